@@ -1,0 +1,2 @@
+//! The `glasshouse` binary.
+fn main() {}

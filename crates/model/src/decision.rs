@@ -1,0 +1,93 @@
+//! Decisions: allow, deny or require review, with the rules and reasons that made them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Digest;
+
+/// What a decision says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Go ahead.
+    Allow,
+    /// Ask a person first.
+    RequireReview,
+    /// No.
+    Deny,
+}
+
+/// Which layer a rule comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Built into Glasshouse; immutable.
+    BuiltIn,
+    /// A sealed grant (capability token).
+    Grant,
+    /// A policy file.
+    File,
+    /// An extension program.
+    Extension,
+    /// No rule allowed it.
+    Default,
+}
+
+/// One rule's part in a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleTrace {
+    /// Rule name.
+    pub name: String,
+    /// Layer.
+    pub layer: Layer,
+    /// Line in the policy file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u64>,
+    /// What the rule contributed.
+    pub action: Effect,
+    /// The rule's own words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}
+
+/// What an allowing rule demands of the act.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constraints {
+    /// Sandbox template that must be used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub require_sandbox: Option<String>,
+    /// Largest file that may be written, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_file_size_bytes: Option<u64>,
+    /// Longest run, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_duration_ms: Option<u64>,
+}
+
+/// The answer to a [`Call`](crate::Call).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The answer.
+    #[serde(rename = "decision")]
+    pub effect: Effect,
+    /// Every rule that contributed, in layer order then by name; independent of file order.
+    pub rules: Vec<RuleTrace>,
+    /// Every reason, in the order of `rules`.
+    pub reasons: Vec<String>,
+    /// Digest of the policy that decided.
+    pub policy_version: Digest,
+    /// What must hold while acting; the tightest of every allowing rule.
+    #[serde(skip_serializing_if = "is_unconstrained", default)]
+    pub constraints: Constraints,
+}
+
+fn is_unconstrained(constraints: &Constraints) -> bool {
+    *constraints == Constraints::default()
+}
+
+impl Decision {
+    /// Whether the act may go ahead now.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self.effect, Effect::Allow)
+    }
+}

@@ -1,0 +1,127 @@
+//! Syscalls: requests to cause an effect, as plain data that policy can decide on.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CanonicalPath, Digest, Principal, SessionId};
+
+/// Names of the syscalls that Glasshouse itself makes; a name outside this list is decided too
+/// (and denied by default).
+pub mod name {
+    /// Read a workspace file.
+    pub const FS_READ: &str = "fs.read";
+    /// List a workspace directory.
+    pub const FS_LIST: &str = "fs.list";
+    /// Ask whether a workspace path exists.
+    pub const FS_EXISTS: &str = "fs.exists";
+    /// Create or replace a workspace file; also every path a command changed.
+    pub const FS_WRITE: &str = "fs.write";
+    /// Replace one text by another in a workspace file.
+    pub const FS_EDIT: &str = "fs.edit";
+    /// Remove a workspace path (a command did it, or a merge would).
+    pub const FS_DELETE: &str = "fs.delete";
+    /// Search file contents.
+    pub const SEARCH_GREP: &str = "search.grep";
+    /// Search file names.
+    pub const SEARCH_GLOB: &str = "search.glob";
+    /// Run a command in the sandbox.
+    pub const SHELL_RUN: &str = "shell.run";
+    /// Run the repository's tests in the sandbox.
+    pub const TEST_RUN: &str = "test.run";
+    /// Show the change set.
+    pub const GIT_DIFF: &str = "git.diff";
+    /// Merge and commit the change set.
+    pub const GIT_COMMIT: &str = "git.commit";
+    /// Ask the model.
+    pub const MODEL_CALL: &str = "model.call";
+    /// Open a network connection.
+    pub const NET_CONNECT: &str = "net.connect";
+    /// Declare the plan of work complete.
+    pub const PLAN_COMPLETE: &str = "plan.complete";
+    /// Show a generated interface.
+    pub const UI_RENDER: &str = "ui.render";
+    /// Mount a toolchain read-only into a sandbox.
+    pub const SANDBOX_MOUNT: &str = "sandbox.mount";
+    /// Change the policy.
+    pub const POLICY_UPDATE: &str = "policy.update";
+    /// Change the session's mode.
+    pub const SESSION_SET_MODE: &str = "session.set_mode";
+    /// Merge a change set into the project directory.
+    pub const MERGE_APPLY: &str = "merge.apply";
+
+    /// Those that change a workspace or the project; built-in protections cover all of them.
+    pub const MUTATING: [&str; 4] = [FS_WRITE, FS_EDIT, FS_DELETE, MERGE_APPLY];
+}
+
+/// One request for a decision. Everything policy may look at is here, as plain data; fields that
+/// do not apply to a syscall are absent, and a condition on an absent field does not match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Syscall name, for example `fs.write`.
+    pub syscall: String,
+    /// Who asks.
+    pub caller: Principal,
+    /// Session it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// Workflow state in force, for example `test_writing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Workspace path, canonical and with symlinks resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<CanonicalPath>,
+    /// Absolute path outside any workspace (mounts, the program's own files).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_path: Option<String>,
+    /// Command and arguments, exactly as they will run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argv: Option<Vec<String>>,
+    /// Network host, lower case, no trailing dot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// HTTP method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Bytes that would be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Taint labels of what the request derives from.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
+    /// Digest of the canonical arguments; approvals bind to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_digest: Option<Digest>,
+    /// Identity of the sandbox that asks, for sealed grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+}
+
+impl Call {
+    /// A call with nothing but a name and a caller.
+    #[must_use]
+    pub fn new(syscall: &str, caller: Principal) -> Self {
+        Self {
+            syscall: syscall.to_owned(),
+            caller,
+            session: None,
+            state: None,
+            path: None,
+            host_path: None,
+            argv: None,
+            host: None,
+            method: None,
+            size_bytes: None,
+            labels: BTreeSet::new(),
+            args_digest: None,
+            sandbox: None,
+        }
+    }
+
+    /// Sets the workspace path.
+    #[must_use]
+    pub fn at(mut self, path: CanonicalPath) -> Self {
+        self.path = Some(path);
+        self
+    }
+}

@@ -1,0 +1,161 @@
+//! Sizes and times in configuration and policy files.
+//!
+//! Sizes: `KiB MiB GiB` are powers of 1024, `KB MB GB` powers of 1000, a bare number is bytes.
+//! Times: `ms s m h`; a bare number is refused because nothing says which unit was meant.
+//! Units are case-sensitive; anything else is an error, and an error stops the start.
+
+use std::fmt;
+
+/// Why a quantity could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitError {
+    text: String,
+    problem: Problem,
+    expected: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Problem {
+    NoNumber,
+    UnknownUnit(String),
+    MissingUnit,
+    Overflow,
+}
+
+const SIZE_UNITS: &str = "KiB, MiB, GiB, KB, MB, GB or no unit for bytes";
+const TIME_UNITS: &str = "ms, s, m or h";
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, problem, expected } = self;
+        match problem {
+            Problem::NoNumber => write!(f, "`{text}` does not start with a whole number"),
+            Problem::UnknownUnit(unit) => {
+                write!(f, "`{text}` has the unknown unit `{unit}`; expected {expected}")
+            }
+            Problem::MissingUnit => write!(f, "`{text}` has no unit; expected {expected}"),
+            Problem::Overflow => write!(f, "`{text}` is too large"),
+        }
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// Reads a size into bytes.
+///
+/// # Errors
+/// Names the text and what is wrong with it.
+///
+/// ```
+/// use glasshouse_model::units::parse_size_bytes;
+/// assert_eq!(parse_size_bytes("256MiB").unwrap(), 256 << 20);
+/// assert_eq!(parse_size_bytes("1KB").unwrap(), 1000);
+/// assert!(parse_size_bytes("1kb").is_err());
+/// ```
+pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
+    quantity(text, SIZE_UNITS, |unit| match unit {
+        "" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        "KB" => Some(1_000),
+        "MB" => Some(1_000_000),
+        "GB" => Some(1_000_000_000),
+        _ => None,
+    })
+}
+
+/// Reads a time into milliseconds.
+///
+/// # Errors
+/// Names the text and what is wrong with it; a bare number is an error.
+///
+/// ```
+/// use glasshouse_model::units::parse_time_ms;
+/// assert_eq!(parse_time_ms("2m").unwrap(), 120_000);
+/// assert!(parse_time_ms("5").is_err());
+/// ```
+pub fn parse_time_ms(text: &str) -> Result<u64, UnitError> {
+    quantity(text, TIME_UNITS, |unit| match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    })
+}
+
+fn quantity(
+    text: &str,
+    expected: &'static str,
+    factor: impl Fn(&str) -> Option<u64>,
+) -> Result<u64, UnitError> {
+    let fail = |problem| UnitError { text: text.to_owned(), problem, expected };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return Err(fail(Problem::NoNumber));
+    }
+    let Some(factor) = factor(unit) else {
+        return Err(fail(if unit.is_empty() {
+            Problem::MissingUnit
+        } else {
+            Problem::UnknownUnit(unit.to_owned())
+        }));
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .ok_or_else(|| fail(Problem::Overflow))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(parse_size_bytes(text).ok(), expected, "{text:?}");
+        };
+        check("0", Some(0));
+        check("100KiB", Some(102_400));
+        check("1GiB", Some(1 << 30));
+        check("3GB", Some(3_000_000_000));
+        for bad in [
+            "", "KiB", "1kib", "1 KiB", "1KIB", "1K", "1.5MiB", "-1", "+1", "1B", "1TiB", " 1",
+            "1 ",
+        ] {
+            check(bad, None);
+        }
+        check("99999999999999999999", None);
+        check("18446744073709551615GiB", None);
+    }
+
+    #[test]
+    fn times() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(parse_time_ms(text).ok(), expected, "{text:?}");
+        };
+        check("100ms", Some(100));
+        check("300s", Some(300_000));
+        check("1h", Some(3_600_000));
+        for bad in ["", "5", "1S", "1M", "1 s", "1d", "1sec", "0.5s", "-1s"] {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_text_and_the_choices() {
+        let check = |error: UnitError, words: &[&str]| {
+            let text = error.to_string();
+            for word in words {
+                assert!(text.contains(word), "{text}");
+            }
+        };
+        check(parse_size_bytes("10Kib").unwrap_err(), &["10Kib", "`Kib`", "KiB"]);
+        check(parse_time_ms("30").unwrap_err(), &["`30`", "no unit", "ms, s, m or h"]);
+        check(parse_size_bytes("many").unwrap_err(), &["many", "whole number"]);
+    }
+}
