@@ -4,6 +4,7 @@
 //! crate except `plan` speaks in these types, so a shape that tests and users see is defined once.
 #![forbid(unsafe_code)]
 
+pub mod body;
 pub mod budget;
 pub mod decision;
 pub mod digest;
