@@ -25,5 +25,5 @@ pub use event::{Actor, Draft, Event, Header, Kind};
 pub use id::{BranchId, CallId, Seq, SessionId, TenantId};
 pub use path::CanonicalPath;
 pub use principal::{Principal, PrincipalKind};
-pub use syscall::Call;
+pub use syscall::{Call, ChangeClass};
 pub use workflow::{Mode, State};

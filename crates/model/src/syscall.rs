@@ -54,6 +54,33 @@ pub mod name {
     pub const MUTATING: [&str; 4] = [FS_WRITE, FS_EDIT, FS_DELETE, MERGE_APPLY];
 }
 
+/// What a write changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeClass {
+    /// Tests only: a file of the test globs, or only test items of a Rust source.
+    Test,
+    /// Anything else.
+    Source,
+    /// Test items and other items of one file.
+    Mixed,
+    /// A path that the repository ignores, such as a build output.
+    Ignored,
+}
+
+impl ChangeClass {
+    /// The word that policy files use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Source => "source",
+            Self::Mixed => "mixed",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
 /// One request for a decision. Everything policy may look at is here, as plain data; fields that
 /// do not apply to a syscall are absent, and a condition on an absent field does not match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +113,9 @@ pub struct Call {
     /// Bytes that would be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// What a write changes, as the kernel classified it from the content before and after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeClass>,
     /// Taint labels of what the request derives from.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<String>,
@@ -112,6 +142,7 @@ impl Call {
             host: None,
             method: None,
             size_bytes: None,
+            change: None,
             labels: BTreeSet::new(),
             args_digest: None,
             sandbox: None,
