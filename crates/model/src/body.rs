@@ -46,6 +46,9 @@ pub struct SessionCreated {
     /// Server of an OpenAI-compatible provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
+    /// Whether the user, not the project, named the server: only then it gets the user's key.
+    #[serde(default)]
+    pub own_server: bool,
     /// Scenario file of the scripted provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<BlobRef>,
@@ -280,6 +283,15 @@ pub struct ApprovalResolved {
     pub expires_us: u64,
 }
 
+/// `grant.used`: the counter is stored in the same transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantUsed {
+    /// Grant id.
+    pub grant: String,
+    /// Counter after the use.
+    pub counter: u64,
+}
+
 /// `tool.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
@@ -378,8 +390,11 @@ pub struct WorkspaceSealed {
     pub call: CallId,
     /// Manifest of everything that differs from the base.
     pub manifest: BlobRef,
-    /// What this call changed.
+    /// What this call changed; a long list is cut.
     pub changed: Vec<ChangedPath>,
+    /// How many paths it changed.
+    #[serde(default)]
+    pub changed_total: u64,
     /// Whether anything differs from the base in test files.
     pub tests_changed: bool,
     /// Whether anything differs from the base in other files.
@@ -459,6 +474,8 @@ pub struct MergeProposed {
     pub lines_removed: u64,
     /// Why a person must look at it; empty when the criteria are met.
     pub review_reasons: Vec<String>,
+    /// What an approval binds to: base, patch, and what the project held at each path.
+    pub binding: Value,
     /// Policy that decided on its paths.
     pub policy_version: Digest,
     /// Evidence that the tests pass on exactly this content.

@@ -141,6 +141,13 @@ impl fmt::Display for CanonicalPath {
     }
 }
 
+/// Ordered and hashed as its text, so a map keyed by paths answers text ranges ("all below `src/`").
+impl std::borrow::Borrow<str> for CanonicalPath {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl TryFrom<String> for CanonicalPath {
     type Error = PathError;
 

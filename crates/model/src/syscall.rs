@@ -69,6 +69,9 @@ pub enum ChangeClass {
 }
 
 impl ChangeClass {
+    /// Every class.
+    pub const ALL: [Self; 4] = [Self::Test, Self::Source, Self::Mixed, Self::Ignored];
+
     /// The word that policy files use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
