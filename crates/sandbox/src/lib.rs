@@ -2,10 +2,30 @@
 //!
 //! Nothing here decides permission. The kernel decides, then asks this crate to act.
 
+pub mod attest;
 pub mod codes;
+pub mod command;
+pub mod doctor;
 pub mod error;
+pub mod host;
+pub mod owner;
+pub mod sandbox;
+pub mod spec;
+pub mod template;
 pub mod toolchain;
 pub mod view;
 pub mod workspace;
 
-pub use error::Error;
+mod disk;
+mod leftovers;
+mod wire;
+
+pub use attest::{Attestation, CgroupFacts, Level, Privilege};
+pub use command::{Cancel, Command, Limit, RunResult, Status, Stream, Usage};
+pub use doctor::{BackendReport, DoctorReport, Probe, doctor};
+pub use error::{Error, Result};
+pub use leftovers::remove_tree;
+pub use owner::{HostConfig, SandboxHost};
+pub use sandbox::Sandbox;
+pub use spec::{OverlayDirs, ReadOnlyMount, SandboxSpec, WritableMount};
+pub use template::{Network, Profile, Template, TemplateName};

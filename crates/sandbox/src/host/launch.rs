@@ -1,0 +1,93 @@
+//! From a request to a running program: everything that can fail early is done before the fork.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::init::open_directory;
+use super::seccomp::Filters;
+use super::sys;
+use crate::spec::WORKSPACE;
+use crate::wire::{Failure, Launch};
+
+/// As shells answer it.
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Searched when a command has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A command ready to start.
+pub(super) struct Prepared {
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    candidates: Vec<CString>,
+    directory: OwnedFd,
+    streams: [OwnedFd; 3],
+}
+
+impl Prepared {
+    pub(super) fn new(launch: &Launch, streams: [OwnedFd; 3]) -> Result<Self, Failure> {
+        let text = |text: &str| {
+            CString::new(text).map_err(|_| Failure::new("pass a text with a NUL byte"))
+        };
+        let program = launch.argv.first().ok_or_else(|| Failure::new("run an empty command"))?;
+        let path = launch.env.iter().rev().find(|(name, _)| name == "PATH");
+        let candidates = if program.contains('/') {
+            vec![text(program)?]
+        } else {
+            path.map_or(DEFAULT_PATH, |(_, value)| value.as_str())
+                .split(':')
+                .filter(|directory| directory.starts_with('/'))
+                .map(|directory| text(&format!("{directory}/{program}")))
+                .collect::<Result<_, _>>()?
+        };
+        let env = launch.env.iter().map(|(name, value)| text(&format!("{name}={value}")));
+        Ok(Self {
+            argv: launch.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
+            env: env.collect::<Result<_, _>>()?,
+            candidates,
+            directory: open_directory(&format!("{WORKSPACE}/{}", launch.cwd))?,
+            streams,
+        })
+    }
+
+    /// In the forked child: becomes the program, or says why not and ends.
+    pub(super) fn become_program(&self, filters: &Filters) -> ! {
+        sys::default_signals();
+        let placed = (0..).zip(&self.streams).try_for_each(|(at, s)| sys::place(s.as_fd(), at));
+        let entered = placed.and_then(|()| rustix::process::fchdir(&self.directory));
+        // A session of its own: no terminal of anybody else can be reached or signalled.
+        let alone = entered.and_then(|()| rustix::process::setsid());
+        if alone.is_err() || filters.confine_command().is_err() {
+            sys::exit_now(NOT_EXECUTABLE);
+        }
+        debug_assert!(self.directory.as_raw_fd() > 2);
+        sys::close_all_but(&mut []);
+        let mut reason = Errno::NOENT;
+        for candidate in &self.candidates {
+            match sys::exec(candidate, &self.argv, &self.env) {
+                Errno::NOENT | Errno::NOTDIR => {}
+                errno => {
+                    reason = errno;
+                    break;
+                }
+            }
+        }
+        self.explain(reason)
+    }
+
+    fn explain(&self, reason: Errno) -> ! {
+        let name = self.argv.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let (why, code) = match reason {
+            Errno::NOENT => ("not found".to_owned(), NOT_FOUND),
+            errno => (format!("cannot execute: {errno}"), NOT_EXECUTABLE),
+        };
+        let line = format!("glasshouse: {name}: {why}\n");
+        // SAFETY: descriptor 2 was placed above and is open.
+        let stderr = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
+        let _ = rustix::io::write(stderr, line.as_bytes());
+        sys::exit_now(code)
+    }
+}

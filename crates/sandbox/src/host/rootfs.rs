@@ -1,0 +1,477 @@
+//! The file system of a sandbox: an almost empty root, the host's `/usr` to read, the overlay
+//! workspace, and temporary places. Built from scratch, so nothing has to be hidden.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat,
+    openat2, symlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
+    fsopen, mount, mount_change, move_mount, open_tree, unmount,
+};
+
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+
+use super::{confine, sys};
+use crate::attest::Privilege;
+use crate::spec::{HOME, WORKSPACE};
+use crate::wire::{Context as _, Failure, Order};
+
+/// Size of the root file system, which holds directories and links only.
+const ROOT_SIZE: &str = "1m";
+
+/// Temporary files are memory. Full, they may take this part of the limit, so that processes can
+/// still run: the kernel would find nothing else to kill than the first process.
+const SCRATCH_SHARE: u64 = 2;
+
+/// As [`SCRATCH_SHARE`], for shared memory.
+const SHARED_MEMORY_SHARE: u64 = 8;
+
+/// Files of the host's `/dev` that exist inside; none reaches hardware.
+const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+
+/// What of `/proc` is covered although it needs rights that nobody inside has.
+const MASKED: [&str; 5] = ["kcore", "keys", "kmsg", "sysrq-trigger", "timer_list"];
+
+/// Places commands may change, besides writable mounts.
+pub(crate) const WRITABLE: [&str; 4] = [WORKSPACE, HOME, "/tmp", "/dev"];
+
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+
+/// What every sandbox of this host process shares.
+pub(crate) struct Base {
+    pub(crate) privilege: Privilege,
+    /// Directory of prepared `/etc` files.
+    pub(crate) etc: PathBuf,
+    /// Empty directory to build roots on; each sandbox does so in its own mount namespace.
+    pub(crate) mountpoint: PathBuf,
+    /// As `mountpoint`, for what a root is built from.
+    pub(crate) scratch: PathBuf,
+    /// User and group that own the layers.
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// User namespace that maps the layers' owner to the host user of commands; root only.
+    pub(crate) idmap: Option<OwnedFd>,
+}
+
+/// Builds the root in this process's new mount namespace and enters it.
+pub(crate) fn enter(base: &Base, order: &Order) -> Result<(), Failure> {
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .during("detach mounts from the host")?;
+    // Everything that comes from the host is opened before the new root can cover it.
+    let host = Host::open(base, order)?;
+    let layers = order.overlay.as_ref().map(|dirs| Layers::open(base, dirs)).transpose()?;
+    let root = Root::make(&base.mountpoint)?;
+    root.skeleton()?;
+    // Attached where the host's files are: it disappears with them. Each unmount would cost a
+    // grace period of the kernel, milliseconds on a busy machine.
+    let scratch = scratch(base, order)?;
+    root.temporary(base, order, &scratch)?;
+    if let Some(layers) = &layers {
+        root.workspace(base, layers, &scratch)?;
+    }
+    root.devices(&host, order)?;
+    root.proc()?;
+    for (path, tree) in host.trees {
+        root.attach_host(&path, &tree)?;
+    }
+    root.become_root(base)
+}
+
+/// Mounts taken from the host, detached, with their final flags.
+struct Host {
+    trees: Vec<(PathBuf, OwnedFd)>,
+    devices: Vec<(&'static str, OwnedFd)>,
+}
+
+impl Host {
+    fn open(base: &Base, order: &Order) -> Result<Self, Failure> {
+        let mut trees = vec![(PathBuf::from("/etc"), read_only(&base.etc)?)];
+        for path in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+            // Links among these are made again by the skeleton.
+            if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+                trees.push((path.into(), read_only(Path::new(path))?));
+            }
+        }
+        for path in PUBLIC_ETC {
+            if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+                trees.push((path.into(), read_only(Path::new(path))?));
+            }
+        }
+        for mount in &order.mounts {
+            trees.push((mount.target.clone(), read_only(&mount.source)?));
+        }
+        for cache in &order.caches {
+            let tree = clone_tree(&cache.source)?;
+            set(tree.as_fd(), PLAIN, base.idmap.as_ref(), &cache.source)?;
+            trees.push((cache.target.clone(), tree));
+        }
+        let mut devices = Vec::new();
+        for name in DEVICES {
+            let path = Path::new("/dev").join(name);
+            if path.exists() {
+                let tree = clone_tree(&path)?;
+                set(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, None, &path)?;
+                devices.push((name, tree));
+            }
+        }
+        Ok(Self { trees, devices })
+    }
+}
+
+/// Directories of `/etc` that hold nothing secret and that programs need: which alternative is
+/// installed, and whom to trust.
+pub(crate) const PUBLIC_ETC: [&str; 4] =
+    ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust"];
+
+fn read_only(path: &Path) -> Result<OwnedFd, Failure> {
+    let tree = clone_tree(path)?;
+    set(tree.as_fd(), READ_ONLY, None, path)?;
+    Ok(tree)
+}
+
+/// Clones the mounts at a path without following any symbolic link.
+fn clone_tree(path: &Path) -> Result<OwnedFd, Failure> {
+    let step = || format!("mount {}", path.display());
+    let place = openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .step(step)?;
+    open_tree(
+        &place,
+        "",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE,
+    )
+    .step(step)
+}
+
+fn set(
+    tree: BorrowedFd<'_>,
+    flags: u64,
+    idmap: Option<&OwnedFd>,
+    path: &Path,
+) -> Result<(), Failure> {
+    sys::mount_setattr(tree, true, flags, idmap.map(AsFd::as_fd))
+        .step(|| format!("restrict the mount of {}", path.display()))
+}
+
+/// Overlay layers as detached mounts whose owner is the commands' user.
+struct Layers {
+    lowers: Vec<OwnedFd>,
+    /// One mount that holds both changing directories, and where they are in it.
+    top: OwnedFd,
+    upper: PathBuf,
+    work: PathBuf,
+}
+
+impl Layers {
+    fn open(base: &Base, dirs: &crate::spec::OverlayDirs) -> Result<Self, Failure> {
+        let shifted = |path: &Path| -> Result<OwnedFd, Failure> {
+            let tree = clone_tree(path)?;
+            set(tree.as_fd(), PLAIN, base.idmap.as_ref(), path)?;
+            Ok(tree)
+        };
+        let lowers = dirs.lowers.iter().map(|path| shifted(path)).collect::<Result<_, _>>()?;
+        // The overlay demands that both are reached through the same mount.
+        let shared: PathBuf = dirs
+            .upper
+            .components()
+            .zip(dirs.work.components())
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| a)
+            .collect();
+        let below = |path: &Path| -> Result<PathBuf, Failure> {
+            let below = path.strip_prefix(&shared).map_err(|_| Failure::new("relate layers"))?;
+            if below.as_os_str().is_empty() {
+                return Err(Failure::new("tell upper and work layer apart"));
+            }
+            Ok(below.to_owned())
+        };
+        Ok(Self {
+            lowers,
+            upper: below(&dirs.upper)?,
+            work: below(&dirs.work)?,
+            top: shifted(&shared)?,
+        })
+    }
+}
+
+/// The root under construction.
+struct Root {
+    root: OwnedFd,
+}
+
+impl Root {
+    fn make(mountpoint: &Path) -> Result<Self, Failure> {
+        let tree = tmpfs(ROOT_SIZE, "0755", MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+        move_mount(&tree, "", CWD, mountpoint, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .during("attach the root")?;
+        Ok(Self { root: tree })
+    }
+
+    fn skeleton(&self) -> Result<(), Failure> {
+        for path in ["etc", "proc", "dev", "tmp", "run", "var", "home", "home/agent", "workspace"] {
+            self.directory(path)?;
+        }
+        symlinkat("../tmp", &self.root, "var/tmp").during("link /var/tmp")?;
+        for path in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
+            if let Ok(target) = fs::read_link(Path::new("/").join(path)) {
+                symlinkat(&target, &self.root, path).step(|| format!("link /{path}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&self, path: &str) -> Result<(), Failure> {
+        mkdirat(&self.root, path, Mode::from_raw_mode(0o755)).step(|| format!("make /{path}"))
+    }
+
+    /// `/tmp` and the home directory: parts of the scratch space, so they share one size limit.
+    fn temporary(&self, base: &Base, order: &Order, scratch: &OwnedFd) -> Result<(), Failure> {
+        for (name, target, mode) in
+            [("tmp", "tmp", 0o1777), ("home", "home/agent", 0o755), ("work", "workspace", 0o755)]
+        {
+            if name == "work" && order.overlay.is_some() {
+                continue;
+            }
+            mkdirat(scratch, name, Mode::from_raw_mode(0o700)).during("make a scratch place")?;
+            rustix::fs::chmodat(scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+                .during("open a scratch place")?;
+            give_away(base, scratch.as_fd(), name)?;
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let part = open_tree(scratch, name, flags).during("split the scratch space")?;
+            attach(self.root.as_fd(), target, &part)?;
+        }
+        Ok(())
+    }
+
+    /// Mounts the overlay from layers that are attached in the scratch space, out of sight.
+    fn workspace(&self, base: &Base, layers: &Layers, scratch: &OwnedFd) -> Result<(), Failure> {
+        let place = |name: &str| {
+            mkdirat(scratch, name, Mode::from_raw_mode(0o700)).during("make a layer's place")
+        };
+        place("top")?;
+        attach(scratch.as_fd(), "top", &layers.top)?;
+        let mut lowerdir = Vec::new();
+        for (index, tree) in layers.lowers.iter().enumerate() {
+            let name = index.to_string();
+            place(&name)?;
+            attach(scratch.as_fd(), &name, tree)?;
+            lowerdir.push(name);
+        }
+        let escape = |path: &Path| {
+            let text = path.to_string_lossy();
+            text.replace('\\', "\\\\").replace(',', "\\,").replace(':', "\\:")
+        };
+        // Volatile: what a command syncs is not forced to disk, and the end of a sandbox does not
+        // sync the host's whole file system. What must survive a power loss is sealed by the
+        // owner, who also decides after one whether the layer can be trusted.
+        let mut options = format!(
+            "lowerdir={},upperdir=top/{},workdir=top/{},\
+             index=off,metacopy=off,redirect_dir=nofollow,volatile",
+            lowerdir.join(":"),
+            escape(&layers.upper),
+            escape(&layers.work)
+        );
+        if base.privilege == Privilege::Rootless {
+            options.push_str(",userxattr");
+        }
+        let options = std::ffi::CString::new(options)
+            .map_err(|_| Failure::new("name the workspace layers"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let target = base.mountpoint.join("workspace");
+        // Layer names are relative, so their number is not bounded by long paths.
+        rustix::process::chdir(&base.scratch).during("enter the scratch space")?;
+        let mounted =
+            as_owner(base, || mount("workspace", &target, "overlay", flags, options.as_c_str()));
+        mounted.during("mount the workspace layers")
+    }
+
+    fn devices(&self, host: &Host, order: &Order) -> Result<(), Failure> {
+        let size = order.template.memory_bytes / SHARED_MEMORY_SHARE;
+        let tree = tmpfs(
+            &size.to_string(),
+            "0755",
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+        )?;
+        attach(self.root.as_fd(), "dev", &tree)?;
+        for (name, device) in &host.devices {
+            let path = format!("dev/{name}");
+            self.file(&path)?;
+            attach(self.root.as_fd(), &path, device)?;
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+            ("ptmx", "pts/ptmx"),
+        ] {
+            symlinkat(target, &self.root, format!("dev/{name}")).during("link a device")?;
+        }
+        self.directory("dev/shm")?;
+        rustix::fs::chmodat(&self.root, "dev/shm", Mode::from_raw_mode(0o1777), AtFlags::empty())
+            .during("open /dev/shm")?;
+        self.directory("dev/pts")?;
+        let terminals = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC).during("make terminals")?;
+        fsconfig_set_flag(&terminals, "newinstance").during("make terminals")?;
+        fsconfig_set_string(&terminals, "ptmxmode", "0666").during("make terminals")?;
+        fsconfig_set_string(&terminals, "mode", "0620").during("make terminals")?;
+        fsconfig_create(&terminals).during("make terminals")?;
+        let terminals = fsmount(
+            &terminals,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+        )
+        .during("make terminals")?;
+        attach(self.root.as_fd(), "dev/pts", &terminals)
+    }
+
+    fn proc(&self) -> Result<(), Failure> {
+        let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).during("make /proc")?;
+        fsconfig_create(&proc).during("make /proc")?;
+        let proc = fsmount(
+            &proc,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_NOSUID
+                | MountAttrFlags::MOUNT_ATTR_NODEV
+                | MountAttrFlags::MOUNT_ATTR_NOEXEC
+                | MountAttrFlags::MOUNT_ATTR_RDONLY,
+        )
+        .during("make /proc")?;
+        attach(self.root.as_fd(), "proc", &proc)?;
+        for name in MASKED {
+            let path = format!("proc/{name}");
+            if rustix::fs::accessat(&self.root, &path, rustix::fs::Access::EXISTS, AtFlags::empty())
+                .is_err()
+            {
+                continue;
+            }
+            let null = open_tree(
+                &self.root,
+                "dev/null",
+                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+            )
+            .during("mask /proc")?;
+            attach(self.root.as_fd(), &path, &null)?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, path: &str) -> Result<(), Failure> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        openat(&self.root, path, flags, Mode::from_raw_mode(0o444))
+            .map(drop)
+            .step(|| format!("make /{path}"))
+    }
+
+    /// Mounts a host tree, making the place for it. No component may be a link: the workspace's
+    /// content is not ours to trust.
+    fn attach_host(&self, target: &Path, tree: &OwnedFd) -> Result<(), Failure> {
+        let step = || format!("make the mount point {}", target.display());
+        let is_directory =
+            fstat(tree).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
+        let mut parts: Vec<_> = target
+            .components()
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        let last = parts.pop().ok_or_else(|| Failure::new(step()))?;
+        let into = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = rustix::io::fcntl_dupfd_cloexec(&self.root, 3).step(step)?;
+        for part in parts {
+            ignore_existing(mkdirat(&at, part, Mode::from_raw_mode(0o755))).step(step)?;
+            at = openat(&at, part, into, Mode::empty()).step(step)?;
+        }
+        if is_directory {
+            ignore_existing(mkdirat(&at, last, Mode::from_raw_mode(0o755))).step(step)?;
+        } else {
+            let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let made = openat(&at, last, create, Mode::from_raw_mode(0o444)).map(drop);
+            ignore_existing(made).step(step)?;
+        }
+        move_mount(tree, "", &at, last, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .step(|| format!("mount at {}", target.display()))
+    }
+
+    /// Makes it the root of this process and lets go of the host's.
+    fn become_root(&self, base: &Base) -> Result<(), Failure> {
+        rustix::process::chdir(&base.mountpoint).during("enter the root")?;
+        rustix::process::pivot_root(".", ".").during("change the root")?;
+        unmount(".", UnmountFlags::DETACH).during("let go of the host's files")?;
+        rustix::process::chdir("/").during("enter the root")?;
+        sys::mount_setattr(self.root.as_fd(), false, READ_ONLY, None).during("seal the root")
+    }
+}
+
+fn attach(place: BorrowedFd<'_>, path: &str, tree: &OwnedFd) -> Result<(), Failure> {
+    move_mount(tree, "", place, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .step(|| format!("mount at /{path}"))
+}
+
+/// The file system behind temporary places, attached so that it can be split on every kernel.
+fn scratch(base: &Base, order: &Order) -> Result<OwnedFd, Failure> {
+    let size = order.template.disk_bytes.min(order.template.memory_bytes / SCRATCH_SHARE);
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let tree = tmpfs(&size.to_string(), "0755", flags)?;
+    move_mount(&tree, "", CWD, &base.scratch, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .during("attach the scratch space")?;
+    Ok(tree)
+}
+
+fn ignore_existing(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        // A read-only file system answers before it looks; opening tells whether it exists.
+        Err(Errno::EXIST | Errno::ROFS) => Ok(()),
+        other => other,
+    }
+}
+
+fn give_away(base: &Base, root: BorrowedFd<'_>, path: &str) -> Result<(), Failure> {
+    if base.privilege == Privilege::Rootless {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(confine::HOST_ID), Gid::from_raw(confine::HOST_ID));
+    chownat(root, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        .step(|| format!("give away /{path}"))
+}
+
+/// Acts with the identity of the layers' owner. The overlay goes on using it for its own files,
+/// and through the shifted mounts no other identity exists, root's included.
+fn as_owner<T>(base: &Base, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    if base.privilege == Privilege::Rootless {
+        return act();
+    }
+    sys::file_identity(confine::HOST_ID, confine::HOST_ID);
+    // That took root's rights over files away; the overlay needs them to copy files up.
+    let raised = capabilities(None).and_then(|held| {
+        set_capabilities(None, CapabilitySets { effective: held.permitted, ..held })
+    });
+    let outcome = raised.and_then(|()| act());
+    sys::file_identity(0, 0);
+    outcome
+}
+
+fn tmpfs(size: &str, mode: &str, flags: MountAttrFlags) -> Result<OwnedFd, Failure> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).during("make a temporary place")?;
+    fsconfig_set_string(&context, "size", size).during("limit a temporary place")?;
+    fsconfig_set_string(&context, "mode", mode).during("limit a temporary place")?;
+    fsconfig_create(&context).during("make a temporary place")?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags).during("make a temporary place")
+}

@@ -1,0 +1,298 @@
+//! Git plumbing that runs nothing of the repository: no hook, filter, monitor, editor or helper.
+//!
+//! The environment is emptied, system and user configuration are off, the repository is named
+//! outright (so no search and no `core.worktree` from its own file), and each key of the
+//! repository's configuration that plumbing could execute is overridden. Only plumbing commands
+//! are used, and contents enter with filters off.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use glasshouse_model::CanonicalPath;
+
+use super::Owner;
+use super::beneath::io_failed;
+use crate::codes;
+use crate::error::{Error, Result};
+
+/// Where programs are looked for; the user's own `PATH` may name directories the project controls.
+const SAFE_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Longest run of one git command. Plumbing on a large repository takes seconds.
+const GIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Most bytes read from one git command: about four million paths.
+const MAX_GIT_OUTPUT_BYTES: u64 = 512 << 20;
+/// Most bytes of git's error text that an error carries.
+const MAX_GIT_ERROR_CHARS: usize = 500;
+
+/// Configuration that wins over the repository's own. Each line is a key that could start a program
+/// or change what plumbing reads.
+const OVERRIDES: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.askPass=false",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=",
+    "core.quotePath=false",
+    "core.fsync=all",
+    "core.autocrlf=false",
+    "core.logAllRefUpdates=true",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "diff.external=",
+    "protocol.allow=never",
+    "advice.detachedHead=false",
+];
+
+/// What a git command answered.
+#[derive(Debug)]
+pub struct GitOutput {
+    /// Exit code; a command killed by a signal is an error instead.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error, as text.
+    pub stderr: String,
+}
+
+impl GitOutput {
+    /// The output as one trimmed line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).trim().to_owned()
+    }
+}
+
+/// The repository that a project directory belongs to.
+#[derive(Debug, Clone)]
+pub struct Git {
+    work_tree: PathBuf,
+    git_dir: PathBuf,
+    prefix: Option<CanonicalPath>,
+    run_as: Option<Owner>,
+}
+
+impl Git {
+    /// Finds the repository of a directory, which may be below the repository's root. A `.git` that
+    /// is a link, or belongs to another user than the project, is not trusted and not used.
+    ///
+    /// # Errors
+    /// `git_failed` when the project's own `.git` is not trusted, `workspace_io` when the directory cannot be read, `path_unrepresentable` when the way from the
+    /// repository's root to it has no canonical form.
+    pub fn discover(project: &Path) -> Result<Option<Self>> {
+        let fail = |path: &Path, e: &std::io::Error| {
+            io_failed("cannot look at", &path.display().to_string(), e)
+        };
+        let project = project.canonicalize().map_err(|e| fail(project, &e))?;
+        let owner = project.metadata().map_err(|e| fail(&project, &e))?;
+        for dir in project.ancestors() {
+            let git_dir = dir.join(".git");
+            let Ok(found) = git_dir.symlink_metadata() else { continue };
+            if found.is_symlink() || (found.uid() != owner.uid() && found.uid() != 0) {
+                // Above the project it may be anyone's; in the project it is a repository whose ignore
+                // rules would be lost, so that what they keep out would be taken.
+                if dir != project {
+                    continue;
+                }
+                return Err(failed("rev-parse", "`.git` is a link or belongs to another user")
+                    .fix("give `.git` to the owner of the project directory"));
+            }
+            let below = project.strip_prefix(dir).expect("an ancestor is a prefix");
+            let prefix = match below.to_str() {
+                Some("") => None,
+                Some(text) => Some(CanonicalPath::parse(text).map_err(|e| {
+                    Error::new(codes::PATH_UNREPRESENTABLE, format!("cannot use `{text}`")).why(e)
+                })?),
+                None => {
+                    return Err(Error::new(
+                        codes::PATH_UNREPRESENTABLE,
+                        format!("cannot use `{}`", below.display()),
+                    )
+                    .why("the name is not UTF-8"));
+                }
+            };
+            let root = rustix::process::geteuid().is_root();
+            let run_as =
+                (root && owner.uid() != 0).then_some(Owner { uid: owner.uid(), gid: owner.gid() });
+            return Ok(Some(Self { work_tree: dir.to_owned(), git_dir, prefix, run_as }));
+        }
+        Ok(None)
+    }
+
+    /// The repository's root directory.
+    #[must_use]
+    pub fn work_tree(&self) -> &Path {
+        &self.work_tree
+    }
+
+    /// Where the project is below the repository's root; none when it is the root.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&CanonicalPath> {
+        self.prefix.as_ref()
+    }
+
+    /// A project path as the repository names it.
+    ///
+    /// # Errors
+    /// `path_unrepresentable` when both together are too long.
+    pub fn repository_path(&self, path: &CanonicalPath) -> Result<CanonicalPath> {
+        let Some(prefix) = &self.prefix else { return Ok(path.clone()) };
+        prefix.join(path.as_str()).map_err(|e| {
+            Error::new(codes::PATH_UNREPRESENTABLE, format!("cannot use `{path}`")).why(e)
+        })
+    }
+
+    /// The user that git runs as when it is not our own: what git writes must stay the project's.
+    #[must_use]
+    pub const fn run_as(&self) -> Option<Owner> {
+        self.run_as
+    }
+
+    /// The same repository for commands that only read, run as ourselves: the project's owner may have
+    /// no way into our own directories.
+    #[must_use]
+    pub fn for_reading(self) -> Self {
+        Self { run_as: None, ..self }
+    }
+
+    /// The directory that holds this work tree's `HEAD` and index; differs from `.git` in a linked
+    /// work tree.
+    ///
+    /// # Errors
+    /// `git_failed`.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let output = self.run(&["rev-parse", "--absolute-git-dir"], b"", &[])?;
+        Ok(PathBuf::from(self.expect_ok("rev-parse", output)?.line()))
+    }
+
+    /// The current branch (`refs/heads/...`), none when detached, and the current commit, none before
+    /// the first.
+    ///
+    /// # Errors
+    /// `git_failed`.
+    pub fn head(&self) -> Result<(Option<String>, Option<String>)> {
+        let branch = self.run(&["symbolic-ref", "-q", "HEAD"], b"", &[])?;
+        let commit = self.run(&["rev-parse", "-q", "--verify", "HEAD^{commit}"], b"", &[])?;
+        let some = |output: &GitOutput| (output.code == 0).then(|| output.line());
+        Ok((some(&branch), some(&commit)))
+    }
+
+    /// Runs a plumbing command in the project directory with `stdin` as input and `env` added to the
+    /// otherwise fixed environment. A non-zero exit is an answer, not an error.
+    ///
+    /// # Errors
+    /// `git_failed` when git is missing, is killed, runs too long or answers too much.
+    pub fn run(&self, args: &[&str], stdin: &[u8], env: &[(&str, &OsStr)]) -> Result<GitOutput> {
+        self.run_on(&self.work_tree, args, stdin, env)
+    }
+
+    /// As [`Git::run`], with another directory in place of the work tree's root.
+    ///
+    /// # Errors
+    /// As [`Git::run`].
+    pub fn run_on(
+        &self,
+        work_tree: &Path,
+        args: &[&str],
+        stdin: &[u8],
+        env: &[(&str, &OsStr)],
+    ) -> Result<GitOutput> {
+        let directory = match &self.prefix {
+            Some(prefix) => work_tree.join(prefix.as_str()),
+            None => work_tree.to_owned(),
+        };
+        let mut command = Command::new("git");
+        command.env_clear().current_dir(directory);
+        command.env("PATH", SAFE_PATH).env("LC_ALL", "C").env("HOME", "/nonexistent");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_ATTR_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
+        command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1");
+        command.env("GIT_NO_REPLACE_OBJECTS", "1");
+        command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", work_tree);
+        command.envs(env.iter().copied());
+        command.arg("--no-pager");
+        for setting in OVERRIDES {
+            command.args(["-c", setting]);
+        }
+        command.arg("-c").arg(format!("safe.directory={}", self.work_tree.display()));
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(Owner { uid, gid }) = self.run_as {
+            command.uid(uid).gid(gid);
+        }
+        let name = args.first().copied().unwrap_or("");
+        let child = command.spawn().map_err(|e| failed(name, &e.to_string()))?;
+        converse(child, stdin).map_err(|why| failed(name, &why))
+    }
+
+    /// Turns a non-zero exit into `git_failed`.
+    ///
+    /// # Errors
+    /// `git_failed` with git's own words.
+    pub fn expect_ok(&self, name: &str, output: GitOutput) -> Result<GitOutput> {
+        if output.code == 0 { Ok(output) } else { Err(failed(name, output.stderr.trim())) }
+    }
+}
+
+fn failed(name: &str, why: &str) -> Error {
+    let why: String = why.chars().take(MAX_GIT_ERROR_CHARS).collect();
+    Error::new(codes::GIT_FAILED, format!("`git {name}` failed")).why(why).with("command", name)
+}
+
+/// Feeds and drains a child at once, within the time and size limits.
+fn converse(mut child: Child, input: &[u8]) -> Result<GitOutput, String> {
+    let (mut stdin, stdout, stderr) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let drain = |pipe: Option<&mut dyn std::io::Read>| {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            // A read error is an end: the exit code tells whether the answer is whole.
+            let _ = pipe.take(MAX_GIT_OUTPUT_BYTES + 1).read_to_end(&mut bytes);
+        }
+        bytes
+    };
+    std::thread::scope(|scope| {
+        let (done, finished) = mpsc::channel();
+        scope.spawn(move || {
+            if let Some(pipe) = stdin.as_mut() {
+                // A child that stops reading early says so by its exit code.
+                let _ = pipe.write_all(input);
+            }
+        });
+        let errors = scope.spawn(move || {
+            let mut pipe = stderr;
+            drain(pipe.as_mut().map(|pipe| pipe as &mut dyn std::io::Read))
+        });
+        let output = scope.spawn(move || {
+            let mut pipe = stdout;
+            let bytes = drain(pipe.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));
+            let _ = done.send(());
+            bytes
+        });
+        let in_time = finished.recv_timeout(GIT_TIMEOUT).is_ok();
+        if !in_time {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(|e| e.to_string())?;
+        let stdout = output.join().map_err(|_| "the reader of its output failed")?;
+        let stderr = errors.join().map_err(|_| "the reader of its errors failed")?;
+        if !in_time {
+            return Err(format!("it ran longer than {} s", GIT_TIMEOUT.as_secs()));
+        }
+        if stdout.len() as u64 > MAX_GIT_OUTPUT_BYTES {
+            return Err(format!("it answered more than {MAX_GIT_OUTPUT_BYTES} bytes"));
+        }
+        let code = status.code().ok_or_else(|| format!("it was killed ({status})"))?;
+        Ok(GitOutput { code, stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+    })
+}

@@ -1,0 +1,331 @@
+//! Reading an overlay's upper directory: what it shows, hides and replaces of the base.
+//!
+//! The upper holds what changed, so a walk costs what the changes cost. A character device 0/0 hides
+//! the base's entry of that name; a directory marked opaque hides what the base has below it. Which
+//! attribute is such a mark depends on the mount ([`Marks`]): an agent can set `user` attributes in an
+//! overlay that keeps its marks in `trusted`, and they mean nothing there. Moved directories and
+//! metadata-only copies are mount options that are off here; their marks are refused, since a layer
+//! that has them does not mean what this walk would say.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use glasshouse_model::{CanonicalPath, Digest};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::beneath::{DIRECTORY, READ, Root, io_failed, is_executable, special};
+use super::freeze::{FrozenBase, canonical};
+use super::{BlobStore, Entry, MAX_FILES, MAX_TOTAL_BYTES, Manifest, SealManifest};
+use crate::codes;
+use crate::error::{Error, Result};
+
+/// Deepest directory of an upper layer; canonical paths allow no more either.
+const MAX_DEPTH: usize = glasshouse_model::path::MAX_PATH_COMPONENTS;
+/// A file changed this shortly before it was read may change again within the same tick of the file
+/// system's clock, so its digest is not remembered. Ticks are at most 10 ms.
+const SETTLE_NS: i128 = 50_000_000;
+/// Most remembered digests; beyond it the memory starts afresh.
+const MAX_REMEMBERED: usize = MAX_FILES;
+
+/// Where the overlay keeps its marks: decided by how the backend mounts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Marks {
+    /// `trusted.overlay.*`: mounted by root in the first user namespace.
+    Trusted,
+    /// `user.overlay.*`: mounted with `userxattr`, as inside a user namespace. The overlay hides these
+    /// from whoever works in it.
+    User,
+}
+
+impl Marks {
+    /// Mount options that make the layer mean what a seal reads from it.
+    #[must_use]
+    pub const fn mount_options(self) -> &'static str {
+        match self {
+            Self::Trusted => "redirect_dir=off,metacopy=off",
+            // This mode allows no other redirection, and `off` is refused as a contradiction.
+            Self::User => "userxattr,redirect_dir=nofollow,metacopy=off",
+        }
+    }
+
+    const fn space(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted",
+            Self::User => "user",
+        }
+    }
+}
+
+/// Digests of files that have not changed since they were read, by what `stat` says of them.
+#[derive(Debug, Default)]
+pub(super) struct Memory(HashMap<Identity, Remembered>);
+
+#[derive(Debug, Clone, Copy)]
+struct Remembered {
+    digest: Digest,
+    /// Whether the blob store has it; what equals the base is not stored.
+    stored: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    inode: u64,
+    size_bytes: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    #[allow(clippy::cast_possible_wrap, reason = "only compared for equality")]
+    fn of(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            size_bytes: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+/// Walks an upper directory and stores each changed file's content before it is named.
+///
+/// # Errors
+/// `workspace_damaged` for marks that are not possible here, `workspace_too_large`,
+/// `path_unrepresentable`, `workspace_io`, and what the blob store answers.
+pub(super) fn scan(
+    root: &Root,
+    marks: Marks,
+    base: &FrozenBase,
+    blobs: &dyn BlobStore,
+    memory: &mut Memory,
+) -> Result<SealManifest> {
+    if memory.0.len() > MAX_REMEMBERED {
+        memory.0.clear();
+    }
+    let mut walk = Walk {
+        root,
+        marks,
+        blobs,
+        base: &base.manifest,
+        memory,
+        shown: BTreeMap::new(),
+        hidden: BTreeSet::new(),
+        dirs: Vec::new(),
+        bytes: 0,
+    };
+    let top = root
+        .directory(".")
+        .map_err(|e| root.error("cannot read the layer", &CanonicalPath::root(), e))?;
+    walk.directory(&top, None, 0)?;
+    Ok(walk.finish(base.digest))
+}
+
+struct Walk<'a> {
+    root: &'a Root,
+    marks: Marks,
+    blobs: &'a dyn BlobStore,
+    base: &'a Manifest,
+    memory: &'a mut Memory,
+    /// Files, links and special files of the upper.
+    shown: BTreeMap<CanonicalPath, Entry>,
+    /// Base paths that the upper hides; some may be shown again.
+    hidden: BTreeSet<CanonicalPath>,
+    /// Directories of the upper.
+    dirs: Vec<CanonicalPath>,
+    bytes: u64,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, fd: &OwnedFd, at: Option<&CanonicalPath>, depth: usize) -> Result<()> {
+        let here = at.cloned().unwrap_or_else(CanonicalPath::root);
+        let fail = |e| self.root.error("cannot read", &here, e);
+        if depth > MAX_DEPTH {
+            return Err(too_large(format!("directories deeper than {MAX_DEPTH}")));
+        }
+        if mark(fd, self.marks, "redirect").map_err(fail)?.is_some() {
+            return Err(damaged(&here, "the directory was moved inside the layer"));
+        }
+        // Value `x` says that the directory may hold whiteouts made of attributes, which only
+        // layer-building tools write.
+        match mark(fd, self.marks, "opaque").map_err(fail)?.as_deref() {
+            None => {}
+            Some(b"y") => self.hide_below(&here),
+            Some(_) => return Err(damaged(&here, "an opaque mark of an unknown kind")),
+        }
+        let mut names = Vec::new();
+        for item in Dir::read_from(fd).map_err(fail)? {
+            let item = item.map_err(fail)?;
+            if !matches!(item.file_name().to_bytes(), b"." | b"..") {
+                names.push(item.file_name().to_owned());
+            }
+        }
+        for name in names {
+            let path = canonical(at, name.to_bytes())?;
+            self.child(fd, path, depth)?;
+        }
+        Ok(())
+    }
+
+    fn child(&mut self, holder: &OwnedFd, path: CanonicalPath, depth: usize) -> Result<()> {
+        let name = path.file_name().expect("a child has a name").to_owned();
+        let fail = |e| self.root.error("cannot read", &path, e);
+        let stat =
+            rustix::fs::statat(holder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(fail)?;
+        let entry = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::CharacterDevice if stat.st_rdev == 0 => {
+                self.hide(&path);
+                return Ok(());
+            }
+            FileType::Directory => {
+                let fd = readable(holder, &name, DIRECTORY).map_err(fail)?;
+                if let Some(entry) = self.base.get(path.as_str())
+                    && *entry != Entry::Dir
+                {
+                    self.hidden.insert(path.clone());
+                }
+                self.directory(&fd, Some(&path), depth + 1)?;
+                self.dirs.push(path);
+                return Ok(());
+            }
+            FileType::RegularFile => self.file(holder, &name, &path, &stat)?,
+            FileType::Symlink => {
+                Entry::Symlink { target: self.root.read_link(holder, &name, &path)? }
+            }
+            other => Entry::Special { what: special(other) },
+        };
+        self.hide(&path);
+        self.shown.insert(path, entry);
+        if self.shown.len() > MAX_FILES {
+            return Err(too_large(format!("more than {MAX_FILES} changed files")));
+        }
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        holder: &OwnedFd,
+        name: &str,
+        path: &CanonicalPath,
+        stat: &Stat,
+    ) -> Result<Entry> {
+        let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        self.bytes = self.bytes.saturating_add(size_bytes);
+        if self.bytes > MAX_TOTAL_BYTES {
+            return Err(too_large(format!("more than {MAX_TOTAL_BYTES} changed bytes")));
+        }
+        let in_base = self.base.get(path.as_str());
+        if let Some(known) = self.memory.0.get(&Identity::of(stat)) {
+            let executable = is_executable(stat);
+            let entry = Entry::File { executable, digest: known.digest, size_bytes };
+            if known.stored || in_base == Some(&entry) {
+                return Ok(entry);
+            }
+        }
+        let fail = |e| self.root.error("cannot read", path, e);
+        let started_ns = now_ns();
+        let fd = readable(holder, name, READ).map_err(fail)?;
+        if mark(&fd, self.marks, "metacopy").map_err(fail)?.is_some() {
+            return Err(damaged(path, "the layer holds only the file's metadata"));
+        }
+        let watched = fd.try_clone().map_err(|e| io_failed("cannot read", path.as_str(), &e))?;
+        let (entry, bytes, before) = self.root.read_opened(fd, path)?;
+        let Entry::File { digest, .. } = entry else { return Ok(entry) };
+        let stored = in_base != Some(&entry);
+        if stored && self.blobs.put(&bytes)? != digest {
+            return Err(damaged(path, "the blob store answered another digest"));
+        }
+        let after = rustix::fs::fstat(&watched).map_err(fail)?;
+        let changed_ns =
+            i128::from(after.st_ctime) * 1_000_000_000 + i128::from(after.st_ctime_nsec);
+        let identity = Identity::of(&after);
+        if identity == Identity::of(&before) && changed_ns + SETTLE_NS < started_ns {
+            self.memory.0.insert(identity, Remembered { digest, stored });
+        }
+        Ok(entry)
+    }
+
+    /// The base's entry at `path`, and all below it, is not seen through the upper.
+    fn hide(&mut self, path: &CanonicalPath) {
+        if self.base.get(path.as_str()).is_some() {
+            self.hidden.insert(path.clone());
+        }
+        self.hide_below(path);
+    }
+
+    fn hide_below(&mut self, path: &CanonicalPath) {
+        self.hidden.extend(self.base.below(path).map(|(path, _)| path.clone()));
+    }
+
+    fn finish(self, base_digest: Digest) -> SealManifest {
+        let mut seal = SealManifest::unchanged(base_digest);
+        seal.removed = self.hidden;
+        for (path, entry) in self.shown {
+            seal.removed.remove(&path);
+            if self.base.get(path.as_str()) != Some(&entry) {
+                seal.entries.insert(path, entry);
+            }
+        }
+        // Deepest first: a directory that only holds an empty directory is implied by it.
+        let mut dirs = self.dirs;
+        dirs.sort_by(|a, b| b.cmp(a));
+        for dir in dirs {
+            if self.base.get(dir.as_str()) == Some(&Entry::Dir) {
+                seal.removed.remove(&dir);
+            } else if !seal.occupies(self.base, &dir) {
+                seal.removed.remove(&dir);
+                seal.entries.insert(dir, Entry::Dir);
+            }
+        }
+        seal
+    }
+}
+
+/// Opens something in a layer. When an agent took our read permission away, gives it back first,
+/// through a descriptor, so that nothing swapped in by name is changed.
+fn readable(holder: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match rustix::fs::openat(holder, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(holder, name, handle, Mode::empty())?;
+    let stat = rustix::fs::fstat(&fd)?;
+    let more = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => 0o500,
+        FileType::RegularFile => 0o400,
+        _ => return Err(Errno::ACCESS),
+    };
+    let mode = Mode::from_raw_mode((stat.st_mode & 0o7777) | more);
+    rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode)?;
+    rustix::fs::openat(holder, name, flags, Mode::empty())
+}
+
+/// An overlay attribute; a value longer than any we know is answered empty.
+fn mark(fd: &OwnedFd, marks: Marks, name: &str) -> Result<Option<Vec<u8>>, Errno> {
+    let mut value = [0_u8; 64];
+    match rustix::fs::fgetxattr(fd, format!("{}.overlay.{name}", marks.space()), &mut value) {
+        Ok(length) => Ok(Some(value[..length.min(value.len())].to_vec())),
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+        Err(Errno::RANGE) => Ok(Some(Vec::new())),
+        Err(e) => Err(e),
+    }
+}
+
+fn now_ns() -> i128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(now.as_nanos()).unwrap_or(i128::MAX)
+}
+
+fn too_large(why: String) -> Error {
+    Error::new(codes::WORKSPACE_TOO_LARGE, "cannot seal the workspace").why(why)
+}
+
+fn damaged(path: &CanonicalPath, why: &str) -> Error {
+    Error::new(codes::WORKSPACE_DAMAGED, format!("cannot seal `{path}`"))
+        .why(why)
+        .with("path", path.as_str())
+}

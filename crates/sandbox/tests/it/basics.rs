@@ -1,0 +1,138 @@
+//! A sandbox is made, is what it says it is, and is gone.
+
+use std::fs;
+
+use glasshouse_sandbox::{Level, Privilege, ReadOnlyMount, SandboxSpec, TemplateName, codes};
+
+use crate::support::*;
+
+#[test]
+fn a_sandbox_runs_commands_on_its_layers() {
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
+    let check = |script: &str, expected: &str| {
+        assert_eq!(shell(&sandbox, script).ok(), expected, "{script}");
+    };
+    check("cat base.txt dir/deep.txt", "base\ndeep\n");
+    check(
+        "id -u; id -g; hostname; pwd; echo $HOME",
+        "1000\n1000\nglasshouse\n/workspace\n/home/agent\n",
+    );
+    check("echo new > n; echo more >> base.txt; rm dir/deep.txt; mv n dir/m; cat dir/m", "new\n");
+    check("mkdir -p a/b && mv a c && ls", "base.txt\nc\ndir\n");
+    check(
+        "echo x > /tmp/x; echo y > ~/y; echo z > /dev/shm/z; cat /tmp/x ~/y /dev/shm/z",
+        "x\ny\nz\n",
+    );
+    check("ls /home; ls -A /run; ls /etc/shadow 2>&1 | grep -c 'No such'", "agent\n1\n");
+    sandbox.destroy().unwrap();
+
+    // Only the upper layer changed, and it belongs to the owner on disk.
+    let layers = home.path("s1");
+    assert_eq!(fs::read_to_string(layers.join("base/base.txt")).unwrap(), "base\n");
+    assert!(layers.join("base/dir/deep.txt").exists());
+    let upper = layers.join("upper/base.txt");
+    assert_eq!(fs::read_to_string(&upper).unwrap(), "base\nmore\n");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(fs::metadata(upper).unwrap().uid(), rustix::process::geteuid().as_raw());
+}
+
+#[test]
+fn a_sandbox_goes_on_where_the_last_one_stopped() {
+    let home = Home::new();
+    let spec = home.spec("s1");
+    for round in 1..=3 {
+        let sandbox = home.host.create(&spec).unwrap();
+        let lines = shell(&sandbox, "echo line >> grows; wc -l < grows").ok();
+        assert_eq!(lines.trim(), round.to_string());
+        sandbox.destroy().unwrap();
+    }
+    // The old upper becomes a frozen layer of a fork.
+    let mut fork = home.spec("fork");
+    let old = spec.overlay.unwrap();
+    fork.overlay.as_mut().unwrap().lowers = vec![old.upper.clone(), old.lowers[0].clone()];
+    let sandbox = home.host.create(&fork).unwrap();
+    assert_eq!(shell(&sandbox, "cat grows >> base.txt; wc -l < base.txt").ok().trim(), "4");
+    assert!(!old.upper.join("base.txt").exists());
+}
+
+#[test]
+fn what_is_enforced_is_read_back() {
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
+    let found = sandbox.attestation();
+    assert_eq!(found.missing(), None);
+    assert!(found.no_new_privs && found.seccomp_mode == 2 && found.capabilities_left.is_empty());
+    assert_eq!(found.namespaces.len(), 7);
+    assert!(found.namespaces_shared.is_empty());
+    if is_root() {
+        assert_eq!(found.privilege, Privilege::Root);
+        assert_eq!(found.uid_map, "1000 100000 1");
+        assert_eq!(found.level(), Level::Full, "{found:?}");
+        assert_eq!(found.to_string(), "native:full");
+    } else {
+        assert_eq!(found.privilege, Privilege::Rootless);
+        assert_eq!(found.level(), Level::NoCgroup, "{found:?}");
+    }
+}
+
+#[test]
+fn many_sandboxes_live_beside_each_other() {
+    let home = Home::new();
+    let sandboxes: Vec<_> = (0..4).map(|n| home.sandbox(&format!("s{n}"))).collect();
+    std::thread::scope(|scope| {
+        for (n, sandbox) in sandboxes.iter().enumerate() {
+            scope.spawn(move || {
+                let script =
+                    format!("echo {n} > mine; sleep 0.1; cat mine; ps 2>/dev/null | wc -l");
+                assert!(shell(sandbox, &script).ok().starts_with(&n.to_string()));
+            });
+        }
+    });
+    let twice = home.host.create(&home.spec("s0")).unwrap_err();
+    assert!(twice.is(codes::SPEC_INVALID), "{twice}");
+}
+
+#[test]
+fn mounts_are_what_was_named_and_nothing_else() {
+    let home = Home::new();
+    // A directory that the commands' user could never traverse on the host.
+    let private = home.path("private");
+    fs::create_dir_all(private.join("toolchain")).unwrap();
+    fs::write(private.join("toolchain/tool"), "tool\n").unwrap();
+    fs::create_dir_all(home.path("cache")).unwrap();
+    let restrict = |mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&private, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    restrict(0o700);
+    let mut spec = home.spec("s1");
+    let canonical = private.canonicalize().unwrap();
+    let mount = |source: &str, target: &str| ReadOnlyMount {
+        source: canonical.join(source),
+        target: target.into(),
+    };
+    spec.mounts = vec![mount("toolchain", "/opt/tools"), mount("toolchain/tool", "/opt/bin/tool")];
+    spec.caches = vec![glasshouse_sandbox::WritableMount {
+        source: home.path("cache").canonicalize().unwrap(),
+        target: "/home/agent/.cache/build".into(),
+    }];
+    let sandbox = home.host.create(&spec).unwrap();
+    assert_eq!(shell(&sandbox, "cat /opt/tools/tool /opt/bin/tool").ok(), "tool\ntool\n");
+    let ran = shell(&sandbox, "echo x > /opt/tools/tool");
+    assert!(ran.err.contains("Read-only") || ran.err.contains("Permission"), "{ran:?}");
+    shell(&sandbox, "echo kept > /home/agent/.cache/build/file").ok();
+    assert_eq!(fs::read_to_string(home.path("cache/file")).unwrap(), "kept\n");
+
+    std::os::unix::fs::symlink(&private, home.path("link")).unwrap();
+    let check = |source: &str| {
+        let mut spec = SandboxSpec::new("s2", TemplateName::Script.template());
+        spec.mounts = vec![ReadOnlyMount { source: source.into(), target: "/opt/x".into() }];
+        let error = home.host.create(&spec).unwrap_err();
+        assert!(error.is(codes::MOUNT_REFUSED), "{source}: {error}");
+    };
+    let at = home.directory.path().canonicalize().unwrap();
+    check(at.join("link/toolchain").to_str().unwrap());
+    check(at.join("link").to_str().unwrap());
+    check(at.join("absent").to_str().unwrap());
+}

@@ -1,0 +1,87 @@
+//! Bombs: what hits a limit is stopped there and says which limit it was.
+
+use glasshouse_sandbox::{Limit, Sandbox, Status};
+
+use crate::support::*;
+
+fn limited(home: &Home, change: impl Fn(&mut glasshouse_sandbox::Template)) -> Sandbox {
+    let mut spec = home.spec("s1");
+    change(&mut spec.template);
+    home.host.create(&spec).unwrap()
+}
+
+#[test]
+fn a_fork_bomb_stays_inside() {
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.max_pids = 20);
+    let mut command = sh("bomb() { bomb | bomb & }; bomb; sleep 2");
+    command.timeout_ms = 5000;
+    let ran = run(&sandbox, &command);
+    if is_root() {
+        assert_eq!(ran.result.status, Status::LimitExceeded(Limit::Pids), "{ran:?}");
+    } else {
+        // Without a cgroup the limit holds, but the kernel does not count the refusals.
+        assert!(ran.result.background_processes <= 20, "{ran:?}");
+        assert!(ran.err.contains("fork"), "{ran:?}");
+    }
+    assert_eq!(shell(&sandbox, "echo alive").ok(), "alive\n");
+}
+
+#[test]
+fn a_memory_bomb_stays_inside() {
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.memory_bytes = 48 << 20);
+    let ran = shell(&sandbox, "python3 -c 'x = bytearray(400 << 20); print(len(x))'");
+    if is_root() {
+        assert_eq!(ran.result.status, Status::LimitExceeded(Limit::Memory), "{ran:?}");
+    } else {
+        assert!(ran.err.contains("MemoryError"), "{ran:?}");
+    }
+    assert_eq!(ran.out, "");
+    assert_eq!(shell(&sandbox, "echo alive").ok(), "alive\n");
+}
+
+#[test]
+fn temporary_files_leave_room_for_processes() {
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.memory_bytes = 64 << 20);
+    let check = |place: &str, most: u64| {
+        let script = format!("head -c 200M /dev/zero > {place}; stat -c %s {place}");
+        let ran = shell(&sandbox, &script);
+        assert!(ran.err.contains("No space left"), "{ran:?}");
+        assert!(ran.out.trim().parse::<u64>().unwrap() <= most, "{ran:?}");
+    };
+    // Both stay full while commands go on.
+    check("/tmp/big", 32 << 20);
+    check("/dev/shm/big", 8 << 20);
+    assert_eq!(shell(&sandbox, "echo alive | cat").ok(), "alive\n");
+}
+
+#[test]
+fn a_disk_bomb_stays_inside() {
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.disk_bytes = 32 << 20);
+    // Many files, each below any limit on one file.
+    let ran =
+        shell(&sandbox, "i=0; while :; do i=$((i+1)); head -c 4M /dev/zero > f$i || exit 3; done");
+    assert_eq!(ran.result.status, Status::LimitExceeded(Limit::Disk), "{ran:?}");
+    shell(&sandbox, "rm -f f*").ok();
+    let ran = shell(&sandbox, "head -c 40M /dev/zero > one");
+    assert_ne!(ran.result.status, Status::Exited(0), "one file is limited too: {ran:?}");
+    assert_eq!(shell(&sandbox, "rm -f one; echo alive").ok(), "alive\n");
+}
+
+#[test]
+fn processor_time_is_shared_out() {
+    if !is_root() {
+        return skipped("processor_time_is_shared_out", "no delegated cgroup");
+    }
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.cpu_millis = 200);
+    let mut command = sh("while :; do :; done");
+    command.timeout_ms = 1500;
+    let ran = run(&sandbox, &command);
+    assert_eq!(ran.result.status, Status::TimedOut);
+    // A fifth of 1.5 s, with room for a first period.
+    assert!(ran.result.usage.cpu_us < 600_000, "{:?}", ran.result);
+}

@@ -1,0 +1,19 @@
+//! Integration tests of the sandbox: one binary, one module per subject.
+//!
+//! As root every module of the backend runs twice: `rootless` starts this binary again as an
+//! ordinary user.
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod basics;
+mod commands;
+mod escapes;
+mod examination;
+mod files;
+mod limits;
+mod programs;
+mod recovery;
+mod rootless;
+mod support;
+mod view;
+mod view_attacks;
+mod workspace;

@@ -1,0 +1,70 @@
+//! Git plumbing in a hostile repository runs nothing of it; ordinary git does.
+
+use glasshouse_sandbox::workspace::git::Git;
+
+use super::util::Project;
+
+/// A repository whose configuration runs a program at every chance; each leaves a mark in a file.
+fn evil() -> (Project, std::path::PathBuf) {
+    let project = Project::git(&[("a.txt", "a\n")]);
+    let mark = project.dir.path().join("ran");
+    let script = project.dir.path().join("evil.sh");
+    let text = format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", mark.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let run = script.to_str().unwrap();
+    for name in ["pre-commit", "post-index-change", "reference-transaction", "post-commit"] {
+        std::os::unix::fs::symlink(run, project.root().join(".git/hooks").join(name)).unwrap();
+    }
+    for (key, value) in [
+        ("core.fsmonitor", run),
+        ("filter.evil.clean", run),
+        ("filter.evil.smudge", run),
+        ("diff.evil.textconv", run),
+        ("core.pager", run),
+        ("core.editor", run),
+    ] {
+        project.run_git(&["config", key, value]);
+    }
+    project.write(".gitattributes", "* filter=evil diff=evil\n");
+    let _ = std::fs::remove_file(&mark);
+    (project, mark)
+}
+
+#[test]
+fn freezing_a_hostile_repository_runs_nothing_of_it() {
+    let (project, mark) = evil();
+    project.write("a.txt", "changed\n");
+    let base = project.freeze();
+    base.ignored([&super::util::path("new")]).unwrap();
+    assert!(!mark.exists(), "ran: {}", std::fs::read_to_string(&mark).unwrap());
+    // The control: the same repository, plain git.
+    project.run_git(&["status", "--porcelain"]);
+    project.run_git(&["add", "a.txt"]);
+    assert!(mark.exists(), "the traps do not work, so the test above proves nothing");
+}
+
+#[test]
+fn the_repository_cannot_point_git_elsewhere() {
+    let (project, _) = evil();
+    let elsewhere = project.dir.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("secret"), "s").unwrap();
+    project.run_git(&["config", "core.worktree", elsewhere.to_str().unwrap()]);
+    let base = project.freeze();
+    assert!(base.manifest.get("secret").is_none());
+    assert!(base.manifest.get("a.txt").is_some());
+}
+
+#[test]
+fn a_linked_git_directory_is_refused() {
+    let project = Project::plain(&[("a", "1")]);
+    let other = Project::git(&[("b", "2")]);
+    std::os::unix::fs::symlink(other.root().join(".git"), project.root().join(".git")).unwrap();
+    assert_eq!(Git::discover(&project.root()).unwrap_err().code(), "git_failed");
+    assert_eq!(project.try_freeze().unwrap_err().code(), "git_failed");
+    // Above the project such a link is nobody's business.
+    let below = project.root().join("below");
+    std::fs::create_dir(&below).unwrap();
+    assert!(Git::discover(&below).unwrap().is_none());
+}
