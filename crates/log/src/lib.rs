@@ -1,1 +1,53 @@
-//! log.
+//! The event store: the log that is the only truth.
+//!
+//! A tenant's log holds sessions; a session holds branches; a branch holds events, each chained by
+//! hash to the one before it. What an append stores is synced before it returns. The events of all
+//! branches, in the order of their commits, are the leaves of one Merkle tree whose signed heads
+//! are kept outside the database, so a log that was changed, cut, reordered or taken away is found
+//! out. `docs/format.md` describes every byte.
+//!
+//! Invariants:
+//! - Bytes are stored and hashed as they were written; reading never re-serialises them.
+//! - Whatever is read was proved against the hash before it.
+//! - A failed commit or sync ends writing until the log is opened again.
+#![forbid(unsafe_code)]
+
+mod append;
+mod blobs;
+mod branch;
+mod chain;
+mod checkpoint;
+mod clock;
+pub mod codes;
+mod error;
+mod heads;
+mod home;
+mod keys;
+mod lease;
+mod log;
+mod owner;
+mod record;
+mod signer;
+mod sqlite;
+mod store;
+mod tree;
+mod verify;
+
+pub use append::{
+    Append, Appended, Cell, CellWrite, Head, MAX_CELL_BYTES, MAX_CELLS_PER_APPEND,
+    MAX_EVENTS_PER_APPEND, MAX_KEY_BYTES,
+};
+pub use blobs::MAX_BLOB_BYTES;
+pub use branch::{
+    BranchRow, BranchState, Fork, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment,
+    SessionRow,
+};
+pub use checkpoint::SignedHead;
+pub use clock::{Clock, SystemClock};
+pub use error::{Error, Result};
+pub use keys::PublicKey;
+pub use lease::{LEASE_TTL_US, Lease};
+pub use log::{Events, Log, Options, verify_home};
+pub use record::Record;
+pub use store::{Leaf, Merge, Stats, Store, TreeHead};
+pub use verify::{Broken, Sound, Verification};

@@ -1,0 +1,157 @@
+//! The data directory of one tenant: where each file lives, with which rights, and how files are
+//! replaced so that a crash leaves the old one or the new one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// Suffix of files that are being written; whatever carries it may be deleted.
+const TEMPORARY: &str = ".tmp";
+
+/// A tenant's data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Makes what is missing. Directories that the log owns are closed to everyone else; the root
+    /// may be shared with other things and is only closed when it is made here.
+    pub(crate) fn create(&self) -> Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&self.root)
+            .map_err(|cause| Error::file("create", &self.root, &cause))?;
+        for name in ["blobs", "heads", "keys", "run", "cache"] {
+            let path = self.root.join(name);
+            create_directory(&path)?;
+            fs::set_permissions(&path, Permissions::from_mode(DIRECTORY_MODE))
+                .map_err(|cause| Error::file("close to others", &path, &cause))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.root.join("log.db")
+    }
+
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.root.join("blobs")
+    }
+
+    pub(crate) fn heads(&self) -> PathBuf {
+        self.root.join("heads")
+    }
+
+    pub(crate) fn secret_key(&self) -> PathBuf {
+        self.root.join("keys/head.ed25519")
+    }
+
+    pub(crate) fn public_key(&self) -> PathBuf {
+        self.root.join("keys/head.pub")
+    }
+
+    /// Held while the home is opened, so that two processes do not both create it.
+    pub(crate) fn lock_opening(&self) -> Result<FileLock> {
+        FileLock::acquire(&self.root.join("run/open.lock"))
+    }
+}
+
+/// An exclusive lock on a file, released when dropped or when the process ends.
+#[derive(Debug)]
+pub(crate) struct FileLock {
+    _file: File,
+}
+
+impl FileLock {
+    pub(crate) fn acquire(path: &Path) -> Result<Self> {
+        let file = open_private(path)?;
+        file.lock().map_err(|cause| Error::file("lock", path, &cause))?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Opens a file for reading and writing, made with our rights when it is missing.
+pub(crate) fn open_private(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE)
+        .open(path)
+        .map_err(|cause| Error::file("open", path, &cause))
+}
+
+/// Makes a directory unless it exists.
+pub(crate) fn create_directory(path: &Path) -> Result<()> {
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::file("create", path, &cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Replaces a file: after a crash it holds the old bytes or the new ones, and after `Ok` the new
+/// ones survive the loss of power. Answers the nanoseconds that syncs took.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<u64> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{serial}{TEMPORARY}", std::process::id()));
+    let written = write_synced(&temporary, bytes).and_then(|sync_ns| {
+        fs::rename(&temporary, path)?;
+        Ok(sync_ns)
+    });
+    match written {
+        Ok(sync_ns) => Ok(sync_ns + sync_directory_of(path)?),
+        Err(cause) => {
+            // A half-written file holds space that a full disk needs; if this fails too, it is only
+            // litter that carries the suffix of temporary files.
+            let _ = fs::remove_file(&temporary);
+            Err(Error::file("write", path, &cause))
+        }
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<u64> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    file.write_all(bytes)?;
+    sync(&file)
+}
+
+/// Makes the entry of a new or renamed file durable. Answers the nanoseconds that took.
+pub(crate) fn sync_directory_of(path: &Path) -> Result<u64> {
+    let directory = path.parent().expect("a file of the home has a directory");
+    File::open(directory)
+        .and_then(|directory| sync(&directory))
+        .map_err(|cause| Error::file("sync", directory, &cause))
+}
+
+fn sync(file: &File) -> std::io::Result<u64> {
+    let started = Instant::now();
+    file.sync_all()?;
+    Ok(nanoseconds_since(started))
+}
+
+/// Nanoseconds since `started`; enough for five centuries.
+pub(crate) fn nanoseconds_since(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

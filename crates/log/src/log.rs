@@ -1,0 +1,499 @@
+//! The log of one tenant: the handle that everything else holds.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glasshouse_model::{BranchId, Digest, Event, Seq, SessionId, TenantId};
+
+use crate::append::{Append, Appended, Cell, Head};
+use crate::blobs::Blobs;
+use crate::branch::{BranchRow, NewBranch, SessionRow};
+use crate::chain::{Chain, PAGE};
+use crate::checkpoint::SignedHead;
+use crate::clock::{Clock, SystemClock};
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::heads::Heads;
+use crate::home::Home;
+use crate::keys::{HeadKey, PublicKey};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::record::Record;
+use crate::signer::Signer;
+use crate::sqlite::Sqlite;
+use crate::store::{Merge, Stats, Store};
+use crate::verify::{Broken, Verification, cut_below, verify};
+
+/// Branches remembered as proved; beyond, they are proved again.
+const PROVED_BRANCHES: usize = 65_536;
+
+/// How a log is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the log reads the time.
+    pub clock: Arc<dyn Clock>,
+    /// Name of a registered SQLite file layer; `None` is the operating system's. Lets tests put a
+    /// failing disk under the log.
+    pub vfs: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), vfs: None }
+    }
+}
+
+/// The log of one tenant. Clones share everything; the last one to go signs a head and closes.
+///
+/// ```
+/// use glasshouse_log::{Append, Log, NewBranch};
+/// use glasshouse_model::{Draft, Kind, TenantId};
+/// # let home = tempfile::tempdir().unwrap();
+/// let log = Log::open(home.path(), &TenantId::local())?;
+/// let (session, branch) = ("s_1".parse().unwrap(), "b_1".parse().unwrap());
+/// # let (session, branch): (glasshouse_model::SessionId, glasshouse_model::BranchId) = (session, branch);
+/// log.create_branch(NewBranch {
+///     session: session.clone(),
+///     branch: branch.clone(),
+///     name: "main".to_owned(),
+///     parent: None,
+/// })?;
+/// let event = Draft::new(Kind::SessionCreated, &serde_json::json!({"task": "demo"}));
+/// let appended = log.append(Append::new(session, branch.clone(), vec![event]))?;
+/// assert_eq!(appended.head.seq, 1);
+/// assert_eq!(log.read(&branch, 1, 10)?, appended.events);
+/// # Ok::<(), glasshouse_log::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Log {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    tenant: TenantId,
+    store: Arc<dyn Store>,
+    blobs: Blobs,
+    heads: Arc<Heads>,
+    public_key: Result<PublicKey>,
+    clock: Arc<dyn Clock>,
+    owner: Owner,
+    /// Why nothing may be written: the log is less than its signed head says.
+    refusal: Option<Error>,
+    proved: Mutex<HashSet<BranchId>>,
+    signer: Option<Signer>,
+}
+
+impl Log {
+    /// Opens the log of a tenant, or makes it.
+    ///
+    /// A log that is less than its signed head says, or whose signed head is no longer valid, opens
+    /// for reading only.
+    ///
+    /// # Errors
+    /// `missing_log`, `tenant_mismatch`, `log_format_unknown`, `head_key_invalid`, or a storage
+    /// error.
+    pub fn open(home: &Path, tenant: &TenantId) -> Result<Self> {
+        Self::open_with(home, tenant, Options::default())
+    }
+
+    /// As [`Log::open`], with another clock or disk.
+    ///
+    /// # Errors
+    /// See [`Log::open`].
+    pub fn open_with(home: &Path, tenant: &TenantId, options: Options) -> Result<Self> {
+        let Options { clock, vfs } = options;
+        let home = Home::new(home);
+        home.create()?;
+        let _opening = home.lock_opening()?;
+        let heads = Arc::new(Heads::new(home.heads()));
+        let note = heads.latest()?;
+        let exists = Sqlite::exists(&home.database(), vfs.as_deref())?;
+        if !exists && note.is_some() {
+            return Err(missing_log(&home));
+        }
+        let secret_key = load_key(&home, tenant, exists);
+        let store: Arc<dyn Store> =
+            Arc::new(Sqlite::open(&home.database(), tenant, Arc::clone(&clock), vfs)?);
+        let public_key = PublicKey::load(&home.public_key());
+        let (refusal, signer) = match vouch(store.as_ref(), &heads, note, &public_key, secret_key) {
+            Ok(key) => (None, Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?)),
+            Err(error) if error.is(codes::LOG_CORRUPT) || error.is(codes::HEAD_KEY_INVALID) => {
+                (Some(error), None)
+            }
+            Err(error) => return Err(error),
+        };
+        let inner = Inner {
+            tenant: tenant.clone(),
+            store,
+            blobs: Blobs::new(home.blobs()),
+            heads,
+            public_key,
+            clock,
+            owner: Owner::current(),
+            refusal,
+            proved: Mutex::new(HashSet::new()),
+            signer,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.inner.tenant
+    }
+
+    /// Creates a branch. One without parent begins its session.
+    ///
+    /// # Errors
+    /// `branch_exists`, `branch_not_found`, `fork_out_of_range`, `fork_too_deep`,
+    /// `append_invalid`; `log_corrupt` when the shared past does not prove itself; or a storage
+    /// error.
+    pub fn create_branch(&self, new: NewBranch) -> Result<()> {
+        self.inner.may_write()?;
+        if let Some((parent, fork_seq)) = &new.parent
+            && !self.inner.is_proved(parent)
+        {
+            self.chain(parent)?.prove(*fork_seq)?;
+        }
+        self.inner.store.create_branch(&new)?;
+        // Its events so far are those that were just proved.
+        self.inner.set_proved(new.branch);
+        Ok(())
+    }
+
+    /// Stores an append; durable when it returns.
+    ///
+    /// The first append to a branch proves the branch's events.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `branch_read_only`, `head_conflict`, `cell_conflict`, `lease_lost`,
+    /// `session_owned`, `append_invalid`, `body_too_large`; `log_corrupt` when the branch does not
+    /// prove itself; `storage_full`, `log_busy` (both can be retried), `log_failed` (nothing is
+    /// written until the log is opened again), or another storage error.
+    pub fn append(&self, append: Append) -> Result<Appended> {
+        self.store_append(append, None)
+    }
+
+    /// Stores an append that merges another branch into its own: the source takes no more events.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; `head_conflict` also when the source's head is not `source_head`.
+    pub fn merge(&self, append: Append, source: &BranchId, source_head: Head) -> Result<Appended> {
+        self.store_append(append, Some(Merge { source: source.clone(), source_head }))
+    }
+
+    fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
+        self.inner.may_write()?;
+        if !self.inner.is_proved(&append.branch) {
+            self.chain(&append.branch)?.prove(Seq::MAX)?;
+            self.inner.set_proved(append.branch.clone());
+        }
+        let appended = self.inner.store.append(append, merge)?;
+        if let Some(signer) = &self.inner.signer {
+            signer.wake();
+        }
+        Ok(appended)
+    }
+
+    /// Ends a branch without merging it.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn close_branch(&self, branch: &BranchId) -> Result<()> {
+        self.inner.may_write()?;
+        self.inner.store.close_branch(branch)
+    }
+
+    /// Events of a branch, its ancestors' included, from a sequence on: fewer than `limit` only at
+    /// the head. Each is proved against the one before it.
+    ///
+    /// # Errors
+    /// `branch_not_found`; `log_corrupt` naming the first bad event among them; or a storage error.
+    pub fn read(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<Event>> {
+        match self.chain(branch)?.read(from, limit)? {
+            (events, None) => Ok(events),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The stored bytes of events, proved; otherwise as [`Log::read`].
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn records(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<Record>> {
+        self.chain(branch)?.records(from, limit)
+    }
+
+    /// All events of a branch, read page by page: what folds run over. A bad event ends it with an
+    /// error after the events before it.
+    #[must_use]
+    pub fn events(&self, branch: &BranchId) -> Events {
+        self.events_from(branch, 1)
+    }
+
+    /// As [`Log::events`], from a sequence on.
+    #[must_use]
+    pub fn events_from(&self, branch: &BranchId, from: Seq) -> Events {
+        let page = Vec::new().into_iter();
+        Events { log: self.clone(), branch: branch.clone(), next: from, page, end: None }
+    }
+
+    /// The newest event of a branch.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn head(&self, branch: &BranchId) -> Result<Head> {
+        self.inner.store.branch(branch).map(|row| row.head)
+    }
+
+    /// One branch.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn branch(&self, branch: &BranchId) -> Result<BranchRow> {
+        self.inner.store.branch(branch)
+    }
+
+    /// The branches of a session in the order of their creation.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn branches(&self, session: &SessionId) -> Result<Vec<BranchRow>> {
+        self.inner.store.branches(Some(session))
+    }
+
+    /// Every session, the newest first.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn sessions(&self) -> Result<Vec<SessionRow>> {
+        self.inner.store.sessions()
+    }
+
+    /// A cell; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>> {
+        self.inner.store.cell(space, key)
+    }
+
+    /// The cells of a space by key, those after `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>> {
+        self.inner.store.cells(space, after, limit)
+    }
+
+    /// Stores bytes by their digest; durable when it returns.
+    ///
+    /// # Errors
+    /// `blob_too_large`, `storage_full`, or another storage error.
+    pub fn put_blob(&self, bytes: &[u8]) -> Result<Digest> {
+        self.inner.blobs.put(bytes)
+    }
+
+    /// Reads bytes by their digest.
+    ///
+    /// # Errors
+    /// `blob_not_found`, `blob_corrupt`, or a storage error.
+    pub fn blob(&self, digest: &Digest) -> Result<Vec<u8>> {
+        self.inner.blobs.get(digest)
+    }
+
+    /// Takes the right to write to a session.
+    ///
+    /// # Errors
+    /// `session_owned` with the owner's `generation` while another holds it and is not gone; or a
+    /// storage error.
+    pub fn acquire_lease(&self, session: &SessionId) -> Result<Lease> {
+        self.inner.may_write()?;
+        let Inner { store, clock, owner, .. } = &*self.inner;
+        Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), session)
+    }
+
+    /// Signs the head of everything committed so far and writes it beside the database. Happens by
+    /// itself each second while events arrive and when the log is closed.
+    ///
+    /// # Errors
+    /// Why nothing may be written, or a storage error.
+    pub fn sign_head(&self) -> Result<SignedHead> {
+        self.inner.may_write()?;
+        let signer = self.inner.signer.as_ref().expect("a log that may be written signs");
+        signer.sign()
+    }
+
+    /// The key that signed heads are checked with.
+    ///
+    /// # Errors
+    /// `head_key_invalid`.
+    pub fn public_key(&self) -> Result<PublicKey> {
+        self.inner.public_key.clone()
+    }
+
+    /// Proves the whole log against its signed heads. Reads every event.
+    ///
+    /// # Errors
+    /// A storage error; what does not prove itself is no error but the result.
+    pub fn verify(&self) -> Result<Verification> {
+        verify(self.inner.store.as_ref(), &self.inner.heads, &self.inner.public_key)
+    }
+
+    /// Work done since the log was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.inner.store.stats();
+        stats.sync_ns += self.inner.blobs.sync_ns();
+        stats
+    }
+
+    fn chain(&self, branch: &BranchId) -> Result<Chain<'_>> {
+        Chain::of(self.inner.store.as_ref(), branch)
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Log({})", self.inner.tenant)
+    }
+}
+
+/// Proves the log in a home, which may be missing: what `audit verify` asks. Makes nothing.
+///
+/// # Errors
+/// As [`Log::open`], except that a missing log is a result.
+pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
+    let place = Home::new(home);
+    let note = Heads::new(place.heads()).latest()?;
+    let missing = |expected: &str| Ok(Verification::Broken(Broken::missing_log(expected)));
+    match note {
+        Some(note) if !Sqlite::exists(&place.database(), None)? => {
+            let signed = PublicKey::load(&place.public_key())
+                .ok()
+                .and_then(|key| SignedHead::open(&note, &key).ok());
+            missing(&signed.map_or_else(
+                || "the log of a signed head".to_owned(),
+                |head| format!("{} events", head.tree.size),
+            ))
+        }
+        None if !place.database().exists() => missing("a log"),
+        _ => Log::open(home, tenant)?.verify(),
+    }
+}
+
+impl Inner {
+    fn may_write(&self) -> Result<()> {
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn is_proved(&self, branch: &BranchId) -> bool {
+        self.proved.lock().unwrap_or_else(PoisonError::into_inner).contains(branch)
+    }
+
+    fn set_proved(&self, branch: BranchId) {
+        let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        if proved.len() >= PROVED_BRANCHES {
+            proved.clear();
+        }
+        proved.insert(branch);
+    }
+}
+
+/// Iterator over a branch's events; see [`Log::events`].
+pub struct Events {
+    log: Log,
+    branch: BranchId,
+    next: Seq,
+    page: std::vec::IntoIter<Event>,
+    /// Set at the end: the error that follows the last page, or nothing.
+    end: Option<Option<Error>>,
+}
+
+impl Iterator for Events {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.page.next() {
+                self.next = event.seq() + 1;
+                return Some(Ok(event));
+            }
+            if let Some(end) = &mut self.end {
+                return end.take().map(Err);
+            }
+            let page = self.log.chain(&self.branch).and_then(|chain| chain.read(self.next, PAGE));
+            let (events, error) = page.unwrap_or_else(|error| (Vec::new(), Some(error)));
+            if events.is_empty() || error.is_some() {
+                self.end = Some(error);
+            }
+            self.page = events.into_iter();
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Events({} from {})", self.branch, self.next)
+    }
+}
+
+/// The key of a log; made only with a new log.
+fn load_key(home: &Home, tenant: &TenantId, exists: bool) -> Result<HeadKey> {
+    if exists || home.public_key().exists() {
+        return HeadKey::load(&home.secret_key());
+    }
+    let key = HeadKey::generate(tenant)?;
+    key.save(&home.secret_key(), &home.public_key())?;
+    Ok(key)
+}
+
+/// Checks that the signed head vouches for no more than the log holds, and gives the key that may
+/// sign it further. A new log gets its first head here, so a log without one has lost it.
+fn vouch(
+    store: &dyn Store,
+    heads: &Heads,
+    note: Option<String>,
+    public_key: &Result<PublicKey>,
+    secret_key: Result<HeadKey>,
+) -> Result<HeadKey> {
+    let secret_key = secret_key?;
+    let public_key = public_key.as_ref().map_err(Clone::clone)?;
+    if secret_key.public() != public_key {
+        return Err(Error::new(codes::HEAD_KEY_INVALID, "could not use the log's key")
+            .why("the public key is not that of the secret key"));
+    }
+    let tree = store.tree()?;
+    let Some(note) = note else {
+        if tree.size > 0 {
+            return Err(unvouched("it has events but no signed head"));
+        }
+        heads.publish(&SignedHead::sign(tree, &secret_key), public_key)?;
+        return Ok(secret_key);
+    };
+    let signed = SignedHead::open(&note, public_key).map_err(unvouched)?;
+    if signed.tree.size > tree.size {
+        let Broken { kind, branch, seq, expected, found } = cut_below(&signed, &tree, store)?;
+        return Err(unvouched("events that the signed head covers are missing")
+            .with("kind", kind)
+            .with("branch", branch.map(String::from))
+            .with("seq", seq)
+            .with("expected", expected)
+            .with("found", found));
+    }
+    Ok(secret_key)
+}
+
+fn unvouched(why: &str) -> Error {
+    Error::new(codes::LOG_CORRUPT, "the log does not match its signed head")
+        .why(why)
+        .fix("run `glasshouse audit verify`; restore the log or its heads from a backup")
+}
+
+fn missing_log(home: &Home) -> Error {
+    Error::new(codes::MISSING_LOG, format!("no log in {}", home.root().display()))
+        .why("its signed heads are there, so there was one")
+}

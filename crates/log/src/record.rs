@@ -1,0 +1,238 @@
+//! One stored event: bytes as they were written, and the checks that they still prove themselves.
+
+use glasshouse_model::event::{EVENT_VERSION, SALT_BYTES, body_hash, event_hash};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::codes;
+use crate::error::{Error, Result};
+
+/// An event as it is stored. `header` and `body` are the bytes that were hashed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Sequence in the branch that owns the row.
+    pub seq: Seq,
+    /// Position in the tenant's commit order, from 0: the index of its leaf in the tree.
+    pub position: u64,
+    /// Hash of the event.
+    pub hash: Digest,
+    /// The header's bytes.
+    pub header: Vec<u8>,
+    /// The salt in front of the body.
+    pub salt: Vec<u8>,
+    /// The body's bytes.
+    pub body: Vec<u8>,
+}
+
+/// Where new events go.
+pub(crate) struct Place<'a> {
+    pub(crate) tenant: &'a TenantId,
+    pub(crate) session: &'a SessionId,
+    pub(crate) branch: &'a BranchId,
+    pub(crate) time_us: u64,
+}
+
+/// Gives a draft its place: the record to store and the event to return.
+pub(crate) fn seal(
+    draft: Draft,
+    body: Vec<u8>,
+    place: &Place<'_>,
+    (seq, position, prev): (Seq, u64, Digest),
+    salt: [u8; SALT_BYTES],
+) -> Result<(Record, Event), serde_json::Error> {
+    let header = Header {
+        v: EVENT_VERSION,
+        tenant: place.tenant.clone(),
+        session: place.session.clone(),
+        branch: place.branch.clone(),
+        seq,
+        time_us: place.time_us,
+        kind: draft.kind,
+        actor: draft.actor,
+        cause: draft.cause,
+        trace: draft.trace,
+        labels: draft.labels,
+        body_hash: body_hash(&salt, &body),
+    };
+    let bytes = serde_json::to_vec(&header)?;
+    let hash = event_hash(&prev, &bytes);
+    let record = Record { seq, position, hash, header: bytes, salt: salt.to_vec(), body };
+    Ok((record, Event { header, body: draft.body, prev, hash }))
+}
+
+/// Why a record does not prove itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Its bytes do not have the hash they should: `expected` is stored, `found` is computed.
+    Hash { expected: String, found: String },
+    /// It is the header of another place.
+    Place { expected: String, found: String },
+    /// It is not there, although the branch goes on to `head`.
+    Missing { head: Seq, found: Seq },
+}
+
+impl Defect {
+    /// The error of whoever needed the event.
+    pub(crate) fn error(&self, branch: &BranchId, seq: Seq) -> Error {
+        let (kind, expected, found) = self.parts();
+        Error::new(codes::LOG_CORRUPT, format!("event {seq} of {branch} does not prove itself"))
+            .why(format!("{kind}: expected {expected}, found {found}"))
+            .with("kind", kind)
+            .with("branch", branch.as_str())
+            .with("seq", seq)
+            .with("expected", expected)
+            .with("found", found)
+    }
+
+    /// The word for it, and what was expected and found.
+    pub(crate) fn parts(&self) -> (&'static str, Value, Value) {
+        match self {
+            Self::Hash { expected, found } => {
+                ("hash_mismatch", expected.as_str().into(), found.as_str().into())
+            }
+            Self::Place { expected, found } => {
+                ("reordered", expected.as_str().into(), found.as_str().into())
+            }
+            Self::Missing { head, found } => ("truncated", (*head).into(), (*found).into()),
+        }
+    }
+}
+
+/// The parts of a header that proofs need. Ids hold no character that JSON escapes.
+#[derive(Deserialize)]
+struct Anchors<'a> {
+    #[serde(borrow)]
+    session: &'a str,
+    #[serde(borrow)]
+    branch: &'a str,
+    seq: Seq,
+    body_hash: Digest,
+}
+
+impl Record {
+    /// Checks the record against its place and the hash before it.
+    pub(crate) fn prove(&self, branch: &BranchId, prev: &Digest) -> Result<(), Defect> {
+        let found = event_hash(prev, &self.header);
+        let anchors: Option<Anchors<'_>> = serde_json::from_slice(&self.header).ok();
+        if let Some(Anchors { branch: named, seq, .. }) = &anchors
+            && (*seq != self.seq || *named != branch.as_str())
+        {
+            let expected = format!("{branch}/{}", self.seq);
+            return Err(Defect::Place { expected, found: format!("{named}/{seq}") });
+        }
+        if found != self.hash {
+            return Err(mismatch(&self.hash, found.to_string()));
+        }
+        let Some(Anchors { body_hash: expected, .. }) = anchors else {
+            return Err(mismatch(&self.hash, "a header that cannot be read".to_owned()));
+        };
+        let Ok(salt) = self.salt.as_slice().try_into() else {
+            return Err(mismatch(&expected, "a body without its salt".to_owned()));
+        };
+        let found = body_hash(salt, &self.body);
+        if found != expected {
+            return Err(mismatch(&expected, found.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Proves and reads the event.
+    pub(crate) fn check(&self, branch: &BranchId, prev: &Digest) -> Result<Event, Defect> {
+        self.prove(branch, prev)?;
+        let unreadable = |what: &str| mismatch(&self.hash, what.to_owned());
+        let header = serde_json::from_slice(&self.header)
+            .map_err(|_| unreadable("a header that cannot be read"))?;
+        let body = serde_json::from_slice(&self.body)
+            .map_err(|_| unreadable("a body that cannot be read"))?;
+        Ok(Event { header, body, prev: *prev, hash: self.hash })
+    }
+
+    /// The session that the header names, if it is not this one.
+    pub(crate) fn belongs_elsewhere(&self, session: &SessionId) -> Option<Defect> {
+        let anchors: Anchors<'_> = serde_json::from_slice(&self.header).ok()?;
+        (anchors.session != session.as_str()).then(|| Defect::Place {
+            expected: session.to_string(),
+            found: anchors.session.to_owned(),
+        })
+    }
+
+    /// Whether the header names the place where the record is stored.
+    pub(crate) fn names(&self, branch: &BranchId) -> bool {
+        serde_json::from_slice::<Anchors<'_>>(&self.header)
+            .is_ok_and(|anchors| anchors.seq == self.seq && anchors.branch == branch.as_str())
+    }
+}
+
+fn mismatch(expected: &Digest, found: String) -> Defect {
+    Defect::Hash { expected: expected.to_string(), found }
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::Kind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sealed(kind: &str, body: &str) -> (Record, Event, BranchId) {
+        let branch: BranchId = "b_1".parse().unwrap();
+        let place = Place {
+            tenant: &TenantId::local(),
+            session: &"s_1".parse().unwrap(),
+            branch: &branch,
+            time_us: 1_790_000_000_000_001,
+        };
+        let kind: Kind = kind.parse().unwrap();
+        let mut draft = Draft::new(kind, &1).label("repo");
+        draft.body = serde_json::from_str(body).unwrap();
+        let prev = Digest::of(b"before");
+        let at = (7, 41, prev);
+        let (record, event) = seal(draft, body.into(), &place, at, [9; SALT_BYTES]).unwrap();
+        (record, event, branch)
+    }
+
+    #[test]
+    fn what_was_sealed_reads_back_equal() {
+        for kind in ["heartbeat", "later.happened"] {
+            let (record, event, branch) = sealed(kind, r#"{"b":1,"a":[1.0e3,"\u00e9"]}"#);
+            assert_eq!(
+                record.body,
+                r#"{"b":1,"a":[1.0e3,"\u00e9"]}"#.as_bytes(),
+                "bytes as written"
+            );
+            assert_eq!(record.check(&branch, &Digest::of(b"before")), Ok(event));
+        }
+    }
+
+    #[test]
+    fn another_place_is_named() {
+        let (mut record, _, branch) = sealed("heartbeat", "{}");
+        let expected = Defect::Place { expected: "b_1/8".into(), found: "b_1/7".into() };
+        record.seq = 8;
+        assert_eq!(record.check(&branch, &Digest::of(b"before")), Err(expected));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn any_flipped_bit_is_found(field in 0..4_usize, at in 0..1_000_usize, bit in 0..8_u8) {
+            let (mut record, _, branch) = sealed("tool.completed", r#"{"call":"c14"}"#);
+            let flip = |bytes: &mut [u8]| {
+                let at = at % bytes.len();
+                bytes[at] ^= 1 << bit;
+            };
+            match field {
+                0 => flip(&mut record.header),
+                1 => flip(&mut record.salt),
+                2 => flip(&mut record.body),
+                _ => {
+                    let mut hash = *record.hash.as_bytes();
+                    flip(&mut hash);
+                    record.hash = Digest::from_bytes(hash);
+                }
+            }
+            prop_assert!(record.check(&branch, &Digest::of(b"before")).is_err());
+        }
+    }
+}

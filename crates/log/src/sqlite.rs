@@ -1,0 +1,162 @@
+//! The store on one machine: SQLite with a write-ahead log, synced at every commit.
+
+mod connection;
+mod group;
+mod queries;
+mod schema;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glasshouse_model::{BranchId, Seq, SessionId, TenantId};
+use rusqlite::Connection;
+
+use self::connection::{Use, explain};
+use self::writer::Writer;
+use crate::append::{Append, Appended, Cell, CellWrite, Prepared};
+use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::clock::Clock;
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::home;
+use crate::record::Record;
+use crate::store::{Leaf, Merge, Stats, Store, TreeHead};
+
+/// Reading connections that are kept open while nobody reads; more are opened when needed.
+const IDLE_READERS: usize = 4;
+
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    vfs: Option<String>,
+    readers: Mutex<Vec<Connection>>,
+    writer: Writer,
+}
+
+impl Sqlite {
+    /// Opens a tenant's log, or makes it when the file is missing or has no tables.
+    pub(crate) fn open(
+        path: &Path,
+        tenant: &TenantId,
+        clock: Arc<dyn Clock>,
+        vfs: Option<String>,
+    ) -> Result<Self> {
+        let is_new = !path.exists();
+        drop(home::open_private(path)?);
+        if is_new {
+            home::sync_directory_of(path)?;
+        }
+        let connection = connection::open(path, vfs.as_deref(), Use::Write)?;
+        schema::prepare(&connection, path, tenant)?;
+        let writer = Writer::start(connection, tenant.clone(), clock)?;
+        Ok(Self { path: path.to_owned(), vfs, readers: Mutex::new(Vec::new()), writer })
+    }
+
+    /// Whether a file is a log, as far as its tables tell.
+    pub(crate) fn exists(path: &Path, vfs: Option<&str>) -> Result<bool> {
+        if !path.exists() {
+            return Ok(false);
+        }
+        Ok(!schema::is_empty(&connection::open(path, vfs, Use::Read)?)?)
+    }
+
+    fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let idle = || self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let pooled = idle().pop();
+        let connection = match pooled {
+            Some(connection) => connection,
+            None => connection::open(&self.path, self.vfs.as_deref(), Use::Read)?,
+        };
+        let outcome = read(&connection)?;
+        // A connection that has met an error is not used again.
+        let mut idle = idle();
+        if idle.len() < IDLE_READERS {
+            idle.push(connection);
+        }
+        Ok(outcome)
+    }
+
+    fn read<T>(&self, query: impl FnOnce(&Connection) -> queries::Sql<T>) -> Result<T> {
+        self.with_reader(|connection| query(connection).map_err(|cause| explain(&cause)))
+    }
+
+    fn read_branch<T>(
+        &self,
+        branch: &BranchId,
+        query: impl FnOnce(&Connection, i64, BranchRow) -> queries::Sql<T>,
+    ) -> Result<T> {
+        let found = self.read(|connection| {
+            let Some((number, row)) = queries::branch(connection, branch)? else { return Ok(None) };
+            query(connection, number, row).map(Some)
+        })?;
+        found.ok_or_else(|| Error::new(codes::BRANCH_NOT_FOUND, format!("no branch {branch}")))
+    }
+}
+
+impl Store for Sqlite {
+    fn create_branch(&self, new: &NewBranch) -> Result<()> {
+        new.check()?;
+        let new = new.clone();
+        self.writer.submit(move |group| group.create_branch(&new))
+    }
+
+    fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
+        let request = Prepared::new(append)?;
+        self.writer.submit(move |group| group.append(request, merge.as_ref()))
+    }
+
+    fn close_branch(&self, branch: &BranchId) -> Result<()> {
+        let branch = branch.clone();
+        self.writer.submit(move |group| group.close_branch(&branch))
+    }
+
+    fn write_cells(&self, writes: Vec<CellWrite>) -> Result<()> {
+        self.writer.submit(move |group| group.write_cells(&writes))
+    }
+
+    fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>> {
+        let stored = self.read(|connection| queries::cell(connection, space, key))?;
+        Ok(stored.and_then(|(version, bytes)| Some(Cell { version, bytes: bytes? })))
+    }
+
+    fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>> {
+        self.read(|connection| queries::cells(connection, space, after, limit))
+    }
+
+    fn branch(&self, branch: &BranchId) -> Result<BranchRow> {
+        self.read_branch(branch, |_, _, row| Ok(row))
+    }
+
+    fn branches(&self, session: Option<&SessionId>) -> Result<Vec<BranchRow>> {
+        self.read(|connection| queries::branches(connection, session))
+    }
+
+    fn sessions(&self) -> Result<Vec<SessionRow>> {
+        self.read(queries::sessions)
+    }
+
+    fn ancestors(&self, branch: &BranchId) -> Result<Vec<Segment>> {
+        self.read_branch(branch, |connection, number, _| queries::ancestors(connection, number))
+    }
+
+    fn rows(&self, branch: &BranchId, from: Seq, upto: Seq, limit: usize) -> Result<Vec<Record>> {
+        self.read_branch(branch, |connection, number, _| {
+            queries::rows(connection, number, from, upto, limit)
+        })
+    }
+
+    fn leaves(&self, from_position: u64, limit: usize) -> Result<Vec<Leaf>> {
+        self.read(|connection| queries::leaves(connection, from_position, limit))
+    }
+
+    fn tree(&self) -> Result<TreeHead> {
+        let stored = self.read(queries::tree)?;
+        let (tree, newest) = stored.ok_or_else(group::damaged_tree)?;
+        let newest = newest.map(|(_, branch, head)| (branch, head));
+        Ok(TreeHead { size: tree.size(), root: tree.root(), newest })
+    }
+
+    fn stats(&self) -> Stats {
+        self.writer.stats()
+    }
+}

@@ -1,0 +1,488 @@
+//! One transaction that many appends share: each is checked against the state that the ones before
+//! it left, and heads and tree are written once at the end.
+
+use std::collections::HashMap;
+
+use glasshouse_model::event::SALT_BYTES;
+use glasshouse_model::{BranchId, Draft, Event, Seq, SessionId, TenantId};
+use rusqlite::{Connection, params};
+
+use super::connection::explain;
+use super::queries::{self, cached};
+use super::schema::{MAX_BRANCH_NUMBER, MAX_SEQ, integer, place};
+use crate::append::{Appended, CellWrite, Head, Prepared};
+use crate::branch::{BranchRow, BranchState, NewBranch, ancestors_of_child, check_fork};
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::lease;
+use crate::record::{Place, Record, seal};
+use crate::store::Merge;
+use crate::tree::Tree;
+
+/// Salts are drawn from the operating system this many at a time.
+const SALTS_PER_DRAW: usize = 256;
+
+/// The state of the log inside a transaction.
+pub(crate) struct Group<'c> {
+    connection: &'c Connection,
+    tenant: &'c TenantId,
+    salts: &'c mut Salts,
+    now_us: u64,
+    tree: Tree,
+    newest: Option<(i64, Head)>,
+    branches: HashMap<BranchId, Touched>,
+    events: u64,
+    trouble: Option<Error>,
+}
+
+/// A branch that the group has looked at.
+struct Touched {
+    number: i64,
+    row: BranchRow,
+    /// Epoch and state of the session's lease, read once: only the group itself could change it,
+    /// and lease changes drop what was read.
+    lease: Option<lease::Fence>,
+    is_changed: bool,
+}
+
+impl<'c> Group<'c> {
+    pub(crate) fn begin(
+        connection: &'c Connection,
+        tenant: &'c TenantId,
+        salts: &'c mut Salts,
+        now_us: u64,
+    ) -> Result<Self> {
+        let (tree, newest) = sql(queries::tree(connection))?.ok_or_else(damaged_tree)?;
+        let newest = newest.map(|(number, _, head)| (number, head));
+        let branches = HashMap::new();
+        Ok(Self {
+            connection,
+            tenant,
+            salts,
+            now_us,
+            tree,
+            newest,
+            branches,
+            events: 0,
+            trouble: None,
+        })
+    }
+
+    /// Events stored so far.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The storage error, if one happened, that makes going on pointless.
+    pub(crate) fn trouble(&mut self) -> Option<Error> {
+        self.trouble.take()
+    }
+
+    /// Runs one operation so that its failure leaves no trace in the group.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        operation: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let before = (self.tree.clone(), self.newest, self.events);
+        let outcome = self.in_savepoint(operation);
+        if let Err(error) = &outcome {
+            (self.tree, self.newest, self.events) = before;
+            let storage = [codes::STORAGE_FULL, codes::STORAGE_FAILED, codes::LOG_BUSY];
+            if storage.iter().any(|code| error.is(*code)) || self.connection.is_autocommit() {
+                self.trouble = Some(error.clone());
+            }
+        }
+        outcome
+    }
+
+    fn in_savepoint<T>(&mut self, operation: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.run("SAVEPOINT attempt", [])?;
+        let outcome = operation(self);
+        // When SQLite has ended the whole transaction there is nothing left to roll back to.
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            self.run("ROLLBACK TO attempt", [])?;
+        }
+        if !self.connection.is_autocommit() {
+            self.run("RELEASE attempt", [])?;
+        }
+        outcome
+    }
+
+    /// Stores one append.
+    pub(crate) fn append(&mut self, request: Prepared, merge: Option<&Merge>) -> Result<Appended> {
+        let Prepared { append, bodies } = request;
+        let touched = self.touch(&append.branch)?;
+        let number = touched.number;
+        if touched.row.session != append.session {
+            return Err(no_branch(&append.branch)
+                .why(format!("it belongs to another session than {}", append.session)));
+        }
+        if let Some(key) = &append.idempotency_key
+            && let Some(earlier) = self.replay(number, &append.branch, key)?
+        {
+            return Ok(earlier);
+        }
+        let head = self.check_append(&append.branch, append.epoch, append.expected_head)?;
+        if let Some(merge) = merge {
+            self.check_merge(&append.branch, merge)?;
+        }
+        self.write_cells(&append.cells)?;
+        let events = self.store_events(number, head, &append.session, &append.branch, {
+            append.events.into_iter().zip(bodies)
+        })?;
+        let head = events.last().map_or(head, |event| Head { seq: event.seq(), hash: event.hash });
+        if let Some(key) = &append.idempotency_key {
+            let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
+            self.remember(number, key, head.seq + 1 - count, head)?;
+        }
+        let (now_us, ends) = (self.now_us, merge.map(|merge| merge.source.clone()));
+        let touched = self.touch(&append.branch)?;
+        if !events.is_empty() {
+            (touched.row.head, touched.row.last_us) = (head, now_us);
+            touched.is_changed = true;
+        }
+        if let Some(source) = ends {
+            let source = self.touch(&source)?;
+            (source.row.state, source.is_changed) = (BranchState::Merged, true);
+        }
+        Ok(Appended { events, head, replayed: false })
+    }
+
+    /// Creates a branch.
+    pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<()> {
+        let exists = |why: &str| {
+            Err(Error::new(codes::BRANCH_EXISTS, format!("could not create {}", new.branch))
+                .why(why))
+        };
+        if sql(queries::branch(self.connection, &new.branch))?.is_some() {
+            return exists("a branch with this id exists");
+        }
+        let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
+        if siblings.iter().any(|sibling| sibling.name == new.name) {
+            return exists(&format!("the session has a branch named `{}`", new.name));
+        }
+        let Some((parent, fork_seq)) = &new.parent else {
+            if !siblings.is_empty() {
+                return exists("the session has its first branch");
+            }
+            self.insert_branch(new, None, Head::EMPTY)?;
+            return Ok(());
+        };
+        let touched = self.touch(parent)?;
+        if touched.row.session != new.session {
+            return Err(no_branch(parent)
+                .why(format!("it belongs to another session than {}", new.session)));
+        }
+        check_fork(&touched.row, *fork_seq)?;
+        let parent_number = touched.number;
+        let ancestors = sql(queries::ancestors(self.connection, parent_number))?;
+        let ancestors = ancestors_of_child(parent, ancestors, *fork_seq)?;
+        let owner = ancestors.last().expect("a fork within the parent has an ancestor");
+        let owner_number = self.touch(&owner.branch)?.number;
+        let row = sql(queries::rows(self.connection, owner_number, *fork_seq, *fork_seq, 1))?.pop();
+        let hash = row.ok_or_else(|| lost_event(parent, *fork_seq))?.hash;
+        let head = Head { seq: *fork_seq, hash };
+        let number = self.insert_branch(new, Some(parent_number), head)?;
+        for segment in ancestors {
+            let ancestor = self.touch(&segment.branch)?.number;
+            self.run(
+                "INSERT INTO lineage (branch, upto_seq, ancestor) VALUES (?1, ?2, ?3)",
+                params![number, integer(segment.upto), ancestor],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Ends a branch.
+    pub(crate) fn close_branch(&mut self, branch: &BranchId) -> Result<()> {
+        let touched = self.touch(branch)?;
+        if touched.row.state == BranchState::Open {
+            (touched.row.state, touched.is_changed) = (BranchState::Closed, true);
+        }
+        Ok(())
+    }
+
+    /// Changes cells: all are compared before any is written.
+    pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<()> {
+        let mut versions = Vec::with_capacity(writes.len());
+        for write in writes {
+            versions.push(self.check_cell(write)?);
+        }
+        for (write, version) in writes.iter().zip(versions) {
+            self.run(
+                "INSERT INTO cell (space, key, version, bytes) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT DO UPDATE SET version = excluded.version, bytes = excluded.bytes",
+                params![write.space, write.key, integer(version + 1), write.bytes],
+            )?;
+            if write.space == lease::SPACE {
+                self.branches.values_mut().for_each(|touched| touched.lease = None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the group's appends share.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        for touched in self.branches.values().filter(|touched| touched.is_changed) {
+            let row = &touched.row;
+            self.run(
+                "UPDATE branch SET state = ?2, head_seq = ?3, head_hash = ?4, last_us = ?5 \
+                 WHERE number = ?1",
+                params![
+                    touched.number,
+                    row.state.as_str(),
+                    integer(row.head.seq),
+                    row.head.hash.as_bytes().as_slice(),
+                    integer(row.last_us)
+                ],
+            )?;
+        }
+        if let (true, Some((number, head))) = (self.events > 0, self.newest) {
+            self.run(
+                "UPDATE tree SET size = ?1, edge = ?2, branch = ?3, seq = ?4, hash = ?5",
+                params![
+                    integer(self.tree.size()),
+                    self.tree.edge_bytes(),
+                    number,
+                    integer(head.seq),
+                    head.hash.as_bytes().as_slice()
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The branch as the group has left it so far.
+    fn touch(&mut self, branch: &BranchId) -> Result<&mut Touched> {
+        if !self.branches.contains_key(branch) {
+            let (number, row) =
+                sql(queries::branch(self.connection, branch))?.ok_or_else(|| no_branch(branch))?;
+            let touched = Touched { number, row, lease: None, is_changed: false };
+            self.branches.insert(branch.clone(), touched);
+        }
+        Ok(self.branches.get_mut(branch).expect("it was inserted when it was missing"))
+    }
+
+    /// The result of an earlier append with the same key.
+    fn replay(&self, number: i64, branch: &BranchId, key: &str) -> Result<Option<Appended>> {
+        let Some((first, head)) = sql(queries::request(self.connection, number, key))? else {
+            return Ok(None);
+        };
+        let rows = sql(queries::rows(self.connection, number, first, head.seq, usize::MAX))?;
+        let mut prev = sql(queries::hash_before(self.connection, number, first))?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in rows {
+            let event = row.check(branch, &prev).map_err(|defect| defect.error(branch, row.seq))?;
+            prev = event.hash;
+            events.push(event);
+        }
+        Ok(Some(Appended { events, head, replayed: true }))
+    }
+
+    fn remember(&self, number: i64, key: &str, first_seq: Seq, head: Head) -> Result<()> {
+        self.run(
+            "INSERT INTO request (branch, key, first_seq, head_seq, head_hash) \
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                number,
+                key,
+                integer(first_seq),
+                integer(head.seq),
+                head.hash.as_bytes().as_slice()
+            ],
+        )
+    }
+
+    /// Checks that the branch takes this writer's events, and returns its head.
+    fn check_append(
+        &mut self,
+        branch: &BranchId,
+        epoch: Option<u64>,
+        expected_head: Option<Seq>,
+    ) -> Result<Head> {
+        let connection = self.connection;
+        let touched = self.touch(branch)?;
+        if touched.row.state != BranchState::Open {
+            return Err(Error::new(
+                codes::BRANCH_READ_ONLY,
+                format!("could not write to {branch}"),
+            )
+            .why(format!("it is {}", touched.row.state.as_str())));
+        }
+        if touched.lease.is_none() {
+            let session = touched.row.session.as_str();
+            let cell = sql(queries::cell(connection, lease::SPACE, session))?;
+            touched.lease = Some(lease::Fence::of_cell(cell.and_then(|(_, bytes)| bytes))?);
+        }
+        if let Some(fence) = &touched.lease {
+            fence.check(&touched.row.session, epoch)?;
+        }
+        let head = touched.row.head;
+        match expected_head {
+            Some(expected) if expected != head.seq => Err(moved(branch, expected, head)),
+            _ => Ok(head),
+        }
+    }
+
+    fn check_merge(&mut self, target: &BranchId, merge: &Merge) -> Result<()> {
+        let session = self.touch(target)?.row.session.clone();
+        let source = &self.touch(&merge.source)?.row;
+        if source.session != session || merge.source == *target {
+            return Err(Error::new(codes::APPEND_INVALID, "could not merge")
+                .why("source and target are two branches of one session"));
+        }
+        if source.state != BranchState::Open {
+            let what = format!("could not merge {}", merge.source);
+            return Err(Error::new(codes::BRANCH_READ_ONLY, what)
+                .why(format!("it is {}", source.state.as_str())));
+        }
+        if source.head != merge.source_head {
+            return Err(moved(&merge.source, merge.source_head.seq, source.head));
+        }
+        Ok(())
+    }
+
+    fn check_cell(&self, write: &CellWrite) -> Result<u64> {
+        let stored = sql(queries::cell(self.connection, &write.space, &write.key))?;
+        let (version, exists) =
+            stored.map_or((0, false), |(version, bytes)| (version, bytes.is_some()));
+        let visible = if exists { version } else { 0 };
+        match write.expected_version {
+            Some(expected) if expected != visible => Err(Error::new(
+                codes::CELL_CONFLICT,
+                format!("could not change cell {}/{}", write.space, write.key),
+            )
+            .why(format!("its version is {visible}, not {expected}"))
+            .with("version", visible)),
+            _ => Ok(version),
+        }
+    }
+
+    fn store_events(
+        &mut self,
+        number: i64,
+        head: Head,
+        session: &SessionId,
+        branch: &BranchId,
+        drafts: impl ExactSizeIterator<Item = (Draft, Vec<u8>)>,
+    ) -> Result<Vec<Event>> {
+        let tenant = self.tenant;
+        let place = Place { tenant, session, branch, time_us: self.now_us };
+        let (mut seq, mut prev) = (head.seq, head.hash);
+        let mut events = Vec::with_capacity(drafts.len());
+        for (draft, body) in drafts {
+            seq += 1;
+            if seq > MAX_SEQ {
+                return Err(Error::new(codes::APPEND_INVALID, format!("{branch} is full"))
+                    .why(format!("a branch has at most {MAX_SEQ} events")));
+            }
+            let salt = self.salts.next()?;
+            let at = (seq, self.tree.size(), prev);
+            let (record, event) = seal(draft, body, &place, at, salt).map_err(|cause| {
+                Error::new(codes::APPEND_INVALID, "could not append")
+                    .why(format!("a header is no JSON: {cause}"))
+            })?;
+            self.insert_event(number, &record)?;
+            self.tree.push(&record.hash);
+            prev = record.hash;
+            self.newest = Some((number, Head { seq, hash: prev }));
+            self.events += 1;
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    fn insert_event(&self, number: i64, record: &Record) -> Result<()> {
+        self.run(
+            "INSERT INTO event (place, position, hash, header, salt, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                place(number, record.seq),
+                integer(record.position),
+                record.hash.as_bytes().as_slice(),
+                record.header,
+                record.salt,
+                record.body
+            ],
+        )
+    }
+
+    fn insert_branch(&self, new: &NewBranch, parent: Option<i64>, base: Head) -> Result<i64> {
+        self.run(
+            "INSERT INTO branch (id, session, name, parent, fork_seq, fork_hash, state, head_seq, \
+             head_hash, created_us, last_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'open', ?5, ?6, ?7, ?7)",
+            params![
+                new.branch.as_str(),
+                new.session.as_str(),
+                new.name,
+                parent,
+                integer(base.seq),
+                base.hash.as_bytes().as_slice(),
+                integer(self.now_us)
+            ],
+        )?;
+        let number = self.connection.last_insert_rowid();
+        if number > MAX_BRANCH_NUMBER {
+            return Err(Error::new(codes::APPEND_INVALID, "could not create a branch")
+                .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches")));
+        }
+        Ok(number)
+    }
+
+    fn run(&self, statement: &str, values: impl rusqlite::Params) -> Result<()> {
+        sql(cached(self.connection, statement).and_then(|mut run| run.execute(values)))?;
+        Ok(())
+    }
+}
+
+/// Random bytes in front of bodies, drawn in bulk.
+pub(crate) struct Salts {
+    bytes: Vec<u8>,
+}
+
+impl Salts {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
+    fn next(&mut self) -> Result<[u8; SALT_BYTES]> {
+        if self.bytes.is_empty() {
+            self.bytes.resize(SALT_BYTES * SALTS_PER_DRAW, 0);
+            getrandom::fill(&mut self.bytes).map_err(|cause| {
+                self.bytes.clear();
+                Error::new(codes::STORAGE_FAILED, "could not append")
+                    .why(format!("the operating system gave no random bytes: {cause}"))
+            })?;
+        }
+        let rest = self.bytes.len() - SALT_BYTES;
+        let mut salt = [0; SALT_BYTES];
+        salt.copy_from_slice(&self.bytes[rest..]);
+        self.bytes.truncate(rest);
+        Ok(salt)
+    }
+}
+
+fn sql<T>(result: queries::Sql<T>) -> Result<T> {
+    result.map_err(|cause| explain(&cause))
+}
+
+fn no_branch(branch: &BranchId) -> Error {
+    Error::new(codes::BRANCH_NOT_FOUND, format!("no branch {branch}"))
+}
+
+fn moved(branch: &BranchId, expected: Seq, head: Head) -> Error {
+    Error::new(codes::HEAD_CONFLICT, format!("could not write to {branch}"))
+        .why(format!("its head is {}, not {expected}", head.seq))
+        .with("head", head.seq)
+        .with("hash", head.hash.to_string())
+        .with("expected_head", expected)
+}
+
+fn lost_event(branch: &BranchId, seq: Seq) -> Error {
+    Error::new(codes::LOG_CORRUPT, format!("event {seq} of {branch} is missing"))
+}
+
+pub(crate) fn damaged_tree() -> Error {
+    Error::new(codes::LOG_CORRUPT, "the log's tree cannot be read")
+        .why("its right edge does not fit its size")
+}

@@ -1,0 +1,284 @@
+//! The one thread that writes: takes what has arrived, stores it in one transaction, syncs once,
+//! and answers everyone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use glasshouse_model::TenantId;
+use rusqlite::Connection;
+
+use super::connection::{checkpoint, explain};
+use super::group::{Group, Salts};
+use super::queries::cached;
+use crate::clock::Clock;
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::home::nanoseconds_since;
+use crate::store::Stats;
+
+/// Most operations in one transaction: bounds how long the first of them waits for the others.
+const MAX_GROUP: usize = 256;
+/// Operations that may wait; more make their callers wait instead of memory grow.
+const QUEUE: usize = 1024;
+/// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
+/// reads in some milliseconds.
+const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// An operation on its way: runs in the group or learns why it cannot, then hears of the commit.
+type Job = Box<dyn FnOnce(Result<&mut Group<'_>>) -> Waiting + Send>;
+/// An operation that ran and waits for its group's commit, or for the reason why there is none.
+type Waiting = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// Handle of the writing thread. Dropping it finishes what has arrived and closes the log.
+pub(crate) struct Writer {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    commits: AtomicU64,
+    events: AtomicU64,
+    sync_ns: AtomicU64,
+}
+
+impl Writer {
+    /// Starts the thread on a connection that is open for writing.
+    pub(crate) fn start(
+        mut connection: Connection,
+        tenant: TenantId,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let wal_pages = Arc::new(AtomicU32::new(0));
+        let pages = Arc::clone(&wal_pages);
+        connection
+            .wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
+                pages.store(count.unsigned_abs(), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(|cause| explain(&cause))?;
+        let (jobs, arriving) = sync_channel(QUEUE);
+        let counters = Arc::new(Counters::default());
+        let mut state = State {
+            connection,
+            tenant,
+            clock,
+            salts: Salts::new(),
+            failed: None,
+            is_settled: false,
+            wal_pages,
+            checkpoint_at: CHECKPOINT_PAGES,
+            counters: Arc::clone(&counters),
+        };
+        match state.settle() {
+            Err(error) if !error.is(codes::STORAGE_FULL) => return Err(error),
+            _ => {}
+        }
+        let thread = std::thread::Builder::new()
+            .name("log-writer".to_owned())
+            .spawn(move || state.run(&arriving))
+            .map_err(|cause| {
+                Error::new(codes::STORAGE_FAILED, "could not open the log").why(cause)
+            })?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters })
+    }
+
+    /// Runs an operation in the next group and returns when its group is durable.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = sync_channel(1);
+        let job: Job = Box::new(move |group| {
+            let outcome = group.and_then(|group| group.attempt(operation));
+            Box::new(move |committed| {
+                // Without a commit even a refusal is void: it was decided on a state that never
+                // came to be. A caller that has gone away no longer needs the answer.
+                let _ = answer.send(committed.and(outcome));
+            })
+        });
+        let jobs = self.jobs.as_ref().expect("only dropping takes the sender");
+        jobs.send(job).map_err(|_| stopped())?;
+        answered.recv().map_err(|_| stopped())?
+    }
+
+    /// What was done since the log was opened.
+    pub(crate) fn stats(&self) -> Stats {
+        let Counters { commits, events, sync_ns } = &*self.counters;
+        Stats {
+            commits: commits.load(Ordering::Relaxed),
+            events: events.load(Ordering::Relaxed),
+            sync_ns: sync_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has already answered every waiting caller with an error.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct State {
+    connection: Connection,
+    tenant: TenantId,
+    clock: Arc<dyn Clock>,
+    salts: Salts,
+    /// Set by the first failed commit or sync. What the disk holds is then unknown: the system may
+    /// have dropped the unsynced pages and would report success the next time.
+    failed: Option<Error>,
+    /// Whether what earlier processes left in the write-ahead log is known to be durable.
+    is_settled: bool,
+    wal_pages: Arc<AtomicU32>,
+    /// Pages in the write-ahead log at which the next checkpoint is due.
+    checkpoint_at: u32,
+    counters: Arc<Counters>,
+}
+
+impl State {
+    fn run(mut self, arriving: &Receiver<Job>) {
+        while let Ok(first) = arriving.recv() {
+            let mut jobs = vec![first];
+            while jobs.len() < MAX_GROUP
+                && let Ok(job) = arriving.try_recv()
+            {
+                jobs.push(job);
+            }
+            self.store(jobs);
+            self.checkpoint_when_due();
+        }
+        // Leaves one file where nobody else reads; what fails here, the next opening does.
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.checkpoint("PASSIVE").and_then(|()| self.checkpoint("TRUNCATE"));
+    }
+
+    /// Runs a group and answers all of it.
+    fn store(&mut self, jobs: Vec<Job>) {
+        let mut jobs = jobs.into_iter();
+        let mut waiting = Vec::with_capacity(jobs.len());
+        let committed = self.transact(&mut jobs, &mut waiting);
+        for waiting in waiting {
+            waiting(committed.clone());
+        }
+        if let Err(error) = committed {
+            for job in jobs {
+                job(Err(error.clone()))(Err(error.clone()));
+            }
+        }
+    }
+
+    fn transact(
+        &mut self,
+        jobs: &mut impl Iterator<Item = Job>,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.settle()?;
+        let outcome = self.run_statement("BEGIN IMMEDIATE").and_then(|()| {
+            let events = self.fill(jobs, waiting)?;
+            let started = Instant::now();
+            self.run_statement("COMMIT")?;
+            self.counters.sync_ns.fetch_add(nanoseconds_since(started), Ordering::Relaxed);
+            Ok(events)
+        });
+        match outcome {
+            Ok(events) => {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                self.counters.events.fetch_add(events, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(self.give_up(error)),
+        }
+    }
+
+    /// Runs operations until all ran or the storage fails under one.
+    fn fill(
+        &mut self,
+        jobs: &mut impl Iterator<Item = Job>,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<u64> {
+        let now_us = self.clock.now_us();
+        let mut group = Group::begin(&self.connection, &self.tenant, &mut self.salts, now_us)?;
+        for job in jobs {
+            waiting.push(job(Ok(&mut group)));
+            if let Some(error) = group.trouble() {
+                return Err(error);
+            }
+        }
+        group.finish()?;
+        Ok(group.events())
+    }
+
+    fn run_statement(&self, statement: &str) -> Result<()> {
+        let run = cached(&self.connection, statement).and_then(|mut run| run.execute([]));
+        run.map(|_| ()).map_err(|cause| explain(&cause))
+    }
+
+    /// Takes the group back. A full disk and a busy log can be cured; anything else ends writing.
+    fn give_up(&mut self, error: Error) -> Error {
+        let rolled_back =
+            self.connection.is_autocommit() || self.connection.execute_batch("ROLLBACK").is_ok();
+        let is_curable = error.is(codes::STORAGE_FULL) || error.is(codes::LOG_BUSY);
+        if rolled_back && is_curable {
+            return error;
+        }
+        self.fail(&error)
+    }
+
+    fn fail(&mut self, cause: &Error) -> Error {
+        let error = Error::new(codes::LOG_FAILED, "the log has stopped writing").why(cause);
+        self.failed = Some(error.clone());
+        error
+    }
+
+    fn checkpoint_when_due(&mut self) {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if pages < CHECKPOINT_PAGES {
+            self.checkpoint_at = CHECKPOINT_PAGES;
+        } else if pages >= self.checkpoint_at {
+            // While a reader holds it up, the next try is as far away as this one was.
+            self.checkpoint_at = pages.saturating_add(CHECKPOINT_PAGES);
+            // On a full disk the log grows on, as far as it can, until a later one succeeds.
+            let _ = self.checkpoint("PASSIVE");
+        }
+    }
+
+    /// Makes durable what an earlier process left. It may have written what it then failed to sync,
+    /// which the system shows to every reader but may hold in memory only; events chained to that
+    /// would be lost with it. Copying it into the database and syncing that settles it.
+    fn settle(&mut self) -> Result<()> {
+        if !self.is_settled {
+            self.checkpoint("PASSIVE")?;
+            self.is_settled = true;
+        }
+        Ok(())
+    }
+
+    /// Copies the write-ahead log into the database. Readers may hold up a part of it, which then a
+    /// later one does.
+    fn checkpoint(&mut self, mode: &str) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        match checkpoint(&self.connection, mode).map_err(|cause| explain(&cause)) {
+            Err(error) if error.is(codes::LOG_BUSY) => Ok(()),
+            Err(error) if error.is(codes::STORAGE_FULL) => Err(error),
+            Err(error) => Err(self.fail(&error)),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(codes::LOG_FAILED, "the log has stopped writing").why("its writing thread has ended")
+}

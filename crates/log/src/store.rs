@@ -1,0 +1,143 @@
+//! What a store must do. The log above it owns everything that must be equal for all stores:
+//! walking forks, checking the chain, leases, signed heads.
+
+use glasshouse_model::{BranchId, Digest, Seq, SessionId};
+
+use crate::append::{Append, Appended, Cell, CellWrite, Head};
+use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::error::Result;
+use crate::record::Record;
+
+/// The end of a branch by merging: recorded in the same transaction as the event that merges it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    /// The branch that ends.
+    pub source: BranchId,
+    /// Its head as the merge saw it; another head refuses the merge with `head_conflict`.
+    pub source_head: Head,
+}
+
+/// The tenant's tree: how many events it covers, its root and its newest event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeHead {
+    /// Number of events.
+    pub size: u64,
+    /// Root over their hashes in commit order.
+    pub root: Digest,
+    /// Branch and head of the newest event; `None` when there is none.
+    pub newest: Option<(BranchId, Head)>,
+}
+
+/// A place where events are kept. Every method blocks; a write that returned `Ok` survives the
+/// loss of power.
+///
+/// Stores give out rows as they are stored, also damaged ones: checking is the caller's part.
+pub trait Store: Send + Sync {
+    /// Creates a branch.
+    ///
+    /// # Errors
+    /// `branch_exists`, `branch_not_found` (the parent), `fork_out_of_range`, `fork_too_deep`, or
+    /// a storage error.
+    fn create_branch(&self, new: &NewBranch) -> Result<()>;
+
+    /// Stores an append as one transaction and gives its events their places.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `branch_read_only`, `head_conflict`, `cell_conflict`, `lease_lost`,
+    /// `session_owned`, a limit's error, or a storage error.
+    fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended>;
+
+    /// Ends a branch without merging it; a branch that has ended stays as it is.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    fn close_branch(&self, branch: &BranchId) -> Result<()>;
+
+    /// Changes cells without events, those of the log's own spaces included.
+    ///
+    /// # Errors
+    /// `cell_conflict` or a storage error.
+    fn write_cells(&self, writes: Vec<CellWrite>) -> Result<()>;
+
+    /// One cell; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>>;
+
+    /// The cells of a space by key, after `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>>;
+
+    /// One branch.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    fn branch(&self, branch: &BranchId) -> Result<BranchRow>;
+
+    /// The branches of one session, or all, in the order of their creation.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn branches(&self, session: Option<&SessionId>) -> Result<Vec<BranchRow>>;
+
+    /// Every session, the newest first.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn sessions(&self) -> Result<Vec<SessionRow>>;
+
+    /// The ancestors whose events a branch shares, oldest first, without the branch itself.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn ancestors(&self, branch: &BranchId) -> Result<Vec<Segment>>;
+
+    /// Rows that the branch itself stores, by sequence, from `from` to `upto`, at most `limit`.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn rows(&self, branch: &BranchId, from: Seq, upto: Seq, limit: usize) -> Result<Vec<Record>>;
+
+    /// Position, owner, sequence and hash of events in commit order from a position on.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn leaves(&self, from_position: u64, limit: usize) -> Result<Vec<Leaf>>;
+
+    /// The tree.
+    ///
+    /// # Errors
+    /// `log_corrupt` when its stored form cannot be read, or a storage error.
+    fn tree(&self) -> Result<TreeHead>;
+
+    /// What was written through this handle.
+    fn stats(&self) -> Stats;
+}
+
+/// Work done since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions; each is one sync.
+    pub commits: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Time that callers waited for the disk, in nanoseconds: commits of the writing thread, and the
+    /// syncs of blobs and their directories. Heads are signed beside them and not counted.
+    pub sync_ns: u64,
+}
+
+/// One event as the tree sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// Position in commit order, from 0.
+    pub position: u64,
+    /// The branch that stores the event.
+    pub branch: BranchId,
+    /// Its sequence there.
+    pub seq: Seq,
+    /// Its hash.
+    pub hash: Digest,
+}

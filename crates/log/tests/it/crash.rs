@@ -1,0 +1,35 @@
+//! SIGKILL in the middle of appending, again and again: every acknowledged event is there.
+
+use crate::child::Process;
+use crate::support::{Fixture, branch};
+
+/// Set for the long run of 200 rounds.
+const SOAK: &str = "GLASSHOUSE_SOAK";
+
+#[test]
+fn killed_writers_lose_nothing_that_was_acknowledged() {
+    let rounds = if std::env::var_os(SOAK).is_some() { 200 } else { 20 };
+    let mut fixture = Fixture::new();
+    fixture.close();
+    let mut head = 0;
+    for round in 0..rounds {
+        let mut writer = Process::start("append until killed", fixture.path());
+        let mut acknowledged = head;
+        // Another number of events each round, and then a kill while the next is being stored.
+        for _ in 0..=round % 7 {
+            acknowledged = writer.report().unwrap().parse().unwrap();
+        }
+        writer.kill();
+        while let Some(line) = writer.report() {
+            acknowledged = line.parse().unwrap();
+        }
+        writer.wait();
+        let log = fixture.open();
+        head = log.head(&branch("b_main")).unwrap().seq;
+        assert!(head >= acknowledged, "round {round}: {acknowledged} acknowledged, {head} there");
+        assert!(head <= acknowledged + 1, "round {round}: one append was on its way");
+        assert!(log.verify().unwrap().is_ok(), "round {round}");
+        fixture.close();
+    }
+    assert_eq!(fixture.verdict(), format!("ok {head}"));
+}

@@ -1,0 +1,16 @@
+//! The log as its users see it: what it keeps, what it finds out, and what it survives.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
+mod append;
+mod branches;
+mod child;
+mod concurrency;
+mod crash;
+mod disk;
+mod errors;
+mod files;
+mod leases;
+mod power;
+mod storage_full;
+mod support;
+mod tamper;

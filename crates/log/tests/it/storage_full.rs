@@ -1,0 +1,106 @@
+//! A full disk: a typed refusal, nothing half-stored, reading goes on, and so does writing once
+//! there is space.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use glasshouse_log::{Append, Log};
+use glasshouse_model::{Draft, Kind, TenantId};
+use serde_json::json;
+
+use crate::disk::Disk;
+use crate::support::{Fixture, branch, numbered, numbers, refusal, root, session, skip};
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let disk = Disk::new();
+    let fixture = Fixture::with(disk.options());
+    fixture.append(1);
+    for round in 2..5 {
+        disk.set_full(true);
+        for _ in 0..3 {
+            let error = fixture.log().append(numbered("b_main", 99)).unwrap_err();
+            assert_eq!((error.code(), error.is_retryable()), ("storage_full", true));
+            assert_eq!(error.exit().status(), 9);
+        }
+        let shown = numbers(fixture.log(), "b_main");
+        assert_eq!(shown, (1..round).collect::<Vec<u64>>(), "reading goes on, nothing partial");
+        disk.set_full(false);
+        assert_eq!(fixture.append(round).head.seq, round);
+        assert!(fixture.log().verify().unwrap().is_ok());
+    }
+}
+
+/// A small file system in memory, unmounted when dropped.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    fn new(at: &'a Path, bytes: u64) -> Option<Self> {
+        let size = format!("size={bytes}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at);
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_really_full_file_system_refuses_and_recovers() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mount) = Mount::new(directory.path(), 8 << 20) else {
+        skip("a_really_full_file_system_refuses_and_recovers", "mounting a tmpfs needs root");
+        return;
+    };
+    let ballast = directory.path().join("ballast");
+    fs::write(&ballast, vec![1; 4 << 20]).unwrap();
+    let home = directory.path().join("home");
+    let log = Log::open(&home, &TenantId::local()).unwrap();
+    log.create_branch(root("s_1", "b_main")).unwrap();
+    let large = |n: u64| {
+        let body = json!({"n": n, "pad": "x".repeat(50_000)});
+        let event = Draft::new(Kind::Heartbeat, &body);
+        Append::new(session("s_1"), branch("b_main"), vec![event])
+    };
+    let mut stored = 0;
+    let error = loop {
+        match log.append(large(stored + 1)) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.code(), error.exit().status()), ("storage_full", 9));
+    assert!(stored > 10, "{stored}");
+    assert_eq!(numbers(&log, "b_main"), (1..=stored).collect::<Vec<u64>>());
+    assert_eq!(refusal(log.put_blob(&noise(6 << 20)), ""), "storage_full");
+    // Opened again, it reads; what is in the write-ahead log has no room in the database.
+    let second = Log::open(&home, &TenantId::local()).unwrap();
+    assert_eq!(numbers(&second, "b_main"), (1..=stored).collect::<Vec<u64>>());
+    assert_eq!(refusal(second.append(large(0)), ""), "storage_full");
+    fs::remove_file(&ballast).unwrap();
+    assert_eq!(log.append(large(stored + 1)).unwrap().head.seq, stored + 1);
+    log.sign_head().unwrap();
+    assert!(log.verify().unwrap().is_ok());
+    assert_eq!(second.append(large(stored + 2)).unwrap().head.seq, stored + 2, "so does it");
+    drop((log, second));
+    let log = Log::open(&home, &TenantId::local()).unwrap();
+    assert_eq!(numbers(&log, "b_main"), (1..=stored + 2).collect::<Vec<u64>>());
+    drop(log);
+    drop(mount);
+}
+
+/// Bytes that do not compress.
+fn noise(length: u64) -> Vec<u8> {
+    let mut state = 1_u64;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        })
+        .collect()
+}
