@@ -1,1 +1,54 @@
-//! policy.
+//! Policy: one pure function that decides every syscall.
+//!
+//! [`decide`] takes a compiled [`Policy`], a [`Call`](glasshouse_model::Call) as plain data and a
+//! time, and answers a [`Decision`](glasshouse_model::Decision) with every rule and reason that
+//! made it. It reads no clock, no file and no random number; the one thing it calls is the
+//! [`Extension`] it was given. The layers, each of which may deny for good:
+//!
+//! 1. built-in rules, which no file can change ([`Protected`] says what they guard);
+//! 2. a [`SealedGrant`], which spares the layers below;
+//! 3. the rules of the policy files;
+//! 4. the extension.
+//!
+//! Review beats allow; an [`Approval`] turns review into allow and never a denial; what nobody
+//! allows is denied.
+#![forbid(unsafe_code)]
+
+pub mod codes;
+pub mod limits;
+
+mod approval;
+mod builtin;
+mod command;
+mod decide;
+mod error;
+mod explain;
+mod extension;
+mod glob;
+mod grant;
+mod index;
+#[cfg(test)]
+mod normative;
+mod policy;
+mod reserved;
+mod rule;
+mod shipped;
+mod sketch;
+mod source;
+mod suggest;
+mod yaml;
+
+pub use approval::{Approval, ApprovalRefusal, ApprovalUse};
+pub use builtin::Protected;
+pub use decide::{Request, Verdict, decide};
+pub use error::{Error, Result};
+pub use explain::explain_text;
+pub use extension::{Extension, ExtensionError, Opinion};
+pub use grant::{
+    GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
+    TokenUse, UseCounters,
+};
+pub use policy::{Policy, RuleInfo};
+pub use shipped::{default_source, workflow_source};
+pub use sketch::{CallSketch, OneOrMany, Size};
+pub use source::{Source, Warning};

@@ -1,0 +1,290 @@
+//! The decision: built-ins, sealed grant, rules, extension, in that order.
+//!
+//! Deny ends the evaluation at its layer, review beats allow, and what nobody allows is denied.
+//! Within a layer every rule is heard, so neither the result nor the trace depends on the order
+//! in which rules were written.
+
+use glasshouse_model::{Call, Constraints, Decision, Digest, Effect, Layer, RuleTrace};
+
+use crate::approval::{ApprovalRefusal, ApprovalUse};
+use crate::builtin::{BUILT_INS, BuiltIn, Facts};
+use crate::extension::{Extension, ExtensionError};
+use crate::grant::{GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
+use crate::policy::Policy;
+use crate::rule::{Demands, Rule};
+
+/// What is to be decided, and with what rights.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// The one time of the whole evaluation, in microseconds.
+    pub now_us: u64,
+    /// Sealed grant presented with the call.
+    pub token: Option<TokenUse<'a>>,
+    /// Approval presented with the call.
+    pub approval: Option<ApprovalUse<'a>>,
+    /// Stored use counters of grants and approvals.
+    pub counters: &'a dyn UseCounters,
+    /// The extension, when the installation has one.
+    pub extension: Option<&'a dyn Extension>,
+}
+
+impl<'a> Request<'a> {
+    /// A request without grant, approval and extension.
+    #[must_use]
+    pub fn new(call: &'a Call, now_us: u64) -> Self {
+        Self { call, now_us, token: None, approval: None, counters: &NoCounters, extension: None }
+    }
+}
+
+/// A decision and what the caller has to commit with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision, as the event records it.
+    pub decision: Decision,
+    /// Counter of the sealed grant that allowed the call, to be stored in the same transaction as
+    /// the event. If storing fails, the decision is void.
+    pub grant_use: Option<GrantUse>,
+    /// The same for the approval that allowed it.
+    pub approval_use: Option<GrantUse>,
+    /// Why a presented grant did not count.
+    pub token_refusal: Option<TokenRefusal>,
+    /// Why a presented approval did not count; each is also a reason of the decision.
+    pub approval_refusals: Vec<ApprovalRefusal>,
+}
+
+/// Decides a request. Never fails: what can not be established is denied.
+///
+/// ```
+/// use glasshouse_model::Effect;
+/// use glasshouse_policy::{CallSketch, Policy, Protected, Request, Source, decide};
+/// let text = "
+/// capabilities:
+///   - { name: reads, match: { syscall: fs.read, path_glob: 'src/**' }, action: allow }
+/// ";
+/// let policy = Policy::compile(&[Source { name: "p.yaml", text }], &Protected::default()).unwrap();
+/// let effect = |call: &str| {
+///     let call = CallSketch::from_json(call).and_then(CallSketch::into_call).unwrap();
+///     decide(&policy, &Request::new(&call, 0)).decision.effect
+/// };
+/// assert_eq!(effect(r#"{"syscall":"fs.read","path":"src/a"}"#), Effect::Allow);
+/// assert_eq!(effect(r#"{"syscall":"fs.write","path":"src/a"}"#), Effect::Deny);
+/// ```
+#[must_use]
+pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
+    decide_under(BUILT_INS, policy, request)
+}
+
+/// As [`decide`], under given built-ins; tests show with it what each built-in is for.
+pub(crate) fn decide_under(
+    built_ins: &[BuiltIn],
+    policy: &Policy,
+    request: &Request<'_>,
+) -> Verdict {
+    let mut ledger = Ledger::default();
+    let facts = Facts::new(request.call);
+    for rule in built_ins {
+        if (rule.applies)(&policy.guard, &facts) {
+            ledger.add(Layer::BuiltIn, rule.name, None, rule.effect, Some(rule.reason.to_owned()));
+        }
+    }
+    if ledger.denied {
+        return ledger.verdict(policy, request, None);
+    }
+    let token = request
+        .token
+        .map(|token| token.check(request.call, request.now_us, &policy.version, request.counters));
+    if let Some(Ok(used)) = token {
+        let reason = Some(used.id.to_string());
+        ledger.add(Layer::Grant, "sealed-grant", None, Effect::Allow, reason);
+        ledger.grant_use = Some(used);
+        return ledger.verdict(policy, request, None);
+    }
+    for id in policy.index.candidates(request.call) {
+        let rule = &policy.rules[id];
+        if rule.contributes_found(request.call) {
+            ledger.add_rule(rule, request.call);
+        }
+    }
+    ledger.check_sandbox();
+    if !ledger.denied
+        && let Some(extension) = request.extension
+    {
+        ledger.add_extension(extension, request.call);
+    }
+    ledger.verdict(policy, request, token.and_then(Result::err))
+}
+
+/// What was contributed so far.
+#[derive(Default)]
+struct Ledger {
+    traces: Vec<RuleTrace>,
+    denied: bool,
+    review: bool,
+    allowed: bool,
+    constraints: Constraints,
+    /// Templates demanded, to notice when they differ.
+    sandboxes: Vec<Box<str>>,
+    grant_use: Option<GrantUse>,
+    approval_use: Option<GrantUse>,
+}
+
+/// Template name that any sandbox satisfies.
+const ANY_SANDBOX: &str = "L2";
+
+impl Ledger {
+    fn add(
+        &mut self,
+        layer: Layer,
+        name: &str,
+        line: Option<u64>,
+        action: Effect,
+        reason: Option<String>,
+    ) {
+        match action {
+            Effect::Allow => self.allowed = true,
+            Effect::RequireReview => self.review = true,
+            Effect::Deny => self.denied = true,
+        }
+        self.traces.push(RuleTrace { name: name.to_owned(), layer, line, action, reason });
+    }
+
+    /// Adds a rule of a file. A rule whose constraint the call already breaks denies instead.
+    fn add_rule(&mut self, rule: &Rule, call: &Call) {
+        let (action, reason) = match broken(&rule.demands, call) {
+            Some(why) => (Effect::Deny, Some(why)),
+            None => (rule.effect, rule.reason.as_deref().map(str::to_owned)),
+        };
+        self.add(Layer::File, &rule.name, Some(rule.line), action, reason);
+        let demands = &rule.demands;
+        tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
+        tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
+        self.sandboxes.extend(demands.sandbox.clone());
+    }
+
+    /// One act runs in one sandbox: rules that demand different ones can not all be obeyed.
+    fn check_sandbox(&mut self) {
+        self.sandboxes.sort();
+        self.sandboxes.dedup();
+        if self.sandboxes.len() > 1 {
+            self.sandboxes.retain(|name| **name != *ANY_SANDBOX);
+        }
+        match self.sandboxes.as_slice() {
+            [] => {}
+            [one] => self.constraints.require_sandbox = Some(one.to_string()),
+            several => {
+                let reason = format!("rules demand different sandboxes: {}", several.join(", "));
+                self.add(Layer::File, "require_sandbox", None, Effect::Deny, Some(reason));
+            }
+        }
+    }
+
+    fn add_extension(&mut self, extension: &dyn Extension, call: &Call) {
+        match extension.evaluate(call) {
+            Ok(None) => {}
+            Ok(Some(opinion)) => {
+                let reason = Some(opinion.reason);
+                self.add(Layer::Extension, "extension", None, opinion.effect, reason);
+            }
+            Err(error) => {
+                if matches!(error, ExtensionError::Crashed(_)) {
+                    extension.restart();
+                }
+                let reason = Some(error.to_string());
+                self.add(Layer::Extension, "extension", None, Effect::Deny, reason);
+            }
+        }
+    }
+
+    /// Lets a valid approval turn review into allow; says why an invalid one does not.
+    fn apply_approval(&mut self, request: &Request<'_>, version: &Digest) -> Vec<ApprovalRefusal> {
+        let Some(presented) = request.approval.filter(|_| self.review && !self.denied) else {
+            return Vec::new();
+        };
+        match presented.check(request.call, request.now_us, version, request.counters) {
+            Ok(used) => {
+                let reason = format!("{} given by {}", used.id, presented.approval.approver.id);
+                self.add(Layer::Grant, "approval", None, Effect::Allow, Some(reason));
+                self.review = false;
+                self.approval_use = Some(used);
+                Vec::new()
+            }
+            Err(refusals) => {
+                let words: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                let reason = Some(words.join("; "));
+                self.add(Layer::Grant, "approval", None, Effect::RequireReview, reason);
+                refusals
+            }
+        }
+    }
+
+    fn verdict(
+        mut self,
+        policy: &Policy,
+        request: &Request<'_>,
+        token_refusal: Option<TokenRefusal>,
+    ) -> Verdict {
+        let approval_refusals = self.apply_approval(request, &policy.version);
+        let effect = match (self.denied, self.review, self.allowed) {
+            (true, ..) => Effect::Deny,
+            (false, true, _) => Effect::RequireReview,
+            (false, false, true) => Effect::Allow,
+            (false, false, false) => {
+                let reason = format!("no rule allows `{}` here", request.call.syscall);
+                self.add(Layer::Default, "default-deny", None, Effect::Deny, Some(reason));
+                Effect::Deny
+            }
+        };
+        // An act that does not happen uses nothing up.
+        let (grant_use, approval_use) = match effect {
+            Effect::Allow => (self.grant_use, self.approval_use),
+            Effect::RequireReview | Effect::Deny => (None, None),
+        };
+        if effect == Effect::Deny {
+            self.constraints = Constraints::default();
+        }
+        // Names are unique within a layer, so this order is that of no file.
+        self.traces.sort_by(|a, b| (a.layer, &a.name).cmp(&(b.layer, &b.name)));
+        let reasons = self.traces.iter().filter_map(reason).collect();
+        let decision = Decision {
+            effect,
+            rules: self.traces,
+            reasons,
+            policy_version: policy.version,
+            constraints: self.constraints,
+        };
+        Verdict { decision, grant_use, approval_use, token_refusal, approval_refusals }
+    }
+}
+
+/// A rule's own words; a rule that stops the call without any is at least named.
+fn reason(trace: &RuleTrace) -> Option<String> {
+    match (&trace.reason, trace.action) {
+        (Some(reason), _) => Some(reason.clone()),
+        (None, Effect::Allow) => None,
+        (None, Effect::RequireReview) => Some(format!("rule `{}` asks for review", trace.name)),
+        (None, Effect::Deny) => Some(format!("rule `{}` denies", trace.name)),
+    }
+}
+
+/// Which demand the call breaks, as far as it can be seen before the act.
+fn broken(demands: &Demands, call: &Call) -> Option<String> {
+    // A valid grant is decided before any rule is read, so here there is none.
+    if demands.token {
+        return Some("this needs a valid sealed grant, and none was presented".to_owned());
+    }
+    match (demands.max_file_size_bytes, call.size_bytes) {
+        (Some(most), Some(size)) if size > most => {
+            Some(format!("{size} bytes would be written, at most {most} are allowed"))
+        }
+        _ => None,
+    }
+}
+
+fn tighten(limit: &mut Option<u64>, demand: Option<u64>) {
+    *limit = match (*limit, demand) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+}

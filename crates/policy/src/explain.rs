@@ -1,0 +1,73 @@
+//! Decisions in words.
+
+use std::fmt::Write as _;
+
+use glasshouse_model::{Decision, Effect, Layer};
+
+/// Says what was decided and why, for people: the answer, the rules that made it (those that
+/// were overruled marked as such), what holds while acting, and under which policy.
+///
+/// ```
+/// use glasshouse_policy::{CallSketch, Policy, Protected, Request, decide, explain_text};
+/// let policy = Policy::compile(&[], &Protected::default()).unwrap();
+/// let call = CallSketch::from_json(r#"{"syscall":"fs.write","path":".git/config"}"#)
+///     .and_then(CallSketch::into_call)
+///     .unwrap();
+/// let text = explain_text(&decide(&policy, &Request::new(&call, 0)).decision);
+/// assert!(text.starts_with("denied\n  deny    protect-git (built in): "));
+/// ```
+#[must_use]
+pub fn explain_text(decision: &Decision) -> String {
+    let approved = decision.effect == Effect::Allow
+        && decision.rules.iter().any(|rule| rule.action == Effect::RequireReview);
+    let mut out = match decision.effect {
+        Effect::Allow if approved => "allowed after approval\n".to_owned(),
+        Effect::Allow => "allowed\n".to_owned(),
+        Effect::RequireReview => "needs review\n".to_owned(),
+        Effect::Deny => "denied\n".to_owned(),
+    };
+    for rule in &decision.rules {
+        let _ = write!(out, "  {:<7} {} ({}", verb(rule.action), rule.name, layer(rule.layer));
+        if let Some(line) = rule.line {
+            let _ = write!(out, ", line {line}");
+        }
+        out.push(')');
+        if let Some(reason) = &rule.reason {
+            let _ = write!(out, ": {reason}");
+        }
+        if rule.action != decision.effect && !(approved && rule.action == Effect::RequireReview) {
+            out.push_str(" [overruled]");
+        }
+        out.push('\n');
+    }
+    let constraints = &decision.constraints;
+    if let Some(sandbox) = &constraints.require_sandbox {
+        let _ = writeln!(out, "  only in sandbox {sandbox}");
+    }
+    if let Some(bytes) = constraints.max_file_size_bytes {
+        let _ = writeln!(out, "  at most {bytes} bytes a file");
+    }
+    if let Some(milliseconds) = constraints.max_duration_ms {
+        let _ = writeln!(out, "  at most {milliseconds} ms");
+    }
+    let _ = writeln!(out, "  policy {}", decision.policy_version);
+    out
+}
+
+const fn verb(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Allow => "allow",
+        Effect::RequireReview => "review",
+        Effect::Deny => "deny",
+    }
+}
+
+const fn layer(layer: Layer) -> &'static str {
+    match layer {
+        Layer::BuiltIn => "built in",
+        Layer::Grant => "grant",
+        Layer::File => "file",
+        Layer::Extension => "extension",
+        Layer::Default => "default",
+    }
+}

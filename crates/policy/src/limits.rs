@@ -1,0 +1,34 @@
+//! Every limit of the crate, each with its reason.
+
+/// Most rules in a policy, built-ins left out: far above any policy written by people, and the
+/// compiled form stays in a few megabytes.
+pub const MAX_RULES: usize = 10_000;
+/// Most YAML texts that make one policy: the workflow's, the tenant's, the project's, and room.
+pub const MAX_SOURCES: usize = 16;
+/// Largest policy text in bytes: [`MAX_RULES`] rules of some 400 bytes.
+pub const MAX_SOURCE_BYTES: usize = 4 << 20;
+/// Most values in one match key; a longer list is a data file, not a rule.
+pub const MAX_LIST_ITEMS: usize = 1_000;
+/// Most path patterns in a policy after braces are expanded; bounds the index.
+pub const MAX_PATTERNS: usize = 50_000;
+/// Longest path pattern in bytes; a path component rarely exceeds 255.
+pub const MAX_PATTERN_BYTES: usize = 512;
+/// Most patterns that one brace expression may stand for, since nesting multiplies.
+pub const MAX_BRACE_EXPANSIONS: usize = 64;
+/// Most `except` items of one rule; each is tried for each call the rule matches.
+pub const MAX_EXCEPTS: usize = 64;
+/// Most examples of one rule.
+pub const MAX_EXAMPLES: usize = 64;
+/// Longest rule name in bytes; names go into every decision event.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Longest reason in bytes; reasons go into every decision event.
+pub const MAX_REASON_BYTES: usize = 1_024;
+/// Deepest nesting of a policy text: the format itself needs seven levels.
+pub const MAX_YAML_DEPTH: usize = 16;
+/// Most bytes of command text that are searched for hidden commands; a longer text counts as
+/// holding anything.
+pub const MAX_COMMAND_BYTES: usize = 64 << 10;
+/// Most built-in rules: few enough that a person can hold all of them in mind.
+pub const MAX_BUILT_INS: usize = 10;
+/// Longest sandbox identity or syscall name in a sealed grant, in bytes.
+pub const MAX_GRANT_FIELD_BYTES: usize = 255;

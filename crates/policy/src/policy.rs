@@ -1,0 +1,198 @@
+//! A compiled policy: immutable, shared between threads, named by a digest.
+
+use std::collections::HashMap;
+
+use glasshouse_model::{Digest, Effect, Layer};
+
+use crate::builtin::{BUILT_INS, Guard, Protected};
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SOURCES};
+use crate::rule::{Conditions, HostPattern, Rule};
+use crate::source::{self, Source, Warning};
+
+/// A policy that can decide.
+///
+/// ```
+/// use glasshouse_policy::{Policy, Protected, Source};
+/// let text = "capabilities:\n  - { name: reads, match: { sycall: fs.read }, action: allow }\n";
+/// let error = Policy::compile(&[Source { name: "p.yaml", text }], &Protected::default())
+///     .unwrap_err();
+/// assert_eq!(error.code(), "policy_unknown_key");
+/// assert_eq!(error.report().fix, "did you mean `syscall`?");
+/// assert_eq!(error.report().context["line"], 2);
+/// ```
+#[derive(Debug)]
+pub struct Policy {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) index: Index,
+    pub(crate) guard: Guard,
+    pub(crate) version: Digest,
+    sources: Vec<String>,
+    groups: Vec<(String, Vec<HostPattern>)>,
+    warnings: Vec<Warning>,
+}
+
+/// One rule of a policy, for lists and documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleInfo<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Layer.
+    pub layer: Layer,
+    /// What it does when it matches.
+    pub action: Effect,
+    /// Its words.
+    pub reason: Option<&'a str>,
+    /// Source; `None` for a built-in.
+    pub source: Option<&'a str>,
+    /// Line in the source, from 1.
+    pub line: Option<u64>,
+}
+
+impl Policy {
+    /// Compiles sources into one policy. An empty list is a policy too: built-ins, and nothing
+    /// allowed.
+    ///
+    /// # Errors
+    /// Any of this crate's `policy_*` codes, with source, line and column where there is one.
+    pub fn compile(sources: &[Source<'_>], protected: &Protected) -> Result<Self> {
+        if sources.len() > MAX_SOURCES {
+            return Err(limit("sources", sources.len(), MAX_SOURCES));
+        }
+        let mut policy = Self {
+            rules: Vec::new(),
+            index: Index::default(),
+            guard: Guard::new(protected)?,
+            version: version(sources, protected),
+            sources: sources.iter().map(|source| source.name.to_owned()).collect(),
+            groups: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for (position, source) in sources.iter().enumerate() {
+            let contents = source::read(source, position)?;
+            policy.rules.extend(contents.rules);
+            policy.groups.extend(contents.groups);
+            policy.warnings.extend(contents.warnings);
+        }
+        policy.check_size()?;
+        policy.check_names()?;
+        policy.index = Index::new(&policy.rules);
+        Ok(policy)
+    }
+
+    fn check_size(&self) -> Result<()> {
+        if self.rules.len() > MAX_RULES {
+            return Err(limit("rules", self.rules.len(), MAX_RULES));
+        }
+        let patterns = self
+            .rules
+            .iter()
+            .flat_map(|rule| rule.excepts.iter().chain([&rule.when]))
+            .filter_map(Conditions::paths)
+            .map(|paths| paths.include.len() + paths.exclude.len())
+            .sum();
+        if patterns > MAX_PATTERNS {
+            return Err(limit("path patterns", patterns, MAX_PATTERNS));
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let mut seen: HashMap<&str, String> =
+            BUILT_INS.iter().map(|rule| (rule.name, "the built-in rules".to_owned())).collect();
+        for rule in &self.rules {
+            let source = &self.sources[rule.source];
+            if let Some(first) = seen.insert(&rule.name, format!("{source}:{}", rule.line)) {
+                return Err(Error::new(
+                    codes::DUPLICATE_RULE,
+                    format!("{source}:{}: rule `{}`", rule.line, rule.name),
+                )
+                .why(format!("{first} has a rule of that name"))
+                .with("source", source.as_str())
+                .with("line", rule.line)
+                .with("rule", &*rule.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// What loads but is odd: lists that never match, excepts that undo their rule, names that
+    /// look misspelt.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Digest of everything that decides: built-ins, protected paths and sources.
+    #[must_use]
+    pub const fn version(&self) -> Digest {
+        self.version
+    }
+
+    /// All rules, built-ins first, then in the order of the sources.
+    pub fn rules(&self) -> impl Iterator<Item = RuleInfo<'_>> {
+        let built_ins = BUILT_INS.iter().map(|rule| RuleInfo {
+            name: rule.name,
+            layer: Layer::BuiltIn,
+            action: rule.effect,
+            reason: Some(rule.reason),
+            source: None,
+            line: None,
+        });
+        let rules = self.rules.iter().map(|rule| RuleInfo {
+            name: &rule.name,
+            layer: Layer::File,
+            action: rule.effect,
+            reason: rule.reason.as_deref(),
+            source: Some(&self.sources[rule.source]),
+            line: Some(rule.line),
+        });
+        built_ins.chain(rules)
+    }
+
+    /// Names of the `network_whitelist` groups.
+    pub fn network_groups(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a host belongs to a `network_whitelist` group; an unknown group holds no host.
+    #[must_use]
+    pub fn group_holds(&self, group: &str, host: &str) -> bool {
+        self.groups
+            .iter()
+            .filter(|(name, _)| name == group)
+            .any(|(_, hosts)| hosts.iter().any(|pattern| pattern.matches(host)))
+    }
+}
+
+fn limit(what: &str, found: usize, most: usize) -> Error {
+    Error::new(codes::LIMIT, format!("too many {what} in a policy"))
+        .why(format!("{found}, at most {most}"))
+        .with("limit", most)
+}
+
+/// Hashes each part behind its length, so that no two policies share their bytes.
+fn version(sources: &[Source<'_>], protected: &Protected) -> Digest {
+    let mut parts: Vec<&[u8]> = vec![b"glasshouse policy 1"];
+    for rule in BUILT_INS {
+        parts.extend([rule.name.as_bytes(), rule.reason.as_bytes()]);
+    }
+    let groups = [&protected.host_paths, &protected.program_paths];
+    for paths in groups {
+        parts.push(b"protected");
+        parts.extend(paths.iter().map(String::as_bytes));
+    }
+    parts.push(b"own sources");
+    parts.extend(protected.own_sources.iter().map(|path| path.as_str().as_bytes()));
+    for source in sources {
+        parts.extend([b"source".as_slice(), source.name.as_bytes(), source.text.as_bytes()]);
+    }
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend((part.len() as u64).to_be_bytes());
+        bytes.extend(part);
+    }
+    Digest::of(&bytes)
+}

@@ -1,0 +1,389 @@
+//! One rule, and when it matches a call. This module is the meaning of a policy; the index only
+//! spares it work.
+
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
+
+use crate::glob::{Components, Glob};
+use crate::{command, suggest};
+
+/// Names to compare a misspelt syscall with; other names are legal (plugins bring their own).
+const KNOWN_SYSCALLS: &[&str] = &[
+    name::FS_READ,
+    name::FS_LIST,
+    name::FS_EXISTS,
+    name::FS_WRITE,
+    name::FS_EDIT,
+    name::FS_DELETE,
+    name::SEARCH_GREP,
+    name::SEARCH_GLOB,
+    name::SHELL_RUN,
+    name::TEST_RUN,
+    name::GIT_DIFF,
+    name::GIT_COMMIT,
+    name::MODEL_CALL,
+    name::NET_CONNECT,
+    name::PLAN_COMPLETE,
+    name::UI_RENDER,
+    name::SANDBOX_MOUNT,
+    name::POLICY_UPDATE,
+    name::SESSION_SET_MODE,
+    name::MERGE_APPLY,
+];
+
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: Box<str>,
+    /// Which source it comes from, and where in it.
+    pub(crate) source: usize,
+    pub(crate) line: u64,
+    pub(crate) effect: Effect,
+    pub(crate) reason: Option<Box<str>>,
+    pub(crate) when: Conditions,
+    pub(crate) excepts: Vec<Conditions>,
+    pub(crate) demands: Demands,
+}
+
+/// Constraints as written; `decide` enforces what it can and hands on the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Demands {
+    pub(crate) sandbox: Option<Box<str>>,
+    pub(crate) token: bool,
+    pub(crate) max_file_size_bytes: Option<u64>,
+    pub(crate) max_duration_ms: Option<u64>,
+}
+
+/// Conditions on different keys are joined by AND. In the order of [`Condition`], so that the same
+/// conditions compare equal however they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Conditions(Vec<Condition>);
+
+/// The condition of one key; its items are joined by OR, so an empty list never matches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Condition {
+    Syscall(Vec<Box<str>>),
+    Path(PathPatterns),
+    State(Vec<Box<str>>),
+    Caller(Vec<CallerPattern>),
+    CallerTag(Vec<Box<str>>),
+    Tenant(Vec<Box<str>>),
+    Label(Vec<LabelPattern>),
+    Method(Vec<Box<str>>),
+    Host(Vec<HostPattern>),
+    Change(Vec<ChangeClass>),
+    Command(CommandPatterns),
+}
+
+/// Patterns to match, less the patterns written with a leading `!`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PathPatterns {
+    pub(crate) include: Vec<Glob>,
+    pub(crate) exclude: Vec<Glob>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallerPattern {
+    pub(crate) kind: PrincipalKind,
+    /// `None` is any principal of the kind.
+    pub(crate) id: Option<Box<str>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostPattern {
+    Any,
+    Exact(Box<str>),
+    /// `*.example.org`, kept as `.example.org`: hosts below it, not itself.
+    Below(Box<str>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LabelPattern {
+    Exact(Box<str>),
+    /// `mcp:*`
+    Prefix(Box<str>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CommandPatterns {
+    pub(crate) prefixes: Vec<Vec<Box<str>>>,
+    /// Matching more makes the decision stricter, so hidden commands count.
+    pub(crate) wide: bool,
+}
+
+impl Rule {
+    /// Whether the rule has a say: its conditions hold and no `except` lifts it.
+    pub(crate) fn contributes(&self, call: &Call) -> bool {
+        self.when.match_call(call) && !self.is_lifted(call)
+    }
+
+    /// As [`Rule::contributes`] when the index has found the rule by syscall and path.
+    pub(crate) fn contributes_found(&self, call: &Call) -> bool {
+        self.when.0.iter().all(|condition| match condition {
+            Condition::Syscall(_) => true,
+            Condition::Path(patterns) => !patterns.excludes(call),
+            other => other.holds(call),
+        }) && !self.is_lifted(call)
+    }
+
+    fn is_lifted(&self, call: &Call) -> bool {
+        self.excepts.iter().any(|except| except.match_call(call))
+    }
+}
+
+impl Conditions {
+    pub(crate) fn new(mut conditions: Vec<Condition>) -> Self {
+        conditions.sort();
+        Self(conditions)
+    }
+
+    pub(crate) fn match_call(&self, call: &Call) -> bool {
+        self.0.iter().all(|condition| condition.holds(call))
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Condition> {
+        self.0.iter()
+    }
+
+    /// Syscalls that the conditions name; `None` is every syscall.
+    pub(crate) fn syscalls(&self) -> Option<&[Box<str>]> {
+        self.0.iter().find_map(|condition| match condition {
+            Condition::Syscall(names) => Some(names.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Patterns a path has to match; `None` when a path is not looked at.
+    pub(crate) fn paths(&self) -> Option<&PathPatterns> {
+        self.0.iter().find_map(|condition| match condition {
+            Condition::Path(patterns) => Some(patterns),
+            _ => None,
+        })
+    }
+
+    /// Hosts, when all of them are exact names.
+    pub(crate) fn exact_hosts(&self) -> Option<Vec<&str>> {
+        let hosts = self.0.iter().find_map(|condition| match condition {
+            Condition::Host(hosts) => Some(hosts),
+            _ => None,
+        })?;
+        hosts
+            .iter()
+            .map(|host| if let HostPattern::Exact(name) = host { Some(&**name) } else { None })
+            .collect()
+    }
+
+    /// Whether both hold for the same calls, as far as they are written the same way.
+    pub(crate) fn same_calls(&self, other: &Self) -> bool {
+        // Width follows from where a condition stands, not from what was written.
+        let written = |conditions: &Self| {
+            let mut conditions = conditions.clone();
+            for condition in &mut conditions.0 {
+                if let Condition::Command(commands) = condition {
+                    commands.wide = false;
+                }
+            }
+            conditions
+        };
+        written(self) == written(other)
+    }
+
+    /// Names that nothing has, with the known name that was probably meant.
+    pub(crate) fn unknown_syscalls(&self) -> Vec<(&str, &'static str)> {
+        self.syscalls()
+            .unwrap_or_default()
+            .iter()
+            .filter(|name| !KNOWN_SYSCALLS.contains(&&***name))
+            .filter_map(|name| Some((&**name, suggest::nearest(name, KNOWN_SYSCALLS)?)))
+            .collect()
+    }
+}
+
+impl Condition {
+    /// The key in the file.
+    pub(crate) const fn key(&self) -> &'static str {
+        match self {
+            Self::Syscall(_) => "syscall",
+            Self::Path(_) => "path_glob",
+            Self::State(_) => "state_machine_state",
+            Self::Caller(_) => "caller",
+            Self::CallerTag(_) => "caller_tag",
+            Self::Tenant(_) => "tenant",
+            Self::Label(_) => "label",
+            Self::Method(_) => "method",
+            Self::Host(_) => "host",
+            Self::Change(_) => "change",
+            Self::Command(_) => "argv_prefix",
+        }
+    }
+
+    /// Whether nothing can match, because the list is empty.
+    pub(crate) fn is_dead(&self) -> bool {
+        match self {
+            Self::Syscall(list)
+            | Self::State(list)
+            | Self::CallerTag(list)
+            | Self::Tenant(list)
+            | Self::Method(list) => list.is_empty(),
+            Self::Path(patterns) => patterns.include.is_empty(),
+            Self::Caller(list) => list.is_empty(),
+            Self::Label(list) => list.is_empty(),
+            Self::Host(list) => list.is_empty(),
+            Self::Change(list) => list.is_empty(),
+            Self::Command(commands) => commands.prefixes.is_empty(),
+        }
+    }
+
+    /// A condition on something that the call does not have does not hold.
+    fn holds(&self, call: &Call) -> bool {
+        let caller = &call.caller;
+        match self {
+            Self::Syscall(names) => names.iter().any(|name| **name == *call.syscall),
+            Self::Path(patterns) => patterns.includes(call) && !patterns.excludes(call),
+            Self::State(states) => {
+                call.state.as_deref().is_some_and(|now| states.iter().any(|s| **s == *now))
+            }
+            Self::Caller(patterns) => patterns.iter().any(|pattern| {
+                pattern.kind == caller.kind
+                    && pattern.id.as_deref().is_none_or(|id| id == caller.id)
+            }),
+            Self::CallerTag(tags) => tags.iter().any(|tag| caller.tags.contains(&**tag)),
+            Self::Tenant(names) => names.iter().any(|name| **name == *caller.tenant.as_str()),
+            Self::Label(labels) => labels.iter().any(|label| label.matches(call)),
+            Self::Method(methods) => call
+                .method
+                .as_deref()
+                .is_some_and(|used| methods.iter().any(|m| m.eq_ignore_ascii_case(used))),
+            Self::Host(hosts) => call
+                .host
+                .as_deref()
+                .is_some_and(|host| hosts.iter().any(|pattern| pattern.matches(host))),
+            Self::Change(classes) => call.change.is_some_and(|class| classes.contains(&class)),
+            Self::Command(commands) => commands.match_call(call),
+        }
+    }
+}
+
+impl PathPatterns {
+    fn includes(&self, call: &Call) -> bool {
+        any_matches(&self.include, call)
+    }
+
+    fn excludes(&self, call: &Call) -> bool {
+        any_matches(&self.exclude, call)
+    }
+}
+
+fn any_matches(globs: &[Glob], call: &Call) -> bool {
+    call.path.as_ref().is_some_and(|path| {
+        let path = Components::of(path);
+        globs.iter().any(|glob| glob.matches(path))
+    })
+}
+
+impl HostPattern {
+    /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let (below, name) = match lower.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, &*lower),
+        };
+        let name_ok = !name.is_empty()
+            && name.split('.').all(|label| {
+                !label.is_empty()
+                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            });
+        // An IPv6 literal is the one name with colons.
+        if !name_ok && (below || name.parse::<std::net::Ipv6Addr>().is_err()) {
+            return Err(format!(
+                "`{text}` is no host name; write `example.org`, `*.example.org` or `*`, without \
+                 scheme, port or path"
+            ));
+        }
+        Ok(if below { Self::Below(format!(".{name}").into()) } else { Self::Exact(name.into()) })
+    }
+
+    pub(crate) fn matches(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        match self {
+            Self::Any => true,
+            Self::Exact(name) => name.eq_ignore_ascii_case(host),
+            Self::Below(suffix) => host
+                .len()
+                .checked_sub(suffix.len())
+                .and_then(|at| host.get(at..).filter(|_| at > 0))
+                .is_some_and(|end| end.eq_ignore_ascii_case(suffix)),
+        }
+    }
+}
+
+impl LabelPattern {
+    pub(crate) fn parse(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::Prefix(prefix.into()),
+            None => Self::Exact(text.into()),
+        }
+    }
+
+    fn matches(&self, call: &Call) -> bool {
+        match self {
+            Self::Exact(label) => call.labels.contains(&**label),
+            Self::Prefix(prefix) => call.labels.iter().any(|label| label.starts_with(&**prefix)),
+        }
+    }
+}
+
+impl CommandPatterns {
+    fn match_call(&self, call: &Call) -> bool {
+        call.argv.as_ref().is_some_and(|argv| {
+            self.prefixes.iter().any(|prefix| {
+                if self.wide {
+                    command::could_run(argv, prefix)
+                } else {
+                    command::starts_with(argv, prefix)
+                }
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+            let parsed = HostPattern::parse(pattern).unwrap();
+            for host in yes {
+                assert!(parsed.matches(host), "{pattern} should match {host}");
+            }
+            for host in no {
+                assert!(!parsed.matches(host), "{pattern} should not match {host}");
+            }
+        };
+        check(
+            "Example.ORG.",
+            &["example.org", "EXAMPLE.org", "example.org."],
+            &["a.example.org", "xexample.org"],
+        );
+        check(
+            "*.example.org",
+            &["a.example.org", "a.b.example.org"],
+            &["example.org", ".example.org", "aexample.org"],
+        );
+        check("*", &["anything"], &[]);
+        check("::1", &["::1"], &["::2"]);
+        for bad in ["", "http://a.org", "a.org/x", "a.org:443", "*.*.org", "a*.org", "a..org", "*."]
+        {
+            assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

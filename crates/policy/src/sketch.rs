@@ -1,0 +1,190 @@
+//! A call as a person writes it: in a rule's examples, and on the command line.
+
+use std::collections::BTreeSet;
+
+use glasshouse_model::{
+    Call, CanonicalPath, ChangeClass, Principal, PrincipalKind, TenantId, units::parse_size_bytes,
+};
+use serde::Deserialize;
+
+use crate::codes;
+use crate::error::{Error, Result};
+
+/// A call in short form; what is left out is absent, and the caller is a user unless said.
+///
+/// ```
+/// use glasshouse_policy::CallSketch;
+/// let call = CallSketch::from_json(r#"{"syscall":"fs.write","path":"./src//a","size":"2KiB"}"#)
+///     .and_then(CallSketch::into_call)
+///     .unwrap();
+/// assert_eq!(call.path.unwrap().as_str(), "src/a");
+/// assert_eq!(call.size_bytes, Some(2048));
+/// assert!(CallSketch::from_json(r#"{"sycall":"fs.write"}"#).is_err());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallSketch {
+    /// Syscall name.
+    pub syscall: String,
+    /// Workspace path; canonicalised by its text.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Absolute path outside the workspace.
+    #[serde(default)]
+    pub host_path: Option<String>,
+    /// Workflow state.
+    #[serde(default, alias = "state")]
+    pub state_machine_state: Option<String>,
+    /// `user`, `agent`, `plugin` or `kernel`, with a name if wanted: `plugin:fs-tool`.
+    #[serde(default)]
+    pub caller: Option<String>,
+    /// Tags of the caller.
+    #[serde(default)]
+    pub caller_tag: OneOrMany,
+    /// Tenant; `local` unless said.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// Network host.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// HTTP method.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// Command and arguments; one text is cut at blanks.
+    #[serde(default)]
+    pub argv: OneOrMany,
+    /// What a write changes: `test`, `source`, `mixed` or `ignored`.
+    #[serde(default)]
+    pub change: Option<ChangeClass>,
+    /// Taint labels.
+    #[serde(default)]
+    pub label: OneOrMany,
+    /// Size that would be written: bytes, or a text with a unit.
+    #[serde(default)]
+    pub size: Option<Size>,
+    /// Sandbox that asks.
+    #[serde(default)]
+    pub sandbox: Option<String>,
+}
+
+/// One text or several.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// Left out.
+    #[default]
+    None,
+    /// One text.
+    One(String),
+    /// A list.
+    Many(Vec<String>),
+}
+
+/// A size in bytes or as a text with a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// For example `100KiB`.
+    Text(String),
+}
+
+impl OneOrMany {
+    fn into_set(self) -> BTreeSet<String> {
+        match self {
+            Self::None => BTreeSet::new(),
+            Self::One(text) => BTreeSet::from([text]),
+            Self::Many(texts) => texts.into_iter().collect(),
+        }
+    }
+
+    fn into_words(self) -> Option<Vec<String>> {
+        match self {
+            Self::None => None,
+            Self::One(text) => Some(text.split_whitespace().map(str::to_owned).collect()),
+            Self::Many(words) => Some(words),
+        }
+    }
+}
+
+impl CallSketch {
+    /// Reads the JSON form.
+    ///
+    /// # Errors
+    /// `call_malformed` for a text that is no JSON object, an unknown key or a wrong type.
+    pub fn from_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text)
+            .map_err(|error| Error::new(codes::CALL_MALFORMED, "a call").why(error))
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// `call_malformed`, naming the value: a path that leaves the workspace, an unknown kind of
+    /// caller, a tenant or size that can not be read.
+    pub fn into_call(self) -> Result<Call> {
+        let bad = |key: &str, why: &dyn std::fmt::Display| {
+            Error::new(codes::CALL_MALFORMED, format!("`{key}` of a call")).why(why)
+        };
+        if self.syscall.is_empty() {
+            return Err(bad("syscall", &"it is empty"));
+        }
+        let path = self
+            .path
+            .map(|text| CanonicalPath::parse(&text))
+            .transpose()
+            .map_err(|error| bad("path", &error))?;
+        let tenant = match self.tenant {
+            Some(text) => text.parse().map_err(|error| bad("tenant", &error))?,
+            None => TenantId::local(),
+        };
+        let (kind, id) = caller_words(self.caller.as_deref().unwrap_or("user"))
+            .map_err(|why| bad("caller", &why))?;
+        let size_bytes = match self.size {
+            None => None,
+            Some(Size::Bytes(bytes)) => Some(bytes),
+            Some(Size::Text(text)) => {
+                Some(parse_size_bytes(&text).map_err(|error| bad("size", &error))?)
+            }
+        };
+        let mut caller = Principal::new(kind, id.unwrap_or("someone"), tenant);
+        caller.tags = self.caller_tag.into_set();
+        let mut call = Call::new(&self.syscall, caller);
+        call.path = path;
+        call.host_path = self.host_path;
+        call.state = self.state_machine_state;
+        call.host = self.host.map(|host| host.trim_end_matches('.').to_ascii_lowercase());
+        call.method = self.method;
+        call.argv = self.argv.into_words();
+        call.labels = self.label.into_set();
+        call.change = self.change;
+        call.size_bytes = size_bytes;
+        call.sandbox = self.sandbox;
+        Ok(call)
+    }
+}
+
+/// Words for the kinds of principal, in the order of [`PrincipalKind`].
+pub(crate) const CALLER_KINDS: [&str; 4] = ["user", "agent", "plugin", "kernel"];
+
+/// Splits `kind` or `kind:name`.
+pub(crate) fn caller_words(
+    text: &str,
+) -> std::result::Result<(PrincipalKind, Option<&str>), String> {
+    let (kind, id) = match text.split_once(':') {
+        Some((kind, id)) => (kind, Some(id)),
+        None => (text, None),
+    };
+    let kind = match kind {
+        "user" => PrincipalKind::User,
+        "agent" => PrincipalKind::Agent,
+        "plugin" => PrincipalKind::Plugin,
+        "kernel" => PrincipalKind::Kernel,
+        _ => return Err(format!("`{kind}` is none of {}", CALLER_KINDS.join(", "))),
+    };
+    if id == Some("") {
+        return Err(format!("`{text}` has an empty name after the colon"));
+    }
+    Ok((kind, id))
+}

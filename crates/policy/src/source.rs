@@ -1,0 +1,343 @@
+//! A policy text becomes rules; anything doubtful is an error with its place.
+
+mod conditions;
+
+use glasshouse_model::syscall::name;
+use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
+use glasshouse_model::{Code, Effect};
+
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::limits::{
+    MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
+};
+use crate::rule::{Condition, Conditions, Demands, HostPattern, Rule};
+use crate::sketch::CallSketch;
+use crate::yaml::{Kind, Node, Reader};
+
+/// One YAML text; several make one policy, and the order in which they are given decides nothing
+/// but the policy's version.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// Name in errors and rule lists: a file name, or `workflow`.
+    pub name: &'a str,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// Something that loads but hardly says what was meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Source it is in.
+    pub source: String,
+    /// Line of the rule, from 1.
+    pub line: u64,
+    /// Rule it is about.
+    pub rule: String,
+    /// What is odd.
+    pub message: String,
+}
+
+/// What one source holds.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) groups: Vec<(String, Vec<HostPattern>)>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+const TOP_KEYS: &[&str] = &["version", "capabilities", "network_whitelist"];
+const RULE_KEYS: &[&str] =
+    &["name", "match", "action", "except", "reason", "constraints", "examples"];
+const CONSTRAINT_KEYS: &[&str] =
+    &["require_sandbox", "require_capability_token", "max_file_size", "max_duration"];
+const EXAMPLE_KEYS: &[&str] = &["match", "not_match"];
+
+/// Reads one source; `index` is its position among the sources.
+pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
+    let reader = Reader { source: source.name };
+    let root = reader.parse(source.text)?;
+    let mut contents = Contents::default();
+    if matches!(root.kind, Kind::Null) {
+        return Ok(contents);
+    }
+    let top = reader.map(&root, "a policy", TOP_KEYS)?;
+    if let Some(version) = top.get("version")
+        && !matches!(version.kind, Kind::Integer(1))
+    {
+        return Err(reader
+            .error(codes::VERSION_UNSUPPORTED, version, "unsupported policy version")
+            .why("this program reads version 1"));
+    }
+    if let Some(list) = top.get("capabilities") {
+        let items = reader.list(list, "capabilities")?;
+        if items.len() > MAX_RULES {
+            return Err(too_many(&reader, list, "rules", items.len(), MAX_RULES));
+        }
+        for item in items {
+            let rule = RuleReader { reader, index }.read(item, &mut contents.warnings)?;
+            contents.rules.push(rule);
+        }
+    }
+    if let Some(groups) = top.get("network_whitelist") {
+        network(&reader, groups, index, &mut contents)?;
+    }
+    Ok(contents)
+}
+
+/// Each group of hosts is a rule that allows connections to them, and a named list that sandbox
+/// templates can refer to.
+fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Contents) -> Result<()> {
+    if matches!(node.kind, Kind::Null) {
+        return Ok(());
+    }
+    for (key, list) in reader.any_map(node, "network_whitelist")? {
+        let hosts = conditions::hosts(reader, list)?;
+        contents.groups.push((key.text.clone(), hosts.clone()));
+        contents.rules.push(Rule {
+            name: format!("network_whitelist.{}", key.text).into(),
+            source: index,
+            line: list.line,
+            effect: Effect::Allow,
+            reason: Some(format!("the host is in the group `{}`", key.text).into()),
+            when: Conditions::new(vec![
+                Condition::Syscall(vec![name::NET_CONNECT.into()]),
+                Condition::Host(hosts),
+            ]),
+            excepts: Vec::new(),
+            demands: Demands::default(),
+        });
+    }
+    Ok(())
+}
+
+fn too_many(reader: &Reader<'_>, node: &Node, what: &str, found: usize, most: usize) -> Error {
+    reader
+        .error(codes::LIMIT, node, format!("too many {what}"))
+        .why(format!("{found}, at most {most}"))
+        .with("limit", most)
+}
+
+#[derive(Clone, Copy)]
+struct RuleReader<'a> {
+    reader: Reader<'a>,
+    index: usize,
+}
+
+impl RuleReader<'_> {
+    fn read(self, node: &Node, warnings: &mut Vec<Warning>) -> Result<Rule> {
+        let reader = self.reader;
+        let fields = reader.map(node, "a rule", RULE_KEYS)?;
+        let required = |key: &str| {
+            fields.get(key).ok_or_else(|| {
+                reader
+                    .error(codes::MISSING_KEY, node, format!("a rule without `{key}`"))
+                    .why("every rule has name, match and action")
+                    .with("key", key)
+            })
+        };
+        let name_node = required("name")?;
+        let name = self.bounded_text(name_node, "name", MAX_NAME_BYTES)?;
+        if name.chars().any(char::is_control) {
+            return Err(reader.error(codes::BAD_VALUE, name_node, "a control character in a name"));
+        }
+        let (match_node, action) = (required("match")?, required("action")?);
+        let effect = match reader.word(action, "action", &["allow", "deny", "require_review"])? {
+            "allow" => Effect::Allow,
+            "deny" => Effect::Deny,
+            _ => Effect::RequireReview,
+        };
+        let restrictive = effect != Effect::Allow;
+        let when = conditions::read(&reader, match_node, restrictive)?;
+        let excepts = match fields.get("except") {
+            Some(list) => self.excepts(list, !restrictive)?,
+            None => Vec::new(),
+        };
+        let reason = fields
+            .get("reason")
+            .map(|reason| self.bounded_text(reason, "reason", MAX_REASON_BYTES))
+            .transpose()?;
+        let demands = match fields.get("constraints") {
+            Some(constraints) if effect == Effect::Deny => {
+                return Err(reader
+                    .error(codes::BAD_VALUE, constraints, "constraints on a rule that denies")
+                    .why("constraints say how an act that goes ahead is done"));
+            }
+            Some(constraints) => self.demands(constraints)?,
+            None => Demands::default(),
+        };
+        let rule = Rule {
+            name: name.into(),
+            source: self.index,
+            line: node.line,
+            effect,
+            reason: reason.map(Into::into),
+            when,
+            excepts,
+            demands,
+        };
+        if let Some(examples) = fields.get("examples") {
+            self.examples(&rule, examples)?;
+        }
+        self.warn(&rule, warnings);
+        Ok(rule)
+    }
+
+    fn bounded_text<'n>(self, node: &'n Node, what: &str, most: usize) -> Result<&'n str> {
+        let text = self.reader.text(node, what)?;
+        if text.len() > most {
+            return Err(too_many(
+                &self.reader,
+                node,
+                &format!("bytes in {what}"),
+                text.len(),
+                most,
+            ));
+        }
+        Ok(text)
+    }
+
+    fn excepts(self, node: &Node, wide: bool) -> Result<Vec<Conditions>> {
+        let items = self.reader.list(node, "except")?;
+        if items.len() > MAX_EXCEPTS {
+            return Err(too_many(&self.reader, node, "except items", items.len(), MAX_EXCEPTS));
+        }
+        items
+            .iter()
+            .map(|item| {
+                // `{}` would match every call and so undo the rule without saying so.
+                if matches!(&item.kind, Kind::Map(entries) if entries.is_empty()) {
+                    return Err(self
+                        .reader
+                        .error(codes::BAD_VALUE, item, "an except item without conditions")
+                        .why("it would lift the rule for every call"));
+                }
+                conditions::read(&self.reader, item, wide)
+            })
+            .collect()
+    }
+
+    fn demands(self, node: &Node) -> Result<Demands> {
+        let reader = self.reader;
+        let fields = reader.map(node, "constraints", CONSTRAINT_KEYS)?;
+        let quantity = |key: &str, parse: fn(&str) -> std::result::Result<u64, UnitError>| {
+            fields
+                .get(key)
+                .map(|node| {
+                    let text = match &node.kind {
+                        Kind::Integer(number) => number.to_string(),
+                        _ => reader.text(node, key)?.to_owned(),
+                    };
+                    parse(&text).map_err(|error| {
+                        reader.error(codes::BAD_UNIT, node, format!("`{key}`")).why(error)
+                    })
+                })
+                .transpose()
+        };
+        let sandbox = fields
+            .get("require_sandbox")
+            .map(|node| {
+                let name = self.bounded_text(node, "require_sandbox", MAX_NAME_BYTES)?;
+                let word = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+                if word {
+                    Ok(name.into())
+                } else {
+                    Err(reader.error(
+                        codes::BAD_VALUE,
+                        node,
+                        format!("`{name}` is no name of a sandbox template"),
+                    ))
+                }
+            })
+            .transpose()?;
+        let token = match fields.get("require_capability_token") {
+            None => false,
+            Some(node) => match node.kind {
+                Kind::Bool(value) => value,
+                _ => {
+                    return Err(reader.wrong_type(
+                        node,
+                        "require_capability_token",
+                        "true or false",
+                    ));
+                }
+            },
+        };
+        Ok(Demands {
+            sandbox,
+            token,
+            max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
+            max_duration_ms: quantity("max_duration", parse_time_ms)?,
+        })
+    }
+
+    /// Runs the rule's own examples: a rule that does not say what its author believes is refused.
+    fn examples(self, rule: &Rule, node: &Node) -> Result<()> {
+        let reader = self.reader;
+        let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
+        for (key, expected) in [("match", true), ("not_match", false)] {
+            let Some(list) = fields.get(key) else { continue };
+            let items = reader.list(list, key)?;
+            if items.len() > MAX_EXAMPLES {
+                return Err(too_many(&reader, list, "examples", items.len(), MAX_EXAMPLES));
+            }
+            for item in items {
+                let fail = |code: Code, why: &dyn std::fmt::Display| {
+                    reader
+                        .error(code, item, format!("example of rule `{}`", rule.name))
+                        .why(why)
+                        .with("rule", &*rule.name)
+                };
+                let call = serde_json::from_value::<CallSketch>(item.to_json())
+                    .map_err(|error| fail(codes::BAD_VALUE, &error))?
+                    .into_call()
+                    .map_err(|error| fail(codes::BAD_VALUE, &error.report().why))?;
+                if rule.contributes(&call) != expected {
+                    let why = if expected {
+                        "the rule does not match it, and should"
+                    } else {
+                        "the rule matches it, and should not"
+                    };
+                    return Err(fail(codes::EXAMPLE_FAILED, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn warn(self, rule: &Rule, warnings: &mut Vec<Warning>) {
+        let mut warn = |message: String| {
+            warnings.push(Warning {
+                source: self.reader.source.to_owned(),
+                line: rule.line,
+                rule: rule.name.to_string(),
+                message,
+            });
+        };
+        for key in rule.when.iter().filter(|c| c.is_dead()).map(Condition::key) {
+            warn(format!("`{key}` is an empty list, so the rule never matches"));
+        }
+        for except in &rule.excepts {
+            for key in except.iter().filter(|c| c.is_dead()).map(Condition::key) {
+                warn(format!("`{key}` of an except item is an empty list, so it lifts nothing"));
+            }
+            if except.same_calls(&rule.when) {
+                warn("an except item is identical to `match`, so the rule never triggers".into());
+            }
+        }
+        if rule.when.is_empty() && rule.effect == Effect::Allow {
+            warn("`match` has no conditions, so the rule allows every call".into());
+        }
+        for (name, known) in rule.when.unknown_syscalls() {
+            warn(format!("nothing is called `{name}`; did you mean `{known}`?"));
+        }
+    }
+}
+
+/// Refuses a list that is too long for one key.
+fn check_items(reader: &Reader<'_>, node: &Node, found: usize) -> Result<()> {
+    if found > MAX_LIST_ITEMS {
+        return Err(too_many(reader, node, "items in one list", found, MAX_LIST_ITEMS));
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! The conditions of `match` and `except`.
+
+use glasshouse_model::ChangeClass;
+use glasshouse_model::workflow::State;
+
+use super::check_items;
+use crate::error::Result;
+use crate::glob::Glob;
+use crate::rule::{
+    CallerPattern, CommandPatterns, Condition, Conditions, HostPattern, LabelPattern, PathPatterns,
+};
+use crate::sketch::{CALLER_KINDS, caller_words};
+use crate::yaml::{Kind, Node, Reader};
+use crate::{codes, suggest};
+
+const MATCH_KEYS: &[&str] = &[
+    "syscall",
+    "caller_tag",
+    "path_glob",
+    "state_machine_state",
+    "host",
+    "method",
+    "argv_prefix",
+    "tenant",
+    "caller",
+    "label",
+    "change",
+];
+
+/// Reads a map of conditions. `wide`: matching more makes the decision stricter.
+pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {
+    let fields = reader.map(node, "the conditions of a rule", MATCH_KEYS)?;
+    let mut conditions = Vec::new();
+    for (key, node) in fields.iter() {
+        conditions.push(match key {
+            "syscall" => Condition::Syscall(items(reader, node, key, syscall)?),
+            "path_glob" => Condition::Path(paths(reader, node)?),
+            "state_machine_state" => Condition::State(items(reader, node, key, state)?),
+            "caller" => Condition::Caller(items(reader, node, key, caller)?),
+            "caller_tag" => Condition::CallerTag(items(reader, node, key, plain)?),
+            "tenant" => Condition::Tenant(items(reader, node, key, plain)?),
+            "label" => Condition::Label(items(reader, node, key, label)?),
+            "method" => Condition::Method(items(reader, node, key, plain)?),
+            "host" => Condition::Host(hosts(reader, node)?),
+            "change" => Condition::Change(items(reader, node, key, change)?),
+            _ => {
+                let prefixes = items(reader, node, key, prefix)?;
+                Condition::Command(CommandPatterns { prefixes, wide })
+            }
+        });
+    }
+    Ok(Conditions::new(conditions))
+}
+
+/// Sorted and without repetition, so that equal conditions compare equal however they are written.
+fn items<T: Ord>(
+    reader: &Reader<'_>,
+    node: &Node,
+    key: &str,
+    read: impl Fn(&Reader<'_>, &Node) -> Result<T>,
+) -> Result<Vec<T>> {
+    let nodes = reader.one_or_many(node, key)?;
+    check_items(reader, node, nodes.len())?;
+    let mut out = nodes.into_iter().map(|item| read(reader, item)).collect::<Result<Vec<T>>>()?;
+    out.sort();
+    out.dedup();
+    Ok(out)
+}
+
+fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
+    let text = reader.text(node, "the value")?;
+    if text.contains('*') {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
+            .why("this key compares whole words"));
+    }
+    Ok(text.into())
+}
+
+fn label(reader: &Reader<'_>, node: &Node) -> Result<LabelPattern> {
+    reader.text(node, "label").map(LabelPattern::parse)
+}
+
+fn syscall(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
+    let text = reader.text(node, "syscall")?;
+    let name = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-:/".contains(&b));
+    if !name {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, format!("`{text}` is no syscall name"))
+            .why("names are compared exactly; leave `syscall` out to match every syscall"));
+    }
+    Ok(text.into())
+}
+
+fn state(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
+    let known: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
+    reader.word(node, "workflow state", &known).map(Into::into)
+}
+
+fn change(reader: &Reader<'_>, node: &Node) -> Result<ChangeClass> {
+    let known = ChangeClass::ALL.map(ChangeClass::as_str);
+    let word = reader.word(node, "class of change", &known)?;
+    let class = ChangeClass::ALL.into_iter().find(|class| class.as_str() == word);
+    Ok(class.expect("`word` answers one of the known words"))
+}
+
+fn caller(reader: &Reader<'_>, node: &Node) -> Result<CallerPattern> {
+    let text = reader.text(node, "caller")?;
+    let (kind, id) = caller_words(text).map_err(|why| {
+        let error = reader.error(codes::BAD_VALUE, node, "unknown caller").why(why);
+        match suggest::nearest(text.split(':').next().unwrap_or(text), &CALLER_KINDS) {
+            Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+            None => error.fix("write a kind, or a kind and a name: `agent`, `plugin:fs-tool`"),
+        }
+    })?;
+    Ok(CallerPattern { kind, id: id.map(Into::into) })
+}
+
+/// One alternative: a text is cut at blanks, a list is taken word by word.
+fn prefix(reader: &Reader<'_>, node: &Node) -> Result<Vec<Box<str>>> {
+    let words: Vec<Box<str>> = match &node.kind {
+        Kind::List(words) => words
+            .iter()
+            .map(|word| reader.text(word, "a word of argv_prefix").map(Into::into))
+            .collect::<Result<_>>()?,
+        _ => reader.text(node, "argv_prefix")?.split_whitespace().map(Into::into).collect(),
+    };
+    if words.is_empty() {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, "an empty argv_prefix")
+            .why("it would match every command"));
+    }
+    Ok(words)
+}
+
+/// The hosts of a `host` key or of a group.
+pub(super) fn hosts(reader: &Reader<'_>, node: &Node) -> Result<Vec<HostPattern>> {
+    items(reader, node, "host", |reader, node| {
+        HostPattern::parse(reader.text(node, "host")?)
+            .map_err(|why| reader.error(codes::BAD_VALUE, node, "unreadable host").why(why))
+    })
+}
+
+fn paths(reader: &Reader<'_>, node: &Node) -> Result<PathPatterns> {
+    let nodes = reader.one_or_many(node, "path_glob")?;
+    check_items(reader, node, nodes.len())?;
+    let mut out = PathPatterns::default();
+    for item in &nodes {
+        let text = reader.text(item, "path_glob")?;
+        let (list, pattern) = match text.strip_prefix('!') {
+            Some(pattern) => (&mut out.exclude, pattern),
+            None => (&mut out.include, text),
+        };
+        list.extend(Glob::parse(pattern).map_err(|why| {
+            reader
+                .error(codes::BAD_GLOB, item, format!("pattern `{text}`"))
+                .why(why)
+                .with("pattern", text)
+        })?);
+    }
+    if out.include.is_empty() && !out.exclude.is_empty() {
+        return Err(reader
+            .error(codes::BAD_GLOB, node, "only patterns with `!`")
+            .why("they take away from other patterns, and there are none"));
+    }
+    for list in [&mut out.include, &mut out.exclude] {
+        list.sort();
+        list.dedup();
+    }
+    Ok(out)
+}

@@ -1,0 +1,304 @@
+//! YAML with places: a tree whose every node knows its line and column.
+//!
+//! The format is checked by walking this tree rather than by derived deserialisation, because a
+//! policy error has to name the place, what was expected there and the word that was meant.
+
+use std::fmt;
+
+use glasshouse_model::Code;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use crate::error::{Error, Result};
+use crate::limits::{MAX_SOURCE_BYTES, MAX_YAML_DEPTH};
+use crate::{codes, suggest};
+
+/// A node and where it stands, both from 1.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    line: u64,
+    column: u64,
+}
+
+/// Names the source in every error about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub(crate) source: &'a str,
+}
+
+impl Reader<'_> {
+    /// Parses a text into its tree; an empty text is [`Kind::Null`].
+    pub(crate) fn parse(&self, text: &str) -> Result<Node> {
+        if text.len() > MAX_SOURCE_BYTES {
+            return Err(Error::new(codes::LIMIT, format!("policy source `{}`", self.source))
+                .why(format!("{} bytes, at most {MAX_SOURCE_BYTES} are read", text.len())));
+        }
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! {
+                max_aliases: 0,
+                max_anchors: 0,
+                max_documents: 1,
+                max_depth: MAX_YAML_DEPTH,
+                max_merge_keys: 0,
+            },
+            with_snippet: false,
+            merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        };
+        serde_saphyr::from_str_with_options::<Option<Spanned<Tree>>>(text, options)
+            .map(|tree| match tree {
+                Some(tree) => tree.into(),
+                None => Node { kind: Kind::Null, line: 1, column: 1 },
+            })
+            .map_err(|error| {
+                let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+                self.error_at(codes::SYNTAX, line, column, "unreadable YAML")
+                    .why(error.without_snippet())
+            })
+    }
+
+    /// An error about a node.
+    pub(crate) fn error(&self, code: Code, node: &Node, what: impl fmt::Display) -> Error {
+        self.error_at(code, node.line, node.column, what)
+    }
+
+    fn error_at(&self, code: Code, line: u64, column: u64, what: impl fmt::Display) -> Error {
+        Error::new(code, format!("{}:{line}:{column}: {what}", self.source))
+            .with("source", self.source)
+            .with("line", line)
+            .with("column", column)
+    }
+
+    /// The entries of a map; a key that is not `known` is an error with a suggestion.
+    pub(crate) fn map<'n>(&self, node: &'n Node, what: &str, known: &[&str]) -> Result<Fields<'n>> {
+        let entries = self.any_map(node, what)?;
+        for (key, _) in entries {
+            if !known.contains(&key.text.as_str()) {
+                let error = self
+                    .error_at(
+                        codes::UNKNOWN_KEY,
+                        key.line,
+                        key.column,
+                        format!("unknown key `{}` in {what}", key.text),
+                    )
+                    .why(format!("known keys are {}", known.join(", ")))
+                    .with("key", key.text.as_str());
+                return Err(match suggest::nearest(&key.text, known) {
+                    Some(word) => {
+                        error.fix(format!("did you mean `{word}`?")).with("suggestion", word)
+                    }
+                    None => error,
+                });
+            }
+        }
+        Ok(Fields { entries })
+    }
+
+    /// The entries of a map with free keys.
+    pub(crate) fn any_map<'n>(&self, node: &'n Node, what: &str) -> Result<&'n [(Key, Node)]> {
+        match &node.kind {
+            Kind::Map(entries) => Ok(entries),
+            _ => Err(self.wrong_type(node, what, "a map of keys and values")),
+        }
+    }
+
+    /// A list; nothing at all is an empty one.
+    pub(crate) fn list<'n>(&self, node: &'n Node, what: &str) -> Result<&'n [Node]> {
+        match &node.kind {
+            Kind::List(items) => Ok(items),
+            Kind::Null => Ok(&[]),
+            _ => Err(self.wrong_type(node, what, "a list")),
+        }
+    }
+
+    /// One text, or a list of texts.
+    pub(crate) fn one_or_many<'n>(&self, node: &'n Node, what: &str) -> Result<Vec<&'n Node>> {
+        match &node.kind {
+            Kind::List(items) => Ok(items.iter().collect()),
+            Kind::Text(_) => Ok(vec![node]),
+            _ => Err(self.wrong_type(node, what, "a text or a list of texts")),
+        }
+    }
+
+    /// A text that is not empty.
+    pub(crate) fn text<'n>(&self, node: &'n Node, what: &str) -> Result<&'n str> {
+        match &node.kind {
+            Kind::Text(text) if !text.is_empty() => Ok(text),
+            _ => Err(self.wrong_type(node, what, "a text")),
+        }
+    }
+
+    /// A word out of a list; another one is an error with a suggestion.
+    pub(crate) fn word<'k>(&self, node: &Node, what: &str, known: &[&'k str]) -> Result<&'k str> {
+        let text = self.text(node, what)?;
+        if let Some(word) = known.iter().find(|word| **word == text) {
+            return Ok(word);
+        }
+        let error = self
+            .error(codes::BAD_VALUE, node, format!("unknown {what} `{text}`"))
+            .why(format!("expected one of {}", known.join(", ")));
+        Err(match suggest::nearest(text, known) {
+            Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+            None => error,
+        })
+    }
+
+    pub(crate) fn wrong_type(&self, node: &Node, what: &str, expected: &str) -> Error {
+        let found = match &node.kind {
+            Kind::Null => "nothing",
+            Kind::Bool(_) => "true or false (quote it to make it a text)",
+            Kind::Integer(_) | Kind::Float(_) => "a number (quote it to make it a text)",
+            Kind::Text(text) if text.is_empty() => "an empty text",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        };
+        self.error(codes::BAD_VALUE, node, format!("{what} has the wrong form"))
+            .why(format!("expected {expected}, found {found}"))
+    }
+}
+
+/// A map whose keys are all known.
+pub(crate) struct Fields<'n> {
+    entries: &'n [(Key, Node)],
+}
+
+impl<'n> Fields<'n> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entries.iter().find(|(found, _)| found.text == key).map(|(_, node)| node)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'n str, &'n Node)> {
+        self.entries.iter().map(|(key, node)| (key.text.as_str(), node))
+    }
+}
+
+impl Node {
+    /// The same data as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(value) => (*value).into(),
+            Kind::Integer(value) => i64::try_from(*value)
+                .map(Value::from)
+                .or_else(|_| u64::try_from(*value).map(Value::from))
+                .unwrap_or_else(|_| value.to_string().into()),
+            Kind::Float(value) => (*value).into(),
+            Kind::Text(text) => text.as_str().into(),
+            Kind::List(items) => items.iter().map(Self::to_json).collect(),
+            Kind::Map(entries) => {
+                entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect()
+            }
+        }
+    }
+}
+
+/// What the YAML library hands over; every node below it is spanned.
+enum Tree {
+    Leaf(Kind),
+    List(Vec<Spanned<Tree>>),
+    Map(Vec<(Spanned<String>, Spanned<Tree>)>),
+}
+
+impl From<Spanned<Tree>> for Node {
+    fn from(tree: Spanned<Tree>) -> Self {
+        let (line, column) = (tree.referenced.line(), tree.referenced.column());
+        let kind = match tree.value {
+            Tree::Leaf(kind) => kind,
+            Tree::List(items) => Kind::List(items.into_iter().map(Self::from).collect()),
+            Tree::Map(entries) => Kind::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, node)| {
+                        let (line, column) = (key.referenced.line(), key.referenced.column());
+                        (Key { text: key.value, line, column }, node.into())
+                    })
+                    .collect(),
+            ),
+        };
+        Self { kind, line, column }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a scalar, a list or a map")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Null))
+    }
+
+    fn visit_none<E>(self) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Integer(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Integer(value.into())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Float(value)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> std::result::Result<Tree, E> {
+        Ok(Tree::Leaf(Kind::Text(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Tree, A::Error> {
+        let mut out = Vec::new();
+        while let Some(item) = items.next_element::<Spanned<Tree>>()? {
+            out.push(item);
+        }
+        Ok(Tree::List(out))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Tree, A::Error> {
+        let mut out: Vec<(Spanned<String>, Spanned<Tree>)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        while let Some((key, node)) = entries.next_entry::<Spanned<String>, Spanned<Tree>>()? {
+            if !seen.insert(key.value.clone()) {
+                return Err(A::Error::custom(format!("the key `{}` stands twice", key.value)));
+            }
+            out.push((key, node));
+        }
+        Ok(Tree::Map(out))
+    }
+}

@@ -1,0 +1,350 @@
+//! Ways around a policy. Each attack has a control: the same call succeeds where the defence does
+//! not apply.
+
+use glasshouse_model::{Call, CanonicalPath, Effect, syscall::name};
+use glasshouse_policy::{Extension, ExtensionError, Opinion, Protected, Request, decide};
+
+use crate::support::{ALLOW_ALL, call, compile, compile_with, decision, effect};
+
+/// The call is denied by exactly this rule, although a file allows everything.
+fn denied_by(protected: &Protected, sketch: &str, rule: &str) {
+    let policy = compile_with(ALLOW_ALL, protected).unwrap();
+    let decision = decision(&policy, sketch);
+    let names: Vec<&str> = decision.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!((decision.effect, names), (Effect::Deny, vec![rule]), "{sketch}");
+}
+
+fn allowed(protected: &Protected, sketch: &str) {
+    let policy = compile_with(ALLOW_ALL, protected).unwrap();
+    assert_eq!(effect(&policy, sketch), Effect::Allow, "{sketch}");
+}
+
+#[test]
+fn every_mutating_syscall_is_kept_out_of_the_protected_directories() {
+    let none = Protected::default();
+    let foreign = ["shell.run", "fs.rename", "mcp.files.put", "fs.chmod"];
+    for syscall in name::MUTATING.into_iter().chain(foreign) {
+        let check = |path: &str, rule: &str| {
+            denied_by(&none, &format!("{{ syscall: {syscall}, path: '{path}' }}"), rule);
+        };
+        for path in [
+            ".glasshouse",
+            ".glasshouse/policy.yaml",
+            "./.glasshouse//policy.yaml",
+            "x/../.glasshouse/policy.yaml",
+            ".GlassHouse/Policy.YAML",
+            "deep/down/.glasshouse/config.yaml",
+            ".glasshouse/log.db-wal",
+            ".glasshouse/log.db-shm",
+            ".glasshouse/new/anything",
+            ".glasshouse./policy.yaml",
+        ] {
+            check(path, "protect-glasshouse");
+        }
+        for path in [
+            ".git",
+            ".git/config",
+            ".git/hooks/pre-commit",
+            "vendor/lib/.git/config",
+            ".GIT/config",
+            "git~1/config",
+            ".git::$INDEX_ALLOCATION/config",
+        ] {
+            check(path, "protect-git");
+        }
+        // Control: names that only look similar are free.
+        for path in ["src/.gitignore", ".github/ci.yml", "glasshouse/policy.yaml", ".gitmodules"] {
+            allowed(&none, &format!("{{ syscall: {syscall}, path: '{path}' }}"));
+        }
+    }
+    // Control: looking is not changing.
+    for syscall in ["fs.read", "fs.list", "fs.exists", "search.grep", "search.glob"] {
+        allowed(&none, &format!("{{ syscall: {syscall}, path: .glasshouse/policy.yaml }}"));
+    }
+}
+
+#[test]
+fn the_home_is_out_of_reach_and_the_program_stays_as_it_is() {
+    let protected = Protected {
+        host_paths: vec!["/home/ada/.local/state/glasshouse".into(), "/srv/log.db".into()],
+        program_paths: vec!["/usr/local/bin/glasshouse".into()],
+        ..Protected::default()
+    };
+    let none = Protected::default();
+    let check = |sketch: &str, rule: &str| {
+        denied_by(&protected, sketch, rule);
+        allowed(&none, sketch);
+    };
+    for path in [
+        "/home/ada/.local/state/glasshouse",
+        "/home/ada/.local/state/glasshouse/keys/seal",
+        "//home/ada/./.local/state/glasshouse/log.db",
+        "/HOME/ada/.local/state/Glasshouse/log.db",
+        "/home/ada/.local/state",
+        "/home",
+        "/srv",
+        "/srv/log.db",
+        "/srv/log.db-wal",
+        "/srv/log.db-shm",
+        "/srv/log.db-journal",
+    ] {
+        for syscall in ["fs.read", "fs.write", "sandbox.mount"] {
+            check(&format!("{{ syscall: {syscall}, host_path: {path} }}"), "protect-home");
+        }
+    }
+    check("{ syscall: sandbox.mount, host_path: / }", "protect-home");
+    check("{ syscall: fs.write, host_path: /usr/local/bin/glasshouse }", "protect-program");
+    check("{ syscall: fs.delete, host_path: /usr/local/bin }", "protect-program");
+    for sketch in [
+        "{ syscall: sandbox.mount, host_path: /usr/local/bin }",
+        "{ syscall: fs.read, host_path: /usr/local/bin/glasshouse }",
+        "{ syscall: sandbox.mount, host_path: /home/ada/.cargo }",
+        "{ syscall: fs.read, host_path: /home/ada/.local/state/glasshouse-other }",
+        "{ syscall: fs.read, host_path: /srv/log.db-backup }",
+    ] {
+        allowed(&protected, sketch);
+    }
+    for path in ["relative", "/a/../home", "..", "''"] {
+        let sketch = format!("{{ syscall: fs.read, host_path: {path} }}");
+        denied_by(&protected, &sketch, "host-path-canonical");
+    }
+}
+
+#[test]
+fn own_sources_are_reviewed_in_a_checkout_of_the_product() {
+    let own = CanonicalPath::parse("crates/kernel").unwrap();
+    let protected = Protected { own_sources: vec![own], ..Protected::default() };
+    let policy = compile_with(ALLOW_ALL, &protected).unwrap();
+    let sketch = "{ syscall: fs.write, path: crates/Kernel/src/lib.rs }";
+    assert_eq!(effect(&policy, sketch), Effect::RequireReview);
+    assert_eq!(effect(&policy, "{ syscall: fs.write, path: crates/kernels }"), Effect::Allow);
+    allowed(&Protected::default(), sketch);
+}
+
+#[test]
+fn agents_never_govern() {
+    let none = Protected::default();
+    for caller in ["agent", "plugin", "'plugin:fs-tool'"] {
+        for syscall in
+            ["policy.update", "approval.resolve", "grant.issue", "grant.revoke", "Policy.Update"]
+        {
+            let policy = compile(ALLOW_ALL).unwrap();
+            let sketch = format!("{{ syscall: {syscall}, caller: {caller} }}");
+            let decision = decision(&policy, &sketch);
+            assert_eq!(decision.effect, Effect::Deny, "{sketch}");
+            assert!(decision.rules.iter().any(|rule| rule.name == "agents-never-govern"));
+        }
+    }
+    for syscall in ["approval.resolve", "grant.issue", "grant.revoke"] {
+        allowed(&none, &format!("{{ syscall: {syscall}, caller: user }}"));
+    }
+    // Even a person's change of policy is seen before it holds.
+    let policy = compile(ALLOW_ALL).unwrap();
+    assert_eq!(effect(&policy, "{ syscall: policy.update, caller: user }"), Effect::RequireReview);
+}
+
+#[test]
+fn built_ins_can_not_be_excepted_or_renamed() {
+    let text = "
+capabilities:
+  - name: mine
+    match: { syscall: fs.write }
+    action: deny
+    except: [{ path_glob: '**' }, { caller_tag: core_plugin }]
+  - { name: all, match: {}, action: allow }
+";
+    let policy = compile(text).unwrap();
+    assert_eq!(
+        effect(&policy, "{ syscall: fs.write, path: .git/x, caller_tag: core_plugin }"),
+        Effect::Deny
+    );
+    assert_eq!(
+        effect(&policy, "{ syscall: fs.write, path: src/x, caller_tag: core_plugin }"),
+        Effect::Allow
+    );
+}
+
+#[test]
+fn constraints_are_enforced() {
+    let rule = |constraints: &str| {
+        compile(&format!(
+            "capabilities:\n  - {{ name: a, match: {{}}, action: allow{constraints} }}\n"
+        ))
+        .unwrap()
+    };
+    let sketch = "{ syscall: fs.write, path: a, size: 102401 }";
+    let limited = rule(", constraints: { max_file_size: 100KiB }");
+    let large = decision(&limited, sketch);
+    assert_eq!(large.effect, Effect::Deny);
+    assert_eq!(large.reasons, ["102401 bytes would be written, at most 102400 are allowed"]);
+    assert_eq!(effect(&rule(""), sketch), Effect::Allow);
+    let small = decision(&limited, "{ syscall: fs.write, path: a, size: 102400 }");
+    assert_eq!(small.effect, Effect::Allow);
+    assert_eq!(small.constraints.max_file_size_bytes, Some(102_400));
+
+    let tokens = rule(", constraints: { require_capability_token: true }");
+    assert_eq!(effect(&tokens, "{ syscall: fs.write, path: a }"), Effect::Deny);
+    let not_needed = rule(", constraints: { require_capability_token: false }");
+    assert_eq!(effect(&not_needed, "{ syscall: fs.write, path: a }"), Effect::Allow);
+}
+
+#[test]
+fn the_tightest_constraint_holds() {
+    let policy = compile(
+        "
+capabilities:
+  - name: wide
+    match: { syscall: fs.write }
+    action: allow
+    constraints: { max_file_size: 1MiB, max_duration: 5m, require_sandbox: L2 }
+  - name: narrow
+    match: { path_glob: 'a/**' }
+    action: require_review
+    constraints: { max_file_size: 10KiB, max_duration: 10m, require_sandbox: integration-test }
+  - name: other
+    match: { path_glob: 'a/b/**' }
+    action: allow
+    constraints: { require_sandbox: code-executor }
+",
+    )
+    .unwrap();
+    let wide = decision(&policy, "{ syscall: fs.write, path: c }");
+    assert_eq!(wide.constraints.require_sandbox.as_deref(), Some("L2"));
+    let both = decision(&policy, "{ syscall: fs.write, path: a/c, size: 1 }");
+    assert_eq!(both.effect, Effect::RequireReview);
+    assert_eq!(both.constraints.require_sandbox.as_deref(), Some("integration-test"));
+    assert_eq!(both.constraints.max_file_size_bytes, Some(10 << 10));
+    assert_eq!(both.constraints.max_duration_ms, Some(300_000));
+    let torn = decision(&policy, "{ syscall: fs.write, path: a/b/c }");
+    assert_eq!(torn.effect, Effect::Deny);
+    assert!(
+        torn.reasons.iter().any(|r| r.contains("code-executor, integration-test")),
+        "{:?}",
+        torn.reasons
+    );
+    assert_eq!(torn.constraints, glasshouse_model::Constraints::default());
+}
+
+/// An extension that answers always the same.
+struct Fixed(Result<Option<Opinion>, ExtensionError>);
+
+impl Extension for Fixed {
+    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
+        self.0.clone()
+    }
+
+    fn restart(&self) {}
+}
+
+#[test]
+fn an_extension_that_does_not_answer_denies() {
+    let policy = compile(ALLOW_ALL).unwrap();
+    let call = call("{ syscall: fs.read, path: a }");
+    let effect = |answer| {
+        let extension = Fixed(answer);
+        let request = Request { extension: Some(&extension), ..Request::new(&call, 0) };
+        let decision = decide(&policy, &request).decision;
+        (decision.effect, decision.reasons)
+    };
+    assert_eq!(effect(Ok(None)).0, Effect::Allow);
+    for (error, word) in [
+        (ExtensionError::Crashed("killed".into()), "crashed: killed"),
+        (ExtensionError::TimedOut { limit_ms: 100 }, "within 100 ms"),
+        (ExtensionError::Failed("no JSON".into()), "failed: no JSON"),
+    ] {
+        let (effect, reasons) = effect(Err(error));
+        assert_eq!(effect, Effect::Deny);
+        assert!(reasons[0].contains(word), "{reasons:?}");
+    }
+    let opinion = Opinion { effect: Effect::RequireReview, reason: "odd hour".into() };
+    assert_eq!(effect(Ok(Some(opinion))), (Effect::RequireReview, vec!["odd hour".to_owned()]));
+}
+
+#[test]
+fn dotfiles_and_deep_paths_are_matched() {
+    let policy = compile(
+        "capabilities: [{ name: a, match: { path_glob: 'src/**' }, action: deny }, { name: b, match: {}, action: allow }]",
+    )
+    .unwrap();
+    for path in ["src/.env", "src/.d/.e/f", "src/a/.hidden"] {
+        assert_eq!(
+            effect(&policy, &format!("{{ syscall: fs.write, path: {path} }}")),
+            Effect::Deny
+        );
+    }
+    assert_eq!(effect(&policy, "{ syscall: fs.write, path: lib/.env }"), Effect::Allow);
+}
+
+#[test]
+fn conditions_on_what_a_call_lacks_do_not_hold() {
+    for condition in [
+        "path_glob: '**'",
+        "state_machine_state: idle",
+        "host: '*'",
+        "method: GET",
+        "argv_prefix: ls",
+        "label: '*'",
+        "caller_tag: x",
+    ] {
+        let text =
+            format!("capabilities: [{{ name: a, match: {{ {condition} }}, action: allow }}]");
+        let policy = compile(&text).unwrap();
+        assert_eq!(effect(&policy, "{ syscall: x }"), Effect::Deny, "{condition}");
+        let full = "{ syscall: x, path: a, state: idle, host: h, method: get, argv: ls -l, \
+                    label: web, caller_tag: x }";
+        assert_eq!(effect(&policy, full), Effect::Allow, "{condition}");
+    }
+}
+
+#[test]
+fn hidden_commands_meet_restrictive_rules_only() {
+    let policy = compile(
+        "
+capabilities:
+  - { name: tests, match: { syscall: shell.run, argv_prefix: [cargo test, sh] }, action: allow }
+  - { name: net, match: { argv_prefix: curl }, action: deny, except: [{ argv_prefix: [[curl, --version]] }] }
+",
+    )
+    .unwrap();
+    let check = |argv: &str, expected: Effect| {
+        let sketch = format!("{{ syscall: shell.run, argv: {argv} }}");
+        assert_eq!(effect(&policy, &sketch), expected, "{argv}");
+    };
+    check("[cargo, test, -p, x]", Effect::Allow);
+    check("[sh, -c, ls]", Effect::Allow);
+    check("[sh, -c, 'ls; curl x']", Effect::Deny);
+    check("[sh, -c, '/usr/bin/cu\"\"rl x']", Effect::Deny);
+    check("[curl, x]", Effect::Deny);
+    // What narrows a restriction has to match exactly, and still nothing allows it.
+    check("[curl, --version]", Effect::Deny);
+    check("[env, curl, --version]", Effect::Deny);
+    check("[env, cargo, test]", Effect::Deny);
+    let by = |argv: &str| {
+        decision(&policy, &format!("{{ syscall: shell.run, argv: {argv} }}")).rules[0].name.clone()
+    };
+    assert_eq!(by("[curl, --version]"), "default-deny");
+    assert_eq!(by("[env, curl, --version]"), "net");
+}
+
+#[test]
+fn network_groups_open_their_hosts_and_no_other() {
+    let policy = compile(
+        "network_whitelist: { docs: ['docs.example.org', '*.cdn.example.org'], crates: [] }",
+    )
+    .unwrap();
+    let check = |host: &str, expected: Effect| {
+        let sketch = format!("{{ syscall: net.connect, host: '{host}' }}");
+        assert_eq!(effect(&policy, &sketch), expected, "{host}");
+    };
+    check("docs.example.org", Effect::Allow);
+    check("DOCS.example.org.", Effect::Allow);
+    check("a.b.cdn.example.org", Effect::Allow);
+    for host in ["cdn.example.org", "xdocs.example.org", "docs.example.org.evil.test", "10.0.0.1"] {
+        check(host, Effect::Deny);
+    }
+    assert_eq!(effect(&policy, "{ syscall: fs.read, host: docs.example.org }"), Effect::Deny);
+    assert!(policy.group_holds("docs", "x.cdn.example.org"));
+    assert!(!policy.group_holds("crates", "docs.example.org"));
+    assert!(!policy.group_holds("other", "docs.example.org"));
+    assert_eq!(policy.network_groups().collect::<Vec<_>>(), ["docs", "crates"]);
+}

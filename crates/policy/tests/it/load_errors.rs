@@ -1,0 +1,418 @@
+//! What does not load, and how the error says so.
+
+use glasshouse_policy::{Policy, Protected, Source, codes, limits};
+
+use crate::support::{ALLOW_ALL, compile, compile_with};
+
+/// Expects an error of a code at a place, with the words in its report.
+fn check(text: &str, code: &str, line: u64, column: u64, words: &[&str]) {
+    let error = compile(text).expect_err(text);
+    let report = error.report();
+    let all = format!("{} {} {}", report.what, report.why, report.fix);
+    assert_eq!(report.code, code, "{all}");
+    assert_eq!(report.context["source"], "policy.yaml", "{all}");
+    assert_eq!(
+        (&report.context["line"], &report.context["column"]),
+        (&line.into(), &column.into()),
+        "{all}"
+    );
+    for word in words {
+        assert!(all.contains(word), "`{word}` is not in: {all}");
+    }
+}
+
+/// A policy of one rule, whose text begins in line 2, column 5.
+fn rule(text: &str) -> String {
+    format!("capabilities:\n  - {text}\n")
+}
+
+#[test]
+fn unknown_keys_name_place_and_suggestion() {
+    check(
+        "capabilites: []",
+        "policy_unknown_key",
+        1,
+        1,
+        &["`capabilites`", "did you mean `capabilities`?"],
+    );
+    check(
+        "version: 1\nrules: []",
+        "policy_unknown_key",
+        2,
+        1,
+        &["known keys are version, capabilities"],
+    );
+    check(
+        &rule("{ name: a, mach: {}, action: allow }"),
+        "policy_unknown_key",
+        2,
+        16,
+        &["did you mean `match`?"],
+    );
+    check(
+        &rule("{ name: a, match: { sycall: fs.read }, action: allow }"),
+        "policy_unknown_key",
+        2,
+        25,
+        &["`sycall`", "did you mean `syscall`?"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: deny, except: [{ path-glob: x }] }"),
+        "policy_unknown_key",
+        2,
+        52,
+        &["did you mean `path_glob`?"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { max_file_sze: 1 } }"),
+        "policy_unknown_key",
+        2,
+        57,
+        &["did you mean `max_file_size`?"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, examples: { matches: [] } }"),
+        "policy_unknown_key",
+        2,
+        54,
+        &["`match`"],
+    );
+}
+
+#[test]
+fn missing_keys_and_wrong_values() {
+    check(&rule("{ match: {}, action: allow }"), "policy_missing_key", 2, 5, &["`name`"]);
+    check(&rule("{ name: a, action: allow }"), "policy_missing_key", 2, 5, &["`match`"]);
+    check(&rule("{ name: a, match: {} }"), "policy_missing_key", 2, 5, &["`action`"]);
+    check(
+        &rule("{ name: a, match: {}, action: alow }"),
+        "policy_bad_value",
+        2,
+        35,
+        &["did you mean `allow`?"],
+    );
+    check(
+        &rule("{ name: a, match: [], action: allow }"),
+        "policy_bad_value",
+        2,
+        23,
+        &["a map", "found a list"],
+    );
+    check(&rule("{ name: 7, match: {}, action: allow }"), "policy_bad_value", 2, 13, &["quote it"]);
+    check(
+        &rule("{ name: '', match: {}, action: allow }"),
+        "policy_bad_value",
+        2,
+        13,
+        &["empty text"],
+    );
+    check(
+        &rule("{ name: a, match: { tenant: true }, action: allow }"),
+        "policy_bad_value",
+        2,
+        33,
+        &["quote it"],
+    );
+    check(
+        &rule("{ name: a, match: { state_machine_state: test_writting }, action: deny }"),
+        "policy_bad_value",
+        2,
+        46,
+        &["did you mean `test_writing`?"],
+    );
+    check(
+        &rule("{ name: a, match: { caller: agnet }, action: deny }"),
+        "policy_bad_value",
+        2,
+        33,
+        &["did you mean `agent`?"],
+    );
+    check(
+        &rule("{ name: a, match: { caller: 'plugin:' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        33,
+        &["empty name"],
+    );
+    check(
+        &rule("{ name: a, match: { syscall: 'fs.*' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        34,
+        &["compared exactly"],
+    );
+    check(
+        &rule("{ name: a, match: { tenant: 'a*' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        33,
+        &["wildcard"],
+    );
+    check(
+        &rule("{ name: a, match: { host: 'https://a.org' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        31,
+        &["without scheme"],
+    );
+    check(
+        &rule("{ name: a, match: { argv_prefix: '  ' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        38,
+        &["every command"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: deny, except: [{}] }"),
+        "policy_bad_value",
+        2,
+        50,
+        &["every call"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: deny, constraints: { max_file_size: 1 } }"),
+        "policy_bad_value",
+        2,
+        54,
+        &["denies"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { require_sandbox: '../x' } }"),
+        "policy_bad_value",
+        2,
+        74,
+        &["template"],
+    );
+    check(
+        &rule(
+            "{ name: a, match: {}, action: allow, constraints: { require_capability_token: 'yes' } }",
+        ),
+        "policy_bad_value",
+        2,
+        83,
+        &["true or false"],
+    );
+    check("version: 2\n", "policy_version_unsupported", 1, 10, &["version 1"]);
+    check("version: '1'\n", "policy_version_unsupported", 1, 10, &[]);
+    check("network_whitelist: { docs: ['a b'] }", "policy_bad_value", 1, 29, &["`a b`"]);
+}
+
+#[test]
+fn units_and_patterns() {
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { max_file_size: 10Kib } }"),
+        "policy_bad_unit",
+        2,
+        72,
+        &["`Kib`", "KiB"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { max_duration: 30 } }"),
+        "policy_bad_unit",
+        2,
+        71,
+        &["no unit"],
+    );
+    for (pattern, word) in [
+        ("./src", "`.` never matches"),
+        ("a/../b", "`..` never matches"),
+        ("a//b", "empty path component"),
+        ("src/**x", "stands alone"),
+        ("[a", "never closed"),
+        ("{a,b", "never closed"),
+        ("!src", "only patterns with `!`"),
+    ] {
+        let text =
+            rule(&format!("{{ name: a, match: {{ path_glob: '{pattern}' }}, action: deny }}"));
+        check(&text, "policy_bad_glob", 2, 36, &[word]);
+    }
+}
+
+#[test]
+fn broken_yaml() {
+    check("capabilities: [", "policy_syntax", 1, 15, &["unclosed"]);
+    check("version: 1\nversion: 1\n", "policy_syntax", 2, 1, &["version"]);
+    for text in [
+        "a: &x 1\nb: *x\n",
+        "capabilities: &x []\n",
+        "capabilities:\n  - <<: { name: a }\n",
+        "version: 1\n---\nversion: 1\n",
+    ] {
+        assert_eq!(compile(text).expect_err(text).code(), "policy_syntax", "{text}");
+    }
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    assert_eq!(compile(&deep).unwrap_err().code(), "policy_syntax");
+    assert_eq!(compile("just text").unwrap_err().code(), "policy_bad_value");
+    for empty in ["", "# nothing\n", "version: 1\n", "capabilities:\n", "network_whitelist:\n"] {
+        assert!(compile(empty).is_ok(), "{empty:?}");
+    }
+}
+
+#[test]
+fn failing_examples_refuse_the_file() {
+    check(
+        &rule(
+            "{ name: a, match: { path_glob: 'a/**' }, action: allow, examples: { match: [{ syscall: x, path: b/c }] } }",
+        ),
+        "policy_example_failed",
+        2,
+        81,
+        &["`a`", "does not match it, and should"],
+    );
+    check(
+        &rule(
+            "{ name: a, match: { path_glob: 'a/**' }, action: allow, examples: { not_match: [{ syscall: x, path: a/c }] } }",
+        ),
+        "policy_example_failed",
+        2,
+        85,
+        &["and should not"],
+    );
+    // An example sees the excepts too.
+    check(
+        &rule(
+            "{ name: a, match: {}, action: deny, except: [{ caller: kernel }], examples: { match: [{ syscall: x, caller: kernel }] } }",
+        ),
+        "policy_example_failed",
+        2,
+        91,
+        &[],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: deny, examples: { match: [{ sycall: x }] } }"),
+        "policy_bad_value",
+        2,
+        61,
+        &["sycall"],
+    );
+    check(
+        &rule(
+            "{ name: a, match: {}, action: deny, examples: { match: [{ syscall: x, path: ../a }] } }",
+        ),
+        "policy_bad_value",
+        2,
+        61,
+        &["climbs out"],
+    );
+}
+
+#[test]
+fn names_are_unique_over_all_sources() {
+    let twice = "capabilities:\n  - { name: a, match: {}, action: deny }\n  - { name: a, match: {}, action: deny }\n";
+    assert_eq!(compile(twice).unwrap_err().code(), "policy_duplicate_rule");
+    let built_in = rule("{ name: protect-git, match: {}, action: allow }");
+    assert_eq!(compile(&built_in).unwrap_err().code(), "policy_duplicate_rule");
+    let sources =
+        [Source { name: "one", text: ALLOW_ALL }, Source { name: "two", text: ALLOW_ALL }];
+    let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
+    assert_eq!(error.code(), "policy_duplicate_rule");
+    assert!(error.report().why.starts_with("one:3"), "{}", error.report().why);
+}
+
+#[test]
+fn limits_hold() {
+    let check = |text: &str| {
+        assert_eq!(compile(text).unwrap_err().code(), "policy_limit", "{} bytes", text.len());
+    };
+    check(&"#".repeat(limits::MAX_SOURCE_BYTES + 1));
+    let list = |n: usize| (0..n).map(|n| format!("x{n}")).collect::<Vec<_>>().join(",");
+    let items = limits::MAX_LIST_ITEMS + 1;
+    check(&rule(&format!("{{ name: a, match: {{ label: [{}] }}, action: deny }}", list(items))));
+    check(&rule(&format!(
+        "{{ name: {}, match: {{}}, action: deny }}",
+        "n".repeat(limits::MAX_NAME_BYTES + 1)
+    )));
+    check(&rule(&format!(
+        "{{ name: a, reason: {}, match: {{}}, action: deny }}",
+        "n".repeat(limits::MAX_REASON_BYTES + 1)
+    )));
+    let excepts = "{ caller: user },".repeat(limits::MAX_EXCEPTS + 1);
+    check(&rule(&format!("{{ name: a, match: {{}}, action: deny, except: [{excepts}] }}")));
+    let examples = "{ syscall: x },".repeat(limits::MAX_EXAMPLES + 1);
+    check(&rule(&format!(
+        "{{ name: a, match: {{}}, action: deny, examples: {{ match: [{examples}] }} }}"
+    )));
+    let mut many = String::from("capabilities:\n");
+    for n in 0..=limits::MAX_RULES {
+        many.push_str(&format!("- {{name: r{n}, match: {{}}, action: deny}}\n"));
+    }
+    check(&many);
+    let group = list(limits::MAX_LIST_ITEMS);
+    let mut patterns = String::from("capabilities:\n");
+    for n in 0..=limits::MAX_PATTERNS / limits::MAX_LIST_ITEMS {
+        patterns.push_str(&format!(
+            "- {{name: r{n}, match: {{path_glob: [{group}]}}, action: deny}}\n"
+        ));
+    }
+    check(&patterns);
+    let sources = vec![Source { name: "s", text: "" }; limits::MAX_SOURCES + 1];
+    let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
+    assert!(error.is(codes::LIMIT));
+}
+
+#[test]
+fn protected_paths_have_to_be_absolute() {
+    for path in ["", "/", "home", "/a/../b", "./a", "/a\0"] {
+        for protected in [
+            Protected { host_paths: vec![path.into()], ..Protected::default() },
+            Protected { program_paths: vec![path.into()], ..Protected::default() },
+        ] {
+            let error = compile_with("", &protected).expect_err(path);
+            assert_eq!(error.code(), "policy_protected_path", "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn warnings_say_what_is_odd() {
+    let check = |text: &str, words: &[&str]| {
+        let policy = compile(&rule(text)).unwrap();
+        let found: Vec<&str> = policy.warnings().iter().map(|w| w.message.as_str()).collect();
+        assert_eq!(found.len(), words.len(), "{found:?}");
+        for (message, word) in found.iter().zip(words) {
+            assert!(message.contains(word), "{message}");
+        }
+    };
+    check(
+        "{ name: a, match: { path_glob: [] }, action: allow }",
+        &["`path_glob` is an empty list"],
+    );
+    check("{ name: a, match: { label: [], host: [] }, action: deny }", &["label", "host"]);
+    check(
+        "{ name: a, match: { syscall: x }, action: deny, except: [{ host: [] }] }",
+        &["lifts nothing"],
+    );
+    check(
+        "{ name: a, match: { argv_prefix: rm }, action: deny, except: [{ argv_prefix: [rm] }] }",
+        &["identical"],
+    );
+    check("{ name: a, match: {}, action: allow }", &["every call"]);
+    check("{ name: a, match: { syscall: fs.wirte }, action: deny }", &["did you mean `fs.write`?"]);
+    check("{ name: a, match: { syscall: mcp.weather }, action: deny }", &[]);
+}
+
+#[test]
+fn the_version_changes_with_everything_that_decides() {
+    let version = |sources: &[(&str, &str)], protected: &Protected| {
+        let sources: Vec<Source<'_>> =
+            sources.iter().map(|(name, text)| Source { name, text }).collect();
+        Policy::compile(&sources, protected).unwrap().version()
+    };
+    let none = Protected::default();
+    let home = Protected { host_paths: vec!["/h".into()], ..Protected::default() };
+    let program = Protected { program_paths: vec!["/h".into()], ..Protected::default() };
+    let all = [
+        version(&[], &none),
+        version(&[], &home),
+        version(&[], &program),
+        version(&[("a", "")], &none),
+        version(&[("a", ""), ("b", "")], &none),
+        version(&[("a", "version: 1")], &none),
+        version(&[("ab", "")], &none),
+        version(&[("a", ALLOW_ALL)], &none),
+    ];
+    for (n, left) in all.iter().enumerate() {
+        assert!(all[n + 1..].iter().all(|right| right != left), "{n}");
+    }
+    assert_eq!(version(&[("a", ALLOW_ALL)], &none), all[7]);
+}

@@ -1,0 +1,11 @@
+//! Integration tests: the crate as its callers see it.
+#![allow(clippy::unwrap_used, reason = "an unwrap that fails is a test that fails")]
+
+mod approvals;
+mod attacks;
+mod differential;
+mod documents;
+mod grants;
+mod load_errors;
+mod shipped;
+mod support;
