@@ -1,1 +1,46 @@
-//! plan.
+//! RuntimePlan documents: user interfaces as data.
+//!
+//! A plan is a JSON document with a tree of elements, a state and transitions. This crate reads it
+//! within limits ([`parse`]), decides whether a profile accepts it ([`check`]), steps its state
+//! ([`state::apply`]) and renders it ([`render`], [`render_page`]). It does no I/O, keeps no time and
+//! starts no threads: equal input gives equal bytes, on a server and in a browser.
+//!
+//! Model output is data here. Nothing of a plan is ever run; `source`, components and lanes with
+//! code are refused until an engine for them is built, and a refused plan renders nothing.
+
+#![forbid(unsafe_code)]
+
+pub mod codes;
+pub mod guard;
+pub mod hash;
+pub mod json;
+pub mod path;
+pub mod state;
+pub mod template;
+
+mod check;
+mod error;
+mod escape;
+mod event;
+mod host;
+mod limits;
+mod page;
+mod plan;
+mod profile;
+mod render;
+mod report;
+mod rules;
+mod size;
+mod tree;
+
+pub use check::{check, check_text};
+pub use error::{Code, Error, ErrorReport};
+pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
+pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};
+pub use page::render_page;
+pub use plan::{Plan, SPEC_VERSION, parse};
+pub use profile::{Profile, ProfileName, UnknownProfile};
+pub use render::{Context, EventBinding, Html, MAX_OUTPUT_BYTES, render};
+pub use report::{Issue, MAX_ISSUES, Report};
+pub use rules::element::allowed_tags;
+pub use tree::{Component, Element, Node, Text};

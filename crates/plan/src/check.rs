@@ -1,0 +1,158 @@
+//! The check: whether a profile lets a plan be rendered.
+
+mod modules;
+mod tree;
+
+use crate::codes;
+use crate::error::Code;
+use crate::guard::join;
+use crate::host;
+use crate::json::{Json, Kind};
+use crate::limits::Limits;
+use crate::path;
+use crate::plan::{self, Plan, SPEC_VERSION};
+use crate::profile::Profile;
+use crate::report::Report;
+use crate::template;
+
+/// Extensions that are built; a plan that requires another is refused.
+const EXTENSIONS: &[&str] = &[];
+/// The lane that runs no code.
+const LANE_WITHOUT_CODE: &str = "standard";
+
+/// Checks a plan against a profile.
+///
+/// ```
+/// use glasshouse_plan::{Profile, ProfileName, check, parse};
+/// let text = r#"{"specVersion":"runtime-plan/v1","id":"x","version":1,
+///                "root":{"type":"element","tag":"script"}}"#;
+/// let report = check(&parse(text, &Default::default())?, &Profile::named(ProfileName::Strict));
+/// assert!(!report.safe);
+/// assert_eq!(report.issues[0].code, "plan_tag_denied");
+/// assert_eq!(report.issues[0].pointer, "/root");
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+#[must_use]
+pub fn check(plan: &Plan, profile: &Profile) -> Report {
+    let mut report = Report::new();
+    specification(plan, profile, &mut report);
+    modules::check(plan, profile, &mut report);
+    capabilities(plan, profile, &mut report);
+    tree::check(plan, profile, &mut report);
+    state(plan, profile, &mut report);
+    source(plan, profile, &mut report);
+    for problem in template::problems(plan) {
+        report.note(problem);
+    }
+    report
+}
+
+/// Reads and checks a text; one that is no plan gives a report with that one issue.
+#[must_use]
+pub fn check_text(text: &str, limits: &Limits, profile: &Profile) -> Report {
+    match plan::parse(text, limits) {
+        Ok(plan) => check(&plan, profile),
+        Err(error) => Report::of_error(&error),
+    }
+}
+
+fn refuse(report: &mut Report, code: Code, pointer: &str, why: impl Into<String>) {
+    report.refuse(code, || (pointer.to_owned(), why.into()));
+}
+
+fn specification(plan: &Plan, profile: &Profile, report: &mut Report) {
+    let named = plan.spec_version().map(str::trim);
+    if named.is_none() && profile.require_spec_version {
+        refuse(report, codes::SPEC_VERSION, "", "the plan names no specification version");
+    }
+    let version = named.unwrap_or(SPEC_VERSION);
+    if !profile.supported_spec_versions.iter().any(|supported| supported == version) {
+        refuse(report, codes::SPEC_VERSION, "/specVersion", "this version is not supported");
+    }
+    for (index, extension) in plan.required_extensions().enumerate() {
+        if !EXTENSIONS.contains(&extension) {
+            let at = format!("/ext/requires/{index}");
+            refuse(report, codes::EXTENSION_UNSUPPORTED, &at, "this extension is not built");
+        }
+    }
+}
+
+fn capabilities(plan: &Plan, profile: &Profile, report: &mut Report) {
+    let Some(capabilities) = plan.capabilities() else { return };
+    let list = |key: &str| capabilities.get(key).and_then(Json::as_array).into_iter().flatten();
+    if !profile.allow_arbitrary_network {
+        for (index, requested) in list("networkHosts").enumerate() {
+            let requested = requested.as_text().unwrap_or_default();
+            if !host::allows_request(&profile.allowed_network_hosts, requested) {
+                let at = format!("/capabilities/networkHosts/{index}");
+                refuse(report, codes::HOST_DENIED, &at, "this host is not allowed");
+            }
+        }
+    }
+    if let Some(lane) = capabilities.get("executionProfile").and_then(Json::as_text) {
+        const AT: &str = "/capabilities/executionProfile";
+        if !profile.allowed_execution_profiles.iter().any(|allowed| allowed == lane) {
+            refuse(report, codes::CAPABILITY_DENIED, AT, "the profile does not allow this lane");
+        } else if lane != LANE_WITHOUT_CODE {
+            refuse(report, codes::CODE_UNSUPPORTED, AT, "this lane is not built");
+        }
+    }
+    for (key, max) in [
+        ("maxImports", profile.max_allowed_imports),
+        ("maxComponentInvocations", profile.max_allowed_component_invocations),
+        ("maxExecutionMs", profile.max_allowed_execution_ms),
+    ] {
+        let asked = capabilities.get(key).and_then(Json::as_number).unwrap_or(0.0);
+        // Every bound of a profile is far below 2^32, where doubles are exact.
+        if asked > f64::from(u32::try_from(max).unwrap_or(u32::MAX)) {
+            let at = join("/capabilities", key);
+            refuse(report, codes::CAPABILITY_DENIED, &at, format!("the profile allows {max}"));
+        }
+    }
+}
+
+fn state(plan: &Plan, profile: &Profile, report: &mut Report) {
+    const AT: &str = "/state/transitions";
+    let Some(transitions) = plan.transitions() else { return };
+    let max = profile.max_transitions_per_plan;
+    if transitions.len() > max {
+        let why = format!("{} events, the profile allows {max}", transitions.len());
+        refuse(report, codes::STATE_LIMIT, AT, why);
+    }
+    for (event, actions) in transitions {
+        let Some(actions) = actions.as_array() else { continue };
+        let at = join(AT, event);
+        let max = profile.max_actions_per_transition;
+        if actions.len() > max {
+            let why = format!("{} actions, the profile allows {max}", actions.len());
+            refuse(report, codes::STATE_LIMIT, &at, why);
+        }
+        for (index, action) in actions.enumerate() {
+            let target = action.get("path").and_then(Json::as_text).unwrap_or_default();
+            if !path::is_safe(target) {
+                let at = format!("{at}/{index}/path");
+                refuse(report, codes::PATH_UNSAFE, &at, "this path reaches outside plain data");
+            }
+        }
+    }
+}
+
+fn source(plan: &Plan, profile: &Profile, report: &mut Report) {
+    const AT: &str = "/source";
+    let Some(source) = plan.source() else { return };
+    let code = source.get("code").and_then(Json::as_text).unwrap_or_default();
+    if !profile.allow_runtime_source_modules {
+        refuse(report, codes::SOURCE_DENIED, AT, "the profile accepts no source");
+        return;
+    }
+    let preact = matches!(source.get("runtime").map(Json::kind), Some(Kind::Text("preact")));
+    if preact && !profile.allow_preact_source_runtime {
+        refuse(report, codes::SOURCE_DENIED, "/source/runtime", "the profile accepts no Preact");
+    }
+    let max = profile.max_runtime_source_bytes;
+    if code.len() > max {
+        let why = format!("{} bytes, the profile allows {max}", code.len());
+        refuse(report, codes::SOURCE_DENIED, "/source/code", why);
+    }
+    refuse(report, codes::CODE_UNSUPPORTED, AT, "no engine for source is built");
+}

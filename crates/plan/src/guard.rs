@@ -1,0 +1,253 @@
+//! Guards: whether a JSON value has the form the RuntimePlan contract asks for.
+//!
+//! Each guard answers for one part and names the first place that is wrong. Guards look at form
+//! only; what a profile allows is decided by [`check`](crate::check).
+
+use crate::codes;
+use crate::error::Error;
+use crate::json::{Json, Kind, Members};
+use crate::limits::MAX_NODES;
+use crate::path;
+use crate::tree::Tree;
+
+/// Lanes that `capabilities.executionProfile` may name.
+pub const LANES: [&str; 5] =
+    ["standard", "isolated-vm", "sandbox-worker", "sandbox-iframe", "sandbox-shadowrealm"];
+
+/// Answer of a guard.
+pub type Checked = Result<(), Error>;
+
+pub(crate) fn flaw(pointer: &str, why: &str) -> Error {
+    let place = if pointer.is_empty() { "the document" } else { pointer };
+    Error::new(codes::SHAPE_INVALID, format!("{place} is not as a plan needs it"))
+        .why(why)
+        .at(pointer)
+}
+
+/// Appends one reference token to a JSON Pointer.
+pub(crate) fn join(pointer: &str, token: &str) -> String {
+    let escaped = token.replace('~', "~0").replace('/', "~1");
+    format!("{pointer}/{escaped}")
+}
+
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn members<'a>(value: Json<'a>, pointer: &str) -> Result<Members<'a>, Error> {
+    value.as_object().ok_or_else(|| flaw(pointer, "an object is expected"))
+}
+
+fn text_member(value: Json<'_>, pointer: &str, key: &str, required: bool) -> Checked {
+    match value.get(key) {
+        None if !required => Ok(()),
+        Some(member) if member.as_text().is_some_and(|text| !is_blank(text)) => Ok(()),
+        _ => Err(flaw(&join(pointer, key), "a string that is not blank is expected")),
+    }
+}
+
+fn strings(value: Json<'_>, pointer: &str) -> Checked {
+    let all = value.as_array().is_some_and(|mut items| items.all(|item| item.as_text().is_some()));
+    if all { Ok(()) } else { Err(flaw(pointer, "an array of strings is expected")) }
+}
+
+/// The members of a plan besides its tree.
+pub(crate) fn envelope(value: Json<'_>) -> Checked {
+    members(value, "")?;
+    text_member(value, "", "specVersion", false)?;
+    text_member(value, "", "id", true)?;
+    match value.get("version").map(Json::kind) {
+        Some(Kind::Int(1..)) => {}
+        _ => return Err(flaw("/version", "a whole number from 1 is expected")),
+    }
+    for (key, member) in members(value, "")? {
+        match key {
+            "capabilities" => capabilities(member)?,
+            "state" => state_model(member)?,
+            "imports" => strings(member, "/imports")?,
+            "moduleManifest" => manifest(member)?,
+            "source" => source(member)?,
+            "metadata" => metadata(member)?,
+            "ext" => extensions(member)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `capabilities`: what a plan asks for.
+///
+/// # Errors
+///
+/// `plan_shape_invalid` at the first member that is wrong; so for every guard here.
+pub fn capabilities(value: Json<'_>) -> Checked {
+    const AT: &str = "/capabilities";
+    for (key, member) in members(value, AT)? {
+        let texts_are = |known: &[&str]| {
+            let is = |item: Json<'_>| item.as_text().is_some_and(|text| known.contains(&text));
+            member.as_array().is_some_and(|mut items| items.all(is))
+        };
+        let at_least = |least: f64| member.as_number().is_some_and(|number| number >= least);
+        let (valid, expected) = match key {
+            "domWrite" | "timers" => {
+                (matches!(member.kind(), Kind::Bool(_)), "true or false is expected")
+            }
+            "networkHosts" | "allowedModules" => {
+                strings(member, &join(AT, key))?;
+                continue;
+            }
+            "storage" => (
+                texts_are(&["localStorage", "sessionStorage"]),
+                "localStorage or sessionStorage is expected",
+            ),
+            "executionProfile" => (
+                member.as_text().is_some_and(|lane| LANES.contains(&lane)),
+                "one of the five lanes is expected",
+            ),
+            "maxImports" | "maxComponentInvocations" => {
+                (at_least(0.0), "a number from 0 is expected")
+            }
+            "maxExecutionMs" => (at_least(1.0), "a number from 1 is expected"),
+            _ => continue,
+        };
+        if !valid {
+            return Err(flaw(&join(AT, key), expected));
+        }
+    }
+    Ok(())
+}
+
+/// `state`: initial values and transitions.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn state_model(value: Json<'_>) -> Checked {
+    members(value, "/state")?;
+    if value.get("initial").and_then(Json::as_object).is_none() {
+        return Err(flaw("/state/initial", "an object is expected"));
+    }
+    let Some(transitions) = value.get("transitions") else { return Ok(()) };
+    for (event, actions) in members(transitions, "/state/transitions")? {
+        let at = join("/state/transitions", event);
+        if is_blank(event) {
+            return Err(flaw(&at, "an event needs a name"));
+        }
+        let Some(actions) = actions.as_array() else {
+            return Err(flaw(&at, "an array of actions is expected"));
+        };
+        for (index, action) in actions.enumerate() {
+            action_at(action, &join(&at, &index.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// One action of a transition: set, push, increment or toggle.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn action(value: Json<'_>) -> Checked {
+    action_at(value, "")
+}
+
+fn action_at(value: Json<'_>, at: &str) -> Checked {
+    members(value, at)?;
+    text_member(value, at, "path", true)?;
+    match value.get("type").and_then(Json::as_text) {
+        Some("set" | "push") => {
+            let Some(operand) = value.get("value") else {
+                return Err(flaw(&join(at, "value"), "a value is expected"));
+            };
+            match operand.get("$from") {
+                Some(from) if !from.as_text().is_some_and(path::is_template_path) => {
+                    Err(flaw(&join(at, "value/$from"), "a path is expected"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Some("increment") => match value.get("by") {
+            Some(by) if by.as_number().is_none() => {
+                Err(flaw(&join(at, "by"), "a number is expected"))
+            }
+            _ => Ok(()),
+        },
+        Some("toggle") => Ok(()),
+        _ => Err(flaw(&join(at, "type"), "set, push, increment or toggle is expected")),
+    }
+}
+
+/// `moduleManifest`: where each module comes from.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn manifest(value: Json<'_>) -> Checked {
+    for (name, descriptor) in members(value, "/moduleManifest")? {
+        let at = join("/moduleManifest", name);
+        if is_blank(name) {
+            return Err(flaw(&at, "a module needs a name"));
+        }
+        members(descriptor, &at)?;
+        text_member(descriptor, &at, "resolvedUrl", true)?;
+        for key in ["integrity", "version", "signer"] {
+            text_member(descriptor, &at, key, false)?;
+        }
+    }
+    Ok(())
+}
+
+/// `source`: a module of code.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn source(value: Json<'_>) -> Checked {
+    const AT: &str = "/source";
+    members(value, AT)?;
+    text_member(value, AT, "code", true)?;
+    text_member(value, AT, "exportName", false)?;
+    if !matches!(value.get("language").and_then(Json::as_text), Some("js" | "jsx" | "ts" | "tsx")) {
+        return Err(flaw("/source/language", "js, jsx, ts or tsx is expected"));
+    }
+    match value.get("runtime").map(Json::as_text) {
+        None | Some(Some("renderify" | "preact")) => Ok(()),
+        _ => Err(flaw("/source/runtime", "renderify or preact is expected")),
+    }
+}
+
+/// A node with all its descendants.
+///
+/// # Errors
+///
+/// See [`capabilities`]; the pointer starts at the value.
+pub fn node(value: Json<'_>) -> Checked {
+    Tree::read(value, "", MAX_NODES).map(|_| ())
+}
+
+fn metadata(value: Json<'_>) -> Checked {
+    for (key, member) in members(value, "/metadata")? {
+        match key {
+            "sourcePrompt" | "sourceModel" if member.as_text().is_none() => {
+                return Err(flaw(&join("/metadata", key), "a string is expected"));
+            }
+            "tags" => strings(member, "/metadata/tags")?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn extensions(value: Json<'_>) -> Checked {
+    for (key, member) in members(value, "/ext")? {
+        match key {
+            "requires" | "uses" => strings(member, &join("/ext", key))?,
+            "fallback" if member.as_text().is_none() => {
+                return Err(flaw("/ext/fallback", "a string is expected"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! The plan: a document that passed the guards, with typed views of its parts.
+
+use serde::ser::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::guard;
+use crate::json::{Document, Json, Kind, Members};
+use crate::limits::Limits;
+use crate::tree::{self, Node, Tree};
+
+/// The one specification version there is.
+pub const SPEC_VERSION: &str = "runtime-plan/v1";
+
+/// A RuntimePlan: well-formed, not yet judged by a profile.
+///
+/// Serialising it gives the same members in the same order, in canonical spacing.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    document: Document,
+    tree: Tree,
+}
+
+/// Reads a plan from JSON text. Limits hold while reading; nothing recurses.
+///
+/// # Errors
+///
+/// `plan_json_invalid`, `plan_key_duplicate`, `plan_number_not_finite`, `plan_too_large`,
+/// `plan_too_deep`, `plan_shape_invalid`.
+///
+/// ```
+/// let text = r#"{"specVersion":"runtime-plan/v1","id":"hello","version":1,
+///                "root":{"type":"text","value":"Hello"}}"#;
+/// let plan = glasshouse_plan::parse(text, &Default::default())?;
+/// assert_eq!((plan.id(), plan.version()), ("hello", 1));
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Error> {
+    let limits = limits.clamped();
+    let document = Document::parse(text, &limits)?;
+    guard::envelope(document.root())?;
+    let root = document.root().get("root");
+    let root = root.ok_or_else(|| guard::flaw("/root", "a node is expected"))?;
+    let tree = Tree::read(root, "/root", limits.nodes)?;
+    Ok(Plan { document, tree })
+}
+
+impl Plan {
+    /// The identifier as written.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.text("id").unwrap_or_default()
+    }
+
+    /// The version, from 1.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        match self.member("version").map(Json::kind) {
+            Some(Kind::Int(version)) => version,
+            _ => 1,
+        }
+    }
+
+    /// The specification version as written.
+    #[must_use]
+    pub fn spec_version(&self) -> Option<&str> {
+        self.text("specVersion")
+    }
+
+    /// The root of the tree.
+    #[must_use]
+    pub fn root(&self) -> Node<'_> {
+        tree::node_at(&self.document, &self.tree, 0)
+    }
+
+    /// How many nodes the tree has.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.tree.entries.len()
+    }
+
+    /// Every node, parents before children, siblings in order.
+    pub fn walk(&self) -> impl Iterator<Item = Node<'_>> {
+        (0u32..).take(self.node_count()).map(|at| tree::node_at(&self.document, &self.tree, at))
+    }
+
+    /// The modules that component nodes name, each once, in the order of the walk.
+    #[must_use]
+    pub fn component_modules(&self) -> Vec<&str> {
+        let mut seen = std::collections::HashSet::new();
+        let modules = self.walk().filter_map(|node| match node {
+            Node::Component(component) => Some(component.module()),
+            _ => None,
+        });
+        modules.filter(|module| seen.insert(*module)).collect()
+    }
+
+    /// What the plan asks for.
+    #[must_use]
+    pub fn capabilities(&self) -> Option<Json<'_>> {
+        self.member("capabilities")
+    }
+
+    /// The initial state.
+    #[must_use]
+    pub fn initial_state(&self) -> Option<Json<'_>> {
+        self.member("state")?.get("initial")
+    }
+
+    /// The transitions by event name.
+    #[must_use]
+    pub fn transitions(&self) -> Option<Members<'_>> {
+        self.member("state")?.get("transitions")?.as_object()
+    }
+
+    /// Modules to load before the tree is shown.
+    pub fn imports(&self) -> impl Iterator<Item = &str> {
+        self.member("imports")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Json::as_text)
+    }
+
+    /// Where modules come from.
+    #[must_use]
+    pub fn manifest(&self) -> Option<Members<'_>> {
+        self.member("moduleManifest")?.as_object()
+    }
+
+    /// Code, if the plan carries any.
+    #[must_use]
+    pub fn source(&self) -> Option<Json<'_>> {
+        self.member("source")
+    }
+
+    /// Where the plan came from.
+    #[must_use]
+    pub fn metadata(&self) -> Option<Json<'_>> {
+        self.member("metadata")
+    }
+
+    /// Extensions that the plan cannot be shown without.
+    pub fn required_extensions(&self) -> impl Iterator<Item = &str> {
+        let required = self.member("ext").and_then(|extensions| extensions.get("requires"));
+        required.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_text)
+    }
+
+    /// Text to show where the plan itself cannot be shown.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        self.member("ext")?.get("fallback")?.as_text()
+    }
+
+    /// The whole document.
+    #[must_use]
+    pub fn json(&self) -> Json<'_> {
+        self.document.root()
+    }
+
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn member(&self, key: &str) -> Option<Json<'_>> {
+        self.document.root().get(key)
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.member(key)?.as_text()
+    }
+}
+
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document.root().serialize(serializer)
+    }
+}

@@ -1,0 +1,444 @@
+//! Rendering: a checked plan and its state become HTML. Equal input gives equal bytes.
+//!
+//! Nothing but escaped text and names from the rule table is ever written. Events become
+//! `data-glasshouse-on-<event>` attributes that name a binding; a host listens once and looks the
+//! binding up. No script is written, and no form sends anything by itself.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::check::check;
+use crate::codes;
+use crate::error::Error;
+use crate::escape;
+use crate::event::Event;
+use crate::guard::join;
+use crate::json::Json;
+use crate::plan::Plan;
+use crate::profile::Profile;
+use crate::report::{Issue, Report};
+use crate::rules::attribute::{self, Attribute, Kind, Verdict};
+use crate::rules::element::{self, ElementId};
+use crate::rules::event::Binding;
+use crate::rules::property::{self, Property};
+use crate::rules::{Scalar, style, url};
+use crate::size;
+use crate::state::State;
+use crate::template::{self, Scope, is_templated};
+use crate::tree::{Entry, NodeKind};
+
+/// Longest rendered text: templates may repeat a large state value many times.
+pub const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// Longest surface name.
+const MAX_SURFACE_BYTES: usize = 32;
+
+/// What a plan is rendered with.
+#[derive(Debug, Clone)]
+pub struct Context<'a> {
+    surface: String,
+    state: Option<&'a State>,
+    event: Option<&'a Event>,
+    user_id: &'a str,
+    variables: Cow<'a, Map<String, Value>>,
+}
+
+impl<'a> Context<'a> {
+    /// A context for one surface. The surface's name prefixes every id, so that no plan can take
+    /// the place of an element of its host or of another plan.
+    ///
+    /// # Errors
+    ///
+    /// `plan_surface_invalid` unless the name is a letter and up to 31 letters, digits or hyphens.
+    pub fn new(surface: &str) -> Result<Self, Error> {
+        let letter = surface.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+        let plain = surface.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if !letter || !plain || surface.len() > MAX_SURFACE_BYTES {
+            return Err(Error::new(codes::SURFACE_INVALID, "the surface has no usable name"));
+        }
+        Ok(Self {
+            surface: surface.to_owned(),
+            state: None,
+            event: None,
+            user_id: "anonymous",
+            variables: Cow::Owned(Map::new()),
+        })
+    }
+
+    /// Renders this state; without it the plan's initial state is used.
+    #[must_use]
+    pub fn state(mut self, state: &'a State) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Lets templates read the event that led here.
+    #[must_use]
+    pub fn event(mut self, event: &'a Event) -> Self {
+        self.event = Some(event);
+        self
+    }
+
+    /// Names who looks; `anonymous` otherwise.
+    #[must_use]
+    pub fn user(mut self, user_id: &'a str) -> Self {
+        self.user_id = user_id;
+        self
+    }
+
+    /// Lets templates read values of the host.
+    #[must_use]
+    pub fn variables(mut self, variables: &'a Map<String, Value>) -> Self {
+        self.variables = Cow::Borrowed(variables);
+        self
+    }
+}
+
+/// What a `data-glasshouse-on-<event>` attribute stands for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventBinding {
+    /// Value of the attribute.
+    pub id: String,
+    /// The browser's event, such as `click`.
+    pub dom_event: String,
+    /// The plan's event.
+    pub event: Event,
+}
+
+/// Rendered HTML: a fragment for the body of a document. A host puts it into a box that clips
+/// (`contain: layout paint`), so that a wide or long plan stays in its place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Html {
+    /// The markup.
+    pub markup: String,
+    /// The bindings that the markup names, in order.
+    pub events: Vec<EventBinding>,
+    /// Origins of the images in the markup, for a content security policy.
+    pub image_origins: BTreeSet<String>,
+    /// The first parts that were left out, such as an address that a template filled in.
+    pub notes: Vec<Issue>,
+}
+
+impl fmt::Display for Html {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.markup)
+    }
+}
+
+/// Renders a plan that the profile accepts; from one that it refuses nothing is rendered.
+///
+/// # Errors
+///
+/// `plan_unsafe` with the report's issues in its context and, if the plan has one, its `fallback`
+/// text; `plan_code_unsupported` instead when nothing else is wrong but that code would have to run;
+/// `plan_state_plan_mismatch` for another plan's state; `plan_output_too_large`.
+///
+/// ```
+/// use glasshouse_plan::{Context, Profile, ProfileName, parse, render};
+/// let text = r#"{"specVersion":"runtime-plan/v1","id":"x","version":1,
+///     "state":{"initial":{"name":"<Ada>"}},
+///     "root":{"type":"element","tag":"p","children":[{"type":"text","value":"Hi {{state.name}}"}]}}"#;
+/// let plan = parse(text, &Default::default())?;
+/// let html = render(&plan, &Profile::named(ProfileName::Strict), &Context::new("s1")?)?;
+/// assert_eq!(html.markup, "<p>Hi &lt;Ada&gt;</p>");
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<Html, Error> {
+    let report = check(plan, profile);
+    if !report.safe {
+        return Err(refused(plan, &report));
+    }
+    let initial;
+    let values = match context.state {
+        Some(state) if state.plan_id != plan.id() || state.plan_version != plan.version() => {
+            return Err(Error::new(
+                codes::STATE_PLAN_MISMATCH,
+                "the state belongs to another plan",
+            ));
+        }
+        Some(state) => &state.values,
+        None => {
+            initial = match plan.initial_state().map(Json::to_value) {
+                Some(Value::Object(values)) => values,
+                _ => Map::new(),
+            };
+            &initial
+        }
+    };
+    let scope = Scope {
+        state: values,
+        event: context.event,
+        user_id: context.user_id,
+        variables: &context.variables,
+    };
+    let mut writer = Writer {
+        plan,
+        profile,
+        scope,
+        surface: &context.surface,
+        templates: plan.document().may_hold_templates(),
+        out: String::with_capacity(plan.node_count() * 48),
+        events: Vec::new(),
+        payload_bytes: 0,
+        image_origins: BTreeSet::new(),
+        report: Report::new(),
+        line_break_dropped: false,
+    };
+    writer.run()?;
+    let Writer { out: markup, events, image_origins, report, .. } = writer;
+    Ok(Html { markup, events, image_origins, notes: report.notes })
+}
+
+fn refused(plan: &Plan, report: &Report) -> Error {
+    let only_code = report.issues.iter().all(|it| it.code == codes::CODE_UNSUPPORTED.name);
+    let code = if only_code { codes::CODE_UNSUPPORTED } else { codes::UNSAFE };
+    let first = report.issues.first();
+    let issues: Vec<Value> = report
+        .issues
+        .iter()
+        .map(|issue| {
+            serde_json::json!({
+                "code": issue.code, "pointer": issue.pointer, "message": issue.message,
+                "fix": issue.fix,
+            })
+        })
+        .collect();
+    let mut error = Error::new(code, "the plan is not rendered")
+        .why(first.map(|issue| issue.message.as_str()).unwrap_or_default())
+        .at(first.map(|issue| issue.pointer.as_str()).unwrap_or_default())
+        .with("issues", issues)
+        .with("issue_count", report.issue_count);
+    if let Some(fallback) = plan.fallback() {
+        error = error.with("fallback", fallback);
+    }
+    error
+}
+
+struct Writer<'p> {
+    plan: &'p Plan,
+    profile: &'p Profile,
+    scope: Scope<'p>,
+    surface: &'p str,
+    templates: bool,
+    out: String,
+    events: Vec<EventBinding>,
+    payload_bytes: usize,
+    image_origins: BTreeSet<String>,
+    report: Report,
+    /// The next line break would be dropped by a parser, so it is written twice.
+    line_break_dropped: bool,
+}
+
+/// What a link's relations depend on.
+#[derive(Default)]
+struct Link<'a> {
+    relations: Option<Cow<'a, str>>,
+    leaves: bool,
+}
+
+impl<'p> Writer<'p> {
+    fn run(&mut self) -> Result<(), Error> {
+        let plan = self.plan;
+        let mut open: Vec<(u32, ElementId)> = Vec::new();
+        for (index, entry) in (0u32..).zip(&plan.tree().entries) {
+            while let Some((_, element)) = open.pop_if(|(end, _)| *end <= index) {
+                self.end_tag(element);
+            }
+            match (entry.kind, entry.element) {
+                (NodeKind::Text, _) => self.text(entry.name_in(plan.document())),
+                (NodeKind::Element, Some(element)) => {
+                    self.start_tag(index, *entry, element)?;
+                    if !element.has(element::VOID) {
+                        open.push((entry.end, element));
+                    }
+                }
+                // The check refuses these; nothing is written for them in any case.
+                (NodeKind::Element, None) | (NodeKind::Component, _) => {}
+            }
+            self.within_limit()?;
+        }
+        while let Some((_, element)) = open.pop() {
+            self.end_tag(element);
+        }
+        Ok(())
+    }
+
+    fn within_limit(&self) -> Result<(), Error> {
+        if self.out.len() + self.payload_bytes > MAX_OUTPUT_BYTES {
+            return Err(Error::new(codes::OUTPUT_TOO_LARGE, "the rendered text is too large")
+                .why(format!("limit {MAX_OUTPUT_BYTES} bytes with the payloads of events"))
+                .with("max", MAX_OUTPUT_BYTES));
+        }
+        Ok(())
+    }
+
+    fn end_tag(&mut self, element: ElementId) {
+        self.out.push_str("</");
+        self.out.push_str(element.name());
+        self.out.push('>');
+        self.line_break_dropped = false;
+    }
+
+    fn text(&mut self, text: &str) {
+        let text = if self.templates {
+            template::resolve_text(text, &self.scope)
+        } else {
+            Cow::Borrowed(text)
+        };
+        if text.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.line_break_dropped) && text.starts_with('\n') {
+            self.out.push('\n');
+        }
+        escape::push(&mut self.out, &text);
+    }
+
+    fn start_tag(&mut self, index: u32, entry: Entry, element: ElementId) -> Result<(), Error> {
+        self.out.push('<');
+        self.out.push_str(element.name());
+        let mut link = Link::default();
+        if let Some(properties) = entry.props_in(self.plan.document()) {
+            for (name, value) in properties.clone() {
+                match property::read(element, &properties, name, value, self.profile) {
+                    Property::Event(binding) => self.binding(&binding)?,
+                    Property::Attribute(attribute) => {
+                        let pointer = || {
+                            let node = self.plan.tree().pointer(index, "/root");
+                            join(&format!("{node}/props"), name)
+                        };
+                        let verdict = self.judge(&attribute, value);
+                        match verdict {
+                            Verdict::Write(text) => self.attribute(&attribute, text, &mut link),
+                            Verdict::Partly(text, refusal) => {
+                                self.report.note_at(pointer, refusal);
+                                self.attribute(&attribute, text, &mut link);
+                            }
+                            Verdict::Bare => self.bare(&attribute.name),
+                            Verdict::Ignore(refusal) | Verdict::Refuse(refusal) => {
+                                self.report.note_at(pointer, refusal);
+                            }
+                            Verdict::Omit => {}
+                        }
+                    }
+                    Property::Ignored(_) | Property::Refused(_) => {}
+                }
+                self.within_limit()?;
+            }
+        }
+        self.forced(element, &link);
+        self.out.push('>');
+        self.line_break_dropped = element.has(element::DROPS_LINE_BREAK);
+        Ok(())
+    }
+
+    /// Attributes that a plan cannot choose.
+    fn forced(&mut self, element: ElementId, link: &Link<'_>) {
+        match element.name() {
+            "a" if link.leaves || link.relations.is_some() => {
+                let given = link.relations.as_deref().unwrap_or_default();
+                let relations = attribute::relations(given, link.leaves);
+                if !relations.is_empty() {
+                    self.quoted("rel", &relations);
+                }
+            }
+            // Sends the form to nobody: a submit event is all that happens.
+            "form" => self.quoted("method", "dialog"),
+            "img" => self.quoted("referrerpolicy", "no-referrer"),
+            _ => {}
+        }
+    }
+
+    fn judge<'a>(&self, attribute: &Attribute<'_>, value: Json<'a>) -> Verdict<'a> {
+        if attribute.kind == Kind::Style
+            && let Some(members) = value.as_object()
+        {
+            let scalars = members.map(|(name, value)| (name, self.scalar(value).0));
+            return style::object(scalars).into_verdict();
+        }
+        let (scalar, templated) = self.scalar(value);
+        attribute::judge(attribute, scalar, templated, self.profile)
+    }
+
+    fn scalar<'a>(&self, value: Json<'a>) -> (Scalar<'a>, bool) {
+        match value.as_text() {
+            Some(text) if self.templates && is_templated(text) => {
+                (Scalar::of_value(template::resolve_string(text, &self.scope)), true)
+            }
+            _ => (Scalar::of(value), false),
+        }
+    }
+
+    fn attribute<'a>(
+        &mut self,
+        attribute: &Attribute<'_>,
+        text: Cow<'a, str>,
+        link: &mut Link<'a>,
+    ) {
+        match attribute.kind {
+            Kind::Relation => {
+                link.relations = Some(text);
+                return;
+            }
+            Kind::Key => return self.quoted("data-glasshouse-key", &text),
+            Kind::Id | Kind::Ids => return self.ids(&attribute.name, &text, attribute.kind),
+            Kind::Link => {
+                if let Some(fragment) = text.strip_prefix('#').filter(|rest| !rest.is_empty()) {
+                    let fragment = format!("#{}-{fragment}", self.surface);
+                    return self.quoted(&attribute.name, &fragment);
+                }
+                link.leaves |= text.contains("//");
+            }
+            Kind::Image => self.image_origins.extend(url::image_origin(&text)),
+            Kind::Words(_) if attribute.name == "target" => link.leaves |= text == "_blank",
+            _ => {}
+        }
+        self.quoted(&attribute.name, &text);
+    }
+
+    fn ids(&mut self, name: &str, text: &str, kind: Kind) {
+        let mut prefixed = String::new();
+        for id in text.split_ascii_whitespace().take(if kind == Kind::Id { 1 } else { usize::MAX })
+        {
+            if !prefixed.is_empty() {
+                prefixed.push(' ');
+            }
+            prefixed.push_str(self.surface);
+            prefixed.push('-');
+            prefixed.push_str(id);
+        }
+        self.quoted(name, &prefixed);
+    }
+
+    fn binding(&mut self, binding: &Binding<'_>) -> Result<(), Error> {
+        let id = format!("e{}", self.events.len() + 1);
+        self.quoted(&format!("data-glasshouse-on-{}", binding.dom_event), &id);
+        let mut payload = None;
+        if let Some(given) = binding.payload {
+            let Some(Value::Object(members)) = template::resolve_value(given, &self.scope) else {
+                return Err(Error::new(codes::OUTPUT_TOO_LARGE, "a payload is too large"));
+            };
+            self.payload_bytes += size::of_members(&members).bytes;
+            payload = Some(members);
+        }
+        let event = Event::new(binding.kind, payload)?;
+        let dom_event = binding.dom_event.clone();
+        self.events.push(EventBinding { id, dom_event, event });
+        Ok(())
+    }
+
+    fn bare(&mut self, name: &str) {
+        self.out.push(' ');
+        self.out.push_str(name);
+    }
+
+    fn quoted(&mut self, name: &str, text: &str) {
+        self.bare(name);
+        self.out.push_str("=\"");
+        escape::push(&mut self.out, text);
+        self.out.push('"');
+    }
+}

@@ -1,0 +1,495 @@
+//! Attributes that may be shown, each with the kind of value it takes.
+
+use std::borrow::Cow;
+
+use super::element::ElementId;
+use super::lookup::Index;
+use super::{Refusal, Scalar, style, url};
+use crate::codes;
+use crate::profile::Profile;
+
+/// What an attribute's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text or number.
+    Text,
+    /// Present or absent.
+    Flag,
+    /// One of a few words.
+    Words(&'static [&'static str]),
+    /// A number.
+    Number,
+    /// One id, which gets the surface's prefix.
+    Id,
+    /// Several ids.
+    Ids,
+    /// An address a person can follow.
+    Link,
+    /// An address a browser loads by itself.
+    Image,
+    /// Style declarations.
+    Style,
+    /// Relations of a link, kept back to be merged with those that are forced.
+    Relation,
+    /// A list key.
+    Key,
+    /// Text, where a boolean is written out.
+    Aria,
+    /// A free name, moved under a prefix so that no script of a host page reacts to it.
+    Data,
+    /// Never shown, and a reason to refuse the plan.
+    Denied(&'static str),
+}
+
+/// Attributes every element has, or that are denied on every element.
+const GLOBAL: &[(&str, Kind)] = &[
+    ("class", Kind::Text),
+    ("id", Kind::Id),
+    ("title", Kind::Text),
+    ("lang", Kind::Text),
+    ("dir", Kind::Words(&["ltr", "rtl", "auto"])),
+    ("hidden", Kind::Flag),
+    ("role", Kind::Text),
+    ("tabindex", Kind::Words(&["0", "-1"])),
+    ("style", Kind::Style),
+    ("key", Kind::Key),
+    ("srcdoc", Kind::Denied("it holds a document")),
+    ("innerhtml", Kind::Denied("it holds markup")),
+    ("dangerouslysetinnerhtml", Kind::Denied("it holds markup")),
+    ("srcset", Kind::Denied("it loads addresses")),
+    ("imagesrcset", Kind::Denied("it loads addresses")),
+    ("action", Kind::Denied("forms do not send by themselves")),
+    ("formaction", Kind::Denied("forms do not send by themselves")),
+    ("method", Kind::Denied("forms do not send by themselves")),
+    ("formmethod", Kind::Denied("forms do not send by themselves")),
+    ("formtarget", Kind::Denied("forms do not send by themselves")),
+    ("ping", Kind::Denied("it reports clicks to an address")),
+    ("attributionsrc", Kind::Denied("it reports to an address")),
+    ("background", Kind::Denied("it loads an address")),
+    ("poster", Kind::Denied("it loads an address")),
+    ("data", Kind::Denied("it loads an address")),
+    ("codebase", Kind::Denied("it loads an address")),
+    ("archive", Kind::Denied("it loads an address")),
+    ("classid", Kind::Denied("it loads an address")),
+    ("dynsrc", Kind::Denied("it loads an address")),
+    ("lowsrc", Kind::Denied("it loads an address")),
+    ("longdesc", Kind::Denied("it is an address nothing shows")),
+    ("manifest", Kind::Denied("it loads an address")),
+    ("profile", Kind::Denied("it loads an address")),
+    ("usemap", Kind::Denied("image maps are not shown")),
+    ("xlink:href", Kind::Denied("it is an address in a foreign namespace")),
+    ("xlinkhref", Kind::Denied("it is an address in a foreign namespace")),
+    ("xml:base", Kind::Denied("it changes what addresses mean")),
+    ("xmlbase", Kind::Denied("it changes what addresses mean")),
+    ("http-equiv", Kind::Denied("it acts as a header")),
+    ("nonce", Kind::Denied("it vouches for code")),
+    ("is", Kind::Denied("it starts a custom element")),
+    ("slot", Kind::Denied("it moves content in a host's component")),
+    ("part", Kind::Denied("it exposes content to a host's style")),
+    ("contenteditable", Kind::Denied("it takes rich text a plan cannot check")),
+    ("autofocus", Kind::Denied("it takes the focus away from the person")),
+    ("accesskey", Kind::Denied("it takes a key away from the host")),
+    ("popover", Kind::Denied("it leaves the plan's own area")),
+    ("popovertarget", Kind::Denied("it leaves the plan's own area")),
+    ("pattern", Kind::Denied("a pattern can stop a browser for good")),
+];
+
+/// Attributes that some elements have.
+const SPECIFIC: &[(&str, Kind)] = &[
+    ("href", Kind::Link),
+    ("src", Kind::Image),
+    ("cite", Kind::Link),
+    ("target", Kind::Words(&["_blank", "_self"])),
+    ("rel", Kind::Relation),
+    ("hreflang", Kind::Text),
+    ("alt", Kind::Text),
+    ("width", Kind::Number),
+    ("height", Kind::Number),
+    ("loading", Kind::Words(&["lazy", "eager"])),
+    ("decoding", Kind::Words(&["async", "sync", "auto"])),
+    ("datetime", Kind::Text),
+    ("start", Kind::Number),
+    ("reversed", Kind::Flag),
+    ("type", Kind::Text),
+    ("value", Kind::Text),
+    ("colspan", Kind::Number),
+    ("rowspan", Kind::Number),
+    ("span", Kind::Number),
+    ("headers", Kind::Ids),
+    ("scope", Kind::Words(&["row", "col", "rowgroup", "colgroup"])),
+    ("abbr", Kind::Text),
+    ("autocomplete", Kind::Text),
+    ("novalidate", Kind::Flag),
+    ("name", Kind::Id),
+    ("disabled", Kind::Flag),
+    ("for", Kind::Ids),
+    ("checked", Kind::Flag),
+    ("placeholder", Kind::Text),
+    ("readonly", Kind::Flag),
+    ("required", Kind::Flag),
+    ("min", Kind::Text),
+    ("max", Kind::Text),
+    ("step", Kind::Text),
+    ("minlength", Kind::Number),
+    ("maxlength", Kind::Number),
+    ("size", Kind::Number),
+    ("multiple", Kind::Flag),
+    ("list", Kind::Id),
+    (
+        "inputmode",
+        Kind::Words(&["none", "text", "decimal", "numeric", "tel", "search", "email", "url"]),
+    ),
+    ("label", Kind::Text),
+    ("selected", Kind::Flag),
+    ("rows", Kind::Number),
+    ("cols", Kind::Number),
+    ("wrap", Kind::Words(&["soft", "hard"])),
+    ("low", Kind::Number),
+    ("high", Kind::Number),
+    ("optimum", Kind::Number),
+    ("open", Kind::Flag),
+];
+
+/// Input types; a plan never asks for a password or a file.
+const INPUT_TYPES: &[&str] = &[
+    "text",
+    "search",
+    "tel",
+    "url",
+    "email",
+    "date",
+    "month",
+    "week",
+    "time",
+    "datetime-local",
+    "number",
+    "range",
+    "color",
+    "checkbox",
+    "radio",
+    "hidden",
+    "button",
+    "submit",
+    "reset",
+];
+const BUTTON_TYPES: &[&str] = &["button", "submit", "reset"];
+const LIST_TYPES: &[&str] = &["1", "a", "A", "i", "I"];
+/// `aria-` attributes that name other elements.
+const ARIA_IDS: &[&str] = &[
+    "aria-labelledby",
+    "aria-describedby",
+    "aria-controls",
+    "aria-owns",
+    "aria-flowto",
+    "aria-details",
+    "aria-errormessage",
+    "aria-activedescendant",
+];
+/// Longest free attribute name.
+const MAX_NAME_BYTES: usize = 48;
+
+const COUNT: usize = GLOBAL.len() + SPECIFIC.len();
+
+static NAMES: [&str; COUNT] = {
+    let mut names = [""; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        names[at] = entry(at).0;
+        at += 1;
+    }
+    names
+};
+
+static INDEX: Index = Index::build(&NAMES);
+
+const fn entry(at: usize) -> &'static (&'static str, Kind) {
+    if at < GLOBAL.len() { &GLOBAL[at] } else { &SPECIFIC[at - GLOBAL.len()] }
+}
+
+/// The set of named attributes as bits, by their position among the specific ones.
+pub(crate) const fn mask(names: &[&str]) -> u128 {
+    let mut bits = 0;
+    let mut at = 0;
+    while at < names.len() {
+        let mut position = 0;
+        while !same(SPECIFIC[position].0.as_bytes(), names[at].as_bytes()) {
+            position += 1;
+        }
+        bits |= 1 << position;
+        at += 1;
+    }
+    bits
+}
+
+const fn same(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < left.len() {
+        if left[at] != right[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// An attribute as it is written into HTML.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attribute<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) kind: Kind,
+}
+
+/// Finds the attribute that a property stands for on an element; `None` when it has no row.
+pub(crate) fn find<'a>(element: ElementId, prop: &'a str) -> Option<Attribute<'a>> {
+    let found = INDEX.find(&NAMES, prop).map(usize::from);
+    let at = match found {
+        Some(at) => at,
+        None => return unusual(element, prop),
+    };
+    let (name, kind) = *entry(at);
+    let attribute = Attribute { name: Cow::Borrowed(name), kind };
+    if at < GLOBAL.len() {
+        return Some(attribute);
+    }
+    if element.rule().attributes & (1 << (at - GLOBAL.len())) == 0 {
+        return not_here(attribute);
+    }
+    Some(Attribute { kind: refine(element, name, kind), ..attribute })
+}
+
+/// An address on an element that has none is an attempt; other attributes just do nothing there.
+fn not_here(attribute: Attribute<'_>) -> Option<Attribute<'_>> {
+    match attribute.kind {
+        Kind::Link | Kind::Image if attribute.name != "cite" => {
+            Some(Attribute { kind: Kind::Denied("this element takes no address"), ..attribute })
+        }
+        _ => None,
+    }
+}
+
+fn refine(element: ElementId, name: &str, kind: Kind) -> Kind {
+    match (element.name(), name) {
+        ("input", "type") => Kind::Words(INPUT_TYPES),
+        ("button", "type") => Kind::Words(BUTTON_TYPES),
+        ("ol", "type") => Kind::Words(LIST_TYPES),
+        ("label", "for") => Kind::Id,
+        ("progress" | "meter" | "li", "value" | "min" | "max") => Kind::Number,
+        _ => kind,
+    }
+}
+
+/// Names in other case, two aliases, and the families `aria-` and `data-`.
+fn unusual<'a>(element: ElementId, prop: &'a str) -> Option<Attribute<'a>> {
+    if prop.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let lower = match prop {
+        "className" => Cow::Borrowed("class"),
+        "htmlFor" => Cow::Borrowed("for"),
+        _ if prop.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            Cow::Owned(prop.to_ascii_lowercase())
+        }
+        _ => Cow::Borrowed(prop),
+    };
+    if let Some(at) = INDEX.find(&NAMES, &lower) {
+        return find(element, entry(usize::from(at)).0);
+    }
+    if ARIA_IDS.contains(&lower.as_ref()) {
+        return Some(Attribute { name: lower, kind: Kind::Ids });
+    }
+    if let Some(rest) = lower.strip_prefix("aria-") {
+        let plain = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase());
+        return plain.then_some(Attribute { name: lower, kind: Kind::Aria });
+    }
+    let rest = lower.strip_prefix("data-")?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if rest.is_empty() || !rest.bytes().all(plain) {
+        return None;
+    }
+    Some(Attribute { name: Cow::Owned(format!("data-plan-{rest}")), kind: Kind::Data })
+}
+
+/// What to do with an attribute that has a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict<'a> {
+    /// Write the name and this value.
+    Write(Cow<'a, str>),
+    /// Write the name and this value; another part of it is not shown.
+    Partly(Cow<'a, str>, Refusal),
+    /// Write the name alone.
+    Bare,
+    /// Absent by its value.
+    Omit,
+    /// Not shown: the value has the wrong form.
+    Ignore(Refusal),
+    /// Not shown, and the plan is refused.
+    Refuse(Refusal),
+}
+
+/// Judges a value whose templates, if it had any, are resolved (`templated`).
+pub(crate) fn judge<'a>(
+    attribute: &Attribute<'_>,
+    value: Scalar<'a>,
+    templated: bool,
+    profile: &Profile,
+) -> Verdict<'a> {
+    if let Kind::Denied(why) = attribute.kind {
+        return Verdict::Refuse(Refusal::new(codes::ATTRIBUTE_DENIED, why));
+    }
+    let text = match value {
+        Scalar::Null => return Verdict::Omit,
+        Scalar::Bool(value) => return boolean(attribute.kind, value),
+        Scalar::Container => return ignore("a text, a number or a boolean is expected"),
+        Scalar::Number(number) => Cow::Owned(number),
+        Scalar::Text(text) => text,
+    };
+    match attribute.kind {
+        Kind::Flag if text == "false" || (templated && text.is_empty()) => Verdict::Omit,
+        Kind::Flag => Verdict::Bare,
+        Kind::Words(words) => {
+            match words.iter().find(|word| {
+                // List types differ by case only; everything else compares without it.
+                if words == LIST_TYPES { **word == text } else { word.eq_ignore_ascii_case(&text) }
+            }) {
+                Some(word) => Verdict::Write(Cow::Borrowed(word)),
+                None => not_a_word(words),
+            }
+        }
+        Kind::Number => match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() => Verdict::Write(text),
+            _ => ignore("a number is expected"),
+        },
+        Kind::Id | Kind::Ids if text.trim().is_empty() => Verdict::Omit,
+        Kind::Link => address(url::link(text, templated, profile)),
+        Kind::Image => address(url::image(text, templated, profile)),
+        Kind::Style => style::text(&text).into_verdict(),
+        _ => Verdict::Write(text),
+    }
+}
+
+fn not_a_word(words: &[&str]) -> Verdict<'static> {
+    // An unknown input type would fall back to a text field and show what it should not hide.
+    if words == INPUT_TYPES {
+        return Verdict::Refuse(Refusal::new(
+            codes::ATTRIBUTE_DENIED,
+            "this input type is not shown: a plan asks for no passwords and no files",
+        ));
+    }
+    ignore("one of a few words is expected")
+}
+
+fn boolean(kind: Kind, value: bool) -> Verdict<'static> {
+    match kind {
+        Kind::Flag if value => Verdict::Bare,
+        Kind::Flag => Verdict::Omit,
+        Kind::Aria | Kind::Data => {
+            Verdict::Write(Cow::Borrowed(if value { "true" } else { "false" }))
+        }
+        _ if !value => Verdict::Omit,
+        _ => ignore("a text or a number is expected"),
+    }
+}
+
+fn address(judged: Result<Cow<'_, str>, Refusal>) -> Verdict<'_> {
+    match judged {
+        Ok(text) => Verdict::Write(text),
+        Err(refusal) => Verdict::Refuse(refusal),
+    }
+}
+
+fn ignore(why: &'static str) -> Verdict<'static> {
+    Verdict::Ignore(Refusal::new(codes::ATTRIBUTE_IGNORED, why))
+}
+
+/// Judges a value whose templates are not resolved yet by what is already certain about it.
+pub(crate) fn judge_template(
+    attribute: &Attribute<'_>,
+    text: &str,
+    profile: &Profile,
+) -> Result<(), Refusal> {
+    match attribute.kind {
+        Kind::Denied(why) => Err(Refusal::new(codes::ATTRIBUTE_DENIED, why)),
+        Kind::Link => url::link_template(text, profile),
+        Kind::Image => url::image_template(text),
+        Kind::Style => style::template(text),
+        _ => Ok(()),
+    }
+}
+
+/// Relations a plan may give a link; none of them opens or loads anything.
+const RELATIONS: &[&str] = &[
+    "nofollow",
+    "noopener",
+    "noreferrer",
+    "external",
+    "ugc",
+    "sponsored",
+    "help",
+    "license",
+    "tag",
+    "author",
+    "next",
+    "prev",
+    "bookmark",
+    "search",
+];
+
+/// The relations of a link: those it may have, and those it must have.
+pub(crate) fn relations(given: &str, leaves: bool) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let forced: &[&str] = if leaves { &["noopener", "noreferrer"] } else { &[] };
+    let given = given.split_ascii_whitespace().filter_map(|word| {
+        RELATIONS.iter().find(|known| known.eq_ignore_ascii_case(word)).copied()
+    });
+    for word in forced.iter().copied().chain(given) {
+        if !kept.contains(&word) {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::element;
+    use super::*;
+
+    fn kind(tag: &str, prop: &str) -> Option<(String, Kind)> {
+        let element = element::find(tag).unwrap();
+        find(element, prop).map(|found| (found.name.into_owned(), found.kind))
+    }
+
+    #[test]
+    fn finds_rows_by_element_alias_and_family() {
+        for (tag, prop, want) in [
+            ("p", "class", Some(("class", Kind::Text))),
+            ("p", "className", Some(("class", Kind::Text))),
+            ("label", "htmlFor", Some(("for", Kind::Id))),
+            ("td", "colSpan", Some(("colspan", Kind::Number))),
+            ("a", "HREF", Some(("href", Kind::Link))),
+            ("p", "aria-label", Some(("aria-label", Kind::Aria))),
+            ("p", "ARIA-labelledby", Some(("aria-labelledby", Kind::Ids))),
+            ("p", "data-x-1", Some(("data-plan-x-1", Kind::Data))),
+            ("p", "data-x y", None),
+            ("p", "once", None),
+            ("p", "$if", None),
+            ("p", "checked", None),
+        ] {
+            let want = want.map(|(name, kind)| (name.to_owned(), kind));
+            assert_eq!(kind(tag, prop), want, "{tag} {prop}");
+        }
+        for (tag, prop) in [("p", "href"), ("a", "ping"), ("form", "action"), ("img", "srcSet")] {
+            assert!(matches!(kind(tag, prop), Some((_, Kind::Denied(_)))), "{tag} {prop}");
+        }
+    }
+
+    #[test]
+    fn relations_are_merged_and_filtered() {
+        assert_eq!(relations("opener nofollow", true), "noopener noreferrer nofollow");
+        assert_eq!(relations("NoOpener", true), "noopener noreferrer");
+        assert_eq!(relations("stylesheet tag", false), "tag");
+    }
+}

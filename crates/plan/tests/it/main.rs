@@ -1,0 +1,11 @@
+//! Integration tests of the plan crate, one binary.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod attacks;
+mod cases;
+mod documents;
+mod pages;
+mod properties;
+mod states;
+mod tokens;
