@@ -1,0 +1,87 @@
+//! What a change is: a test, a source, both at once, or nothing the repository keeps.
+
+use glasshouse_model::{CanonicalPath, ChangeClass};
+use glasshouse_sandbox::toolchain::{RustChange, rust_change};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::{Error, Result, codes};
+
+/// A file before and after; `None` where there is none.
+#[derive(Debug, Clone, Copy)]
+pub struct Contents<'a> {
+    /// Before.
+    pub old: Option<&'a [u8]>,
+    /// After.
+    pub new: Option<&'a [u8]>,
+}
+
+/// Tells tests from sources by a project's globs and, in Rust, by content.
+#[derive(Debug, Clone)]
+pub struct Classifier {
+    tests: GlobSet,
+}
+
+impl Classifier {
+    /// Compiles the globs of test files.
+    ///
+    /// # Errors
+    /// `config_invalid` for a malformed glob.
+    pub fn new(test_globs: &[String]) -> Result<Self> {
+        let fail = |glob: &str, e: globset::Error| {
+            Error::new(codes::CONFIG_INVALID, format!("cannot use the test glob `{glob}`")).why(e)
+        };
+        let mut set = GlobSetBuilder::new();
+        for glob in test_globs {
+            if glob.starts_with('!') {
+                return Err(Error::new(
+                    codes::CONFIG_INVALID,
+                    format!("cannot use the test glob `{glob}`"),
+                )
+                .why("a list of test globs has no exclusions"));
+            }
+            let compiled = GlobBuilder::new(glob).literal_separator(true).build();
+            set.add(compiled.map_err(|e| fail(glob, e))?);
+        }
+        let tests = set.build().map_err(|e| fail("(all)", e))?;
+        Ok(Self { tests })
+    }
+
+    /// Whether a path alone makes a file a test.
+    #[must_use]
+    pub fn is_test_path(&self, path: &CanonicalPath) -> bool {
+        self.tests.is_match(path.as_str())
+    }
+
+    /// Whether content can matter for a path.
+    #[must_use]
+    pub fn needs_content(path: &CanonicalPath) -> bool {
+        path.as_str().ends_with(".rs")
+    }
+
+    /// Classifies a change. Whatever cannot be read with certainty is a source.
+    #[must_use]
+    pub fn classify(
+        &self,
+        path: &CanonicalPath,
+        ignored: bool,
+        contents: &Contents<'_>,
+    ) -> ChangeClass {
+        if self.is_test_path(path) {
+            return ChangeClass::Test;
+        }
+        if ignored {
+            return ChangeClass::Ignored;
+        }
+        let text = |bytes: Option<&[u8]>| {
+            bytes.map_or(Some(String::new()), |b| String::from_utf8(b.to_vec()).ok())
+        };
+        match (text(contents.old), text(contents.new)) {
+            (Some(old), Some(new)) if Self::needs_content(path) => match rust_change(&old, &new) {
+                RustChange::TestsOnly => ChangeClass::Test,
+                RustChange::Both => ChangeClass::Mixed,
+                RustChange::CodeOnly => ChangeClass::Source,
+            },
+            _ => ChangeClass::Source,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Every error code of this crate.
+
+use glasshouse_model::{Code, Exit};
+
+/// A configuration file or flag cannot be used.
+pub const CONFIG_INVALID: Code = Code::new(
+    "config_invalid",
+    Exit::Usage,
+    false,
+    "correct the named key; `glasshouse config get` lists them",
+);
+/// A mode that is not built yet.
+pub const MODE_UNAVAILABLE: Code =
+    Code::new("mode_unavailable", Exit::Usage, false, "use `--mode strict`");
+/// A session id that the log does not know.
+pub const SESSION_NOT_FOUND: Code = Code::new(
+    "session_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse session list` shows the sessions",
+);
+/// The project directory is missing or unreadable.
+pub const PROJECT_UNREADABLE: Code = Code::new(
+    "project_unreadable",
+    Exit::Usage,
+    false,
+    "name an existing directory that you can read",
+);
+/// No way to run the project's tests was found.
+pub const TESTS_UNKNOWN: Code = Code::new(
+    "tests_unknown",
+    Exit::Usage,
+    false,
+    "set test.command in .glasshouse/config.yaml, for example [\"sh\", \"tests/run.sh\"]",
+);
+/// A log that cannot be folded.
+pub const LOG_UNREADABLE: Code = Code::new(
+    "log_unreadable",
+    Exit::Storage,
+    false,
+    "run `glasshouse audit verify`; fork before the named event",
+);
+/// The turn failed; the context names the code.
+pub const TURN_FAILED: Code = Code::new(
+    "turn_failed",
+    Exit::Unfinished,
+    false,
+    "`glasshouse session show` tells what happened",
+);
+/// A command changed a path that it may not change.
+pub const CHANGE_DENIED: Code = Code::new(
+    "change_denied",
+    Exit::Denied,
+    false,
+    "change only what the workflow state allows; everything the command changed was rolled back",
+);
+/// A file is too large for the tool.
+pub const FILE_TOO_LARGE: Code = Code::new(
+    "edit_too_large",
+    Exit::Usage,
+    false,
+    "change it with a command, or write it anew in parts",
+);
+/// An edit that cannot be made.
+pub const EDIT_FAILED: Code =
+    Code::new("edit_failed", Exit::Usage, false, "read the file, then edit what is really there");
+/// A plan that the profile refuses.
+pub const PLAN_REFUSED: Code = Code::new(
+    "plan_refused",
+    Exit::Denied,
+    false,
+    "mend the issues that are listed; `glasshouse ui check` lists them",
+);
+/// The demo's story did not end as it must.
+pub const DEMO_BROKEN: Code = Code::new(
+    "demo_broken",
+    Exit::Unfinished,
+    false,
+    "this is a fault of this build; please report it",
+);
+/// The policy denies an act.
+pub const POLICY_DENIED: Code = Code::new(
+    "policy_denied",
+    Exit::Denied,
+    false,
+    "`glasshouse policy check` explains the decision",
+);
+/// Network access that is not built.
+pub const NETWORK_UNAVAILABLE: Code =
+    Code::new("network_unavailable", Exit::Usage, false, "run the command without network access");
+/// A merge of nothing.
+pub const NOTHING_TO_MERGE: Code = Code::new(
+    "nothing_to_merge",
+    Exit::Usage,
+    false,
+    "change something first; `git.diff` shows the change set",
+);
+/// A command line that cannot be understood.
+pub const USAGE: Code =
+    Code::new("usage", Exit::Usage, false, "`glasshouse --help` lists what there is");
+/// Data did not reach its file.
+pub const OUTPUT_LOST: Code = Code::new(
+    "output_lost",
+    Exit::Storage,
+    true,
+    "free space where stdout goes, then run the command again",
+);
+/// A test run of a part of the tests.
+pub const FILTER_UNAVAILABLE: Code =
+    Code::new("filter_unavailable", Exit::Usage, false, "call test.run without a filter");
+/// A commit message that git does not take.
+pub const MESSAGE_INVALID: Code =
+    Code::new("message_invalid", Exit::Usage, false, "write a first line that says what changed");
+
+/// The user's edits and the change set do not go together.
+pub const MERGE_CONFLICT: Code = Code::new(
+    "merge_conflict",
+    Exit::Conflict,
+    false,
+    "settle the named files in the project, or start a new session from them",
+);
+/// What was approved is not what would be merged now.
+pub const STALE_REVIEW: Code = Code::new(
+    "stale_review",
+    Exit::Conflict,
+    true,
+    "look at the new proposal and approve that one",
+);
+/// The branch is not where the merge found it.
+pub const HEAD_MOVED: Code = Code::new(
+    "head_moved",
+    Exit::Conflict,
+    false,
+    "go back to the branch and commit the merge started from, or commit the merged files by hand",
+);
+/// The repository is in the middle of something, or locked.
+pub const REPOSITORY_BUSY: Code = Code::new(
+    "repository_busy",
+    Exit::Conflict,
+    true,
+    "finish or abort the git operation in progress, then retry",
+);
+/// An operation id is malformed, or names another merge.
+pub const OPERATION_INVALID: Code =
+    Code::new("operation_invalid", Exit::Usage, false, "use a new operation id for a new merge");
+/// The record of a merge cannot be written, or is not what was written.
+pub const OPERATION_DAMAGED: Code = Code::new(
+    "operation_damaged",
+    Exit::Storage,
+    false,
+    "check the named files by hand; the log still has every sealed content",
+);
+
+/// All of them.
+pub const ALL: &[Code] = &[
+    CONFIG_INVALID,
+    MODE_UNAVAILABLE,
+    SESSION_NOT_FOUND,
+    PROJECT_UNREADABLE,
+    TESTS_UNKNOWN,
+    LOG_UNREADABLE,
+    TURN_FAILED,
+    CHANGE_DENIED,
+    FILE_TOO_LARGE,
+    EDIT_FAILED,
+    PLAN_REFUSED,
+    DEMO_BROKEN,
+    POLICY_DENIED,
+    NETWORK_UNAVAILABLE,
+    NOTHING_TO_MERGE,
+    USAGE,
+    FILTER_UNAVAILABLE,
+    MESSAGE_INVALID,
+    OUTPUT_LOST,
+    MERGE_CONFLICT,
+    STALE_REVIEW,
+    HEAD_MOVED,
+    REPOSITORY_BUSY,
+    OPERATION_INVALID,
+    OPERATION_DAMAGED,
+];

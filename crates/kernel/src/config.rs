@@ -1,0 +1,235 @@
+//! Configuration: flags over environment over the project's file over the user's file over defaults.
+//!
+//! Only keys that are no matter of security are here; those belong to the policy.
+
+use std::path::Path;
+
+use glasshouse_model::units::parse_time_ms;
+use glasshouse_model::{Budget, Mode};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, codes};
+
+/// Largest configuration file in bytes.
+pub const MAX_CONFIG_BYTES: u64 = 64 * 1024;
+/// File of a project, below its root.
+pub const PROJECT_FILE: &str = ".glasshouse/config.yaml";
+/// Changed lines that are merged without a person, by default.
+pub const DEFAULT_MAX_AUTO_MERGE_LINES: u64 = 500;
+
+/// One configuration file, or the flags in the shape of one. Every key may be absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Workflow mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Provider name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Model name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Server of an OpenAI-compatible provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// How the project tests itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub test: TestConfig,
+    /// Which files are sources.
+    #[serde(skip_serializing_if = "is_default")]
+    pub source: GlobConfig,
+    /// Limits of a session.
+    #[serde(skip_serializing_if = "is_default")]
+    pub budget: BudgetConfig,
+    /// When a change set is merged without a person.
+    #[serde(skip_serializing_if = "is_default")]
+    pub merge: MergeConfig,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// `test:` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TestConfig {
+    /// Command and arguments that run every test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Globs of test files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub globs: Option<Vec<String>>,
+}
+
+/// `source:` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GlobConfig {
+    /// Globs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub globs: Option<Vec<String>>,
+}
+
+/// `budget:` section. Times carry their unit, for example `2h`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Most tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Longest active time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Most tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Most errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
+}
+
+/// `merge:` section.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MergeConfig {
+    /// Most changed lines without a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_auto_lines: Option<u64>,
+}
+
+impl Config {
+    /// Parses a file's text.
+    ///
+    /// # Errors
+    /// `config_invalid` with line and column; an unknown key or an unparsable unit is an error.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, Error> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let config: Self = serde_saphyr::from_str(text).map_err(|e| {
+            Error::new(codes::CONFIG_INVALID, format!("cannot read {origin}")).why(e)
+        })?;
+        config.budget()?;
+        if config.test.command.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
+                .why("test.command is an empty list; it is a command and its arguments"));
+        }
+        Ok(config)
+    }
+
+    /// Reads a file; an absent one is an empty configuration.
+    ///
+    /// # Errors
+    /// `config_invalid` when it is too large, unreadable or malformed.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let fail = |why: String| {
+            Error::new(codes::CONFIG_INVALID, format!("cannot read {}", path.display())).why(why)
+        };
+        match std::fs::symlink_metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(e) => return Err(fail(e.to_string())),
+            // A link may lead out of the project, a device never ends.
+            Ok(meta) if !meta.is_file() => return Err(fail("it is no regular file".to_owned())),
+            Ok(meta) if meta.len() > MAX_CONFIG_BYTES => {
+                return Err(fail(format!(
+                    "it has {} bytes; the limit is {MAX_CONFIG_BYTES}",
+                    meta.len()
+                )));
+            }
+            Ok(_) => {}
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Fills what is absent here from a configuration of lower rank.
+    #[must_use]
+    pub fn or(self, lower: Self) -> Self {
+        Self {
+            mode: self.mode.or(lower.mode),
+            provider: self.provider.or(lower.provider),
+            model: self.model.or(lower.model),
+            base_url: self.base_url.or(lower.base_url),
+            test: TestConfig {
+                command: self.test.command.or(lower.test.command),
+                globs: self.test.globs.or(lower.test.globs),
+            },
+            source: GlobConfig { globs: self.source.globs.or(lower.source.globs) },
+            budget: BudgetConfig {
+                tokens: self.budget.tokens.or(lower.budget.tokens),
+                time: self.budget.time.or(lower.budget.time),
+                calls: self.budget.calls.or(lower.budget.calls),
+                errors: self.budget.errors.or(lower.budget.errors),
+            },
+            merge: MergeConfig {
+                max_auto_lines: self.merge.max_auto_lines.or(lower.merge.max_auto_lines),
+            },
+        }
+    }
+
+    /// The limits, with defaults for what is absent.
+    ///
+    /// # Errors
+    /// `config_invalid` when a time has no or an unknown unit.
+    pub fn budget(&self) -> Result<Budget, Error> {
+        let default = Budget::default();
+        let time_us = match &self.budget.time {
+            None => default.time_us,
+            Some(text) => {
+                let ms = parse_time_ms(text).map_err(|e| {
+                    Error::new(codes::CONFIG_INVALID, "cannot use budget.time").why(e)
+                })?;
+                Some(ms.saturating_mul(1000))
+            }
+        };
+        Ok(Budget {
+            tokens: self.budget.tokens.or(default.tokens),
+            time_us,
+            cost_micros: default.cost_micros,
+            calls: self.budget.calls.or(default.calls),
+            errors: self.budget.errors.or(default.errors),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_parse_strictly() {
+        let check = |text: &str, expected: Result<Config, &str>| match (
+            Config::parse(text, "c.yaml"),
+            expected,
+        ) {
+            (Ok(config), Ok(expected)) => assert_eq!(config, expected, "{text}"),
+            (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{text}: {e}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        };
+        check("", Ok(Config::default()));
+        check("model: m\n", Ok(Config { model: Some("m".to_owned()), ..Config::default() }));
+        let command = Some(vec!["sh".to_owned(), "t.sh".to_owned()]);
+        let test = TestConfig { command, globs: None };
+        check("test: {command: [sh, t.sh]}\n", Ok(Config { test, ..Config::default() }));
+        check("modell: m\n", Err("modell"));
+        check("mode: fast\n", Err("fast"));
+        check("budget: {time: \"5\"}\n", Err("no unit"));
+        check("budget: {time: 5M}\n", Err("unknown unit"));
+        check("test: {command: []}\n", Err("empty list"));
+        check("[1, 2]\n", Err("c.yaml"));
+    }
+
+    #[test]
+    fn higher_rank_wins_key_by_key() {
+        let high = Config::parse("model: high\nbudget: {calls: 1}\n", "a").unwrap();
+        let low =
+            Config::parse("model: low\nprovider: p\nbudget: {calls: 9, errors: 2}\n", "b").unwrap();
+        let merged = high.or(low);
+        assert_eq!(merged.model.as_deref(), Some("high"));
+        assert_eq!(merged.provider.as_deref(), Some("p"));
+        assert_eq!(merged.budget().unwrap().calls, Some(1));
+        assert_eq!(merged.budget().unwrap().errors, Some(2));
+    }
+}

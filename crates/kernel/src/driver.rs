@@ -1,0 +1,390 @@
+//! The half that acts: runs the effects that a state wants and turns what happens into events.
+//!
+//! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
+//! give back event drafts. Nothing that depends on an event starts before the event is durable.
+
+mod decide;
+mod execute;
+mod merging;
+mod model;
+mod once;
+mod people;
+mod recorder;
+mod start;
+mod workbench;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use glasshouse_log::{Lease, Log};
+use glasshouse_model::body::{CallStatus, Outcome, TurnEnd, TurnStarted};
+use glasshouse_model::{
+    Actor, BranchId, CallId, CanonicalPath, Draft, Fault, Kind, PrincipalKind, Seq, SessionId,
+    TenantId,
+};
+use glasshouse_policy::Policy;
+use glasshouse_provider::Provider;
+use glasshouse_sandbox::{HostConfig, SandboxHost};
+use glasshouse_tools::Registry;
+use glasshouse_tools::sanitise::Masker;
+use tokio::task::JoinSet;
+
+pub use decide::{boundary_denial, now_us};
+pub use once::{OneCommand, OneResult};
+pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
+pub use start::{NewSession, PROJECT_POLICY, policy_texts, protected, test_setup};
+
+use crate::session::{CallPhase, Effect, State, next};
+use crate::session::{refused, turn_cancelled, turn_failed};
+use crate::{Error, Result, codes};
+use recorder::Recorder;
+use workbench::Workbench;
+
+/// How often text that is still streaming is kept in the log.
+const PARTIAL_EVERY: Duration = Duration::from_secs(2);
+/// How long running work may take to notice that the turn was cancelled.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How often the lease is renewed while a turn runs; well below its time to live.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// An installation: the log, and the sandbox host once something needs it.
+pub struct Kernel {
+    log: Log,
+    home: PathBuf,
+    program: PathBuf,
+    host: OnceLock<Arc<SandboxHost>>,
+}
+
+impl Kernel {
+    /// Opens the installation at `home`. `program` is the `glasshouse` binary itself; it is run
+    /// again as the sandbox host, so it comes from the builder and never from the environment.
+    ///
+    /// # Errors
+    /// When the log cannot be opened.
+    pub fn open(home: &Path, program: &Path) -> Result<Self> {
+        let log = Log::open(home, &TenantId::local())?;
+        Ok(Self { log, home: home.to_owned(), program: program.to_owned(), host: OnceLock::new() })
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The sandbox host, started (and swept of what a dead one left) at first use.
+    ///
+    /// # Errors
+    /// `isolation_unavailable` and others of the sandbox.
+    pub fn host(&self) -> Result<Arc<SandboxHost>> {
+        if let Some(host) = self.host.get() {
+            return Ok(Arc::clone(host));
+        }
+        let host = Arc::new(SandboxHost::start(self.host_config())?);
+        Ok(Arc::clone(self.host.get_or_init(|| host)))
+    }
+
+    fn host_config(&self) -> HostConfig {
+        HostConfig { program: self.program.clone(), home: self.home.clone() }
+    }
+
+    /// Folds the main branch of a session.
+    ///
+    /// # Errors
+    /// `session_not_found`, or what reading the log answers.
+    pub fn state(&self, session: &SessionId) -> Result<State> {
+        recorder::fold(&self.log, &self.main_branch(session)?)
+    }
+
+    /// The main branch of a session.
+    ///
+    /// # Errors
+    /// `session_not_found`.
+    pub fn main_branch(&self, session: &SessionId) -> Result<BranchId> {
+        self.log
+            .sessions()?
+            .into_iter()
+            .find(|row| row.session == *session)
+            .map(|row| row.main)
+            .ok_or_else(|| {
+                Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"))
+            })
+    }
+}
+
+/// How a turn ended, for the caller.
+#[derive(Debug, Clone)]
+pub struct TurnReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Details of the end.
+    pub end: TurnEnd,
+    /// Whether an approval was needed and nobody was there to give it.
+    pub no_approver: bool,
+    /// Isolation of the last sandboxed call.
+    pub isolation: Option<String>,
+}
+
+/// A session that this process owns (it holds the lease).
+pub struct Session {
+    recorder: Recorder,
+    lease: Lease,
+    policy: Arc<Policy>,
+    provider: Arc<dyn Provider>,
+    reviewer: Arc<dyn Reviewer>,
+    registry: Arc<Registry>,
+    masker: Arc<Masker>,
+    workbench: Arc<Mutex<Workbench>>,
+    partial: Arc<Mutex<String>>,
+    /// The path that the last decision on a call was about.
+    decided_paths: BTreeMap<CallId, CanonicalPath>,
+}
+
+/// What a task gives back.
+type TaskEnd = Vec<Draft>;
+
+impl Session {
+    /// The session's id.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        self.recorder.session()
+    }
+
+    /// Its branch.
+    #[must_use]
+    pub fn branch(&self) -> &BranchId {
+        self.recorder.branch()
+    }
+
+    /// The state after the last event.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        self.recorder.state()
+    }
+
+    /// Runs one turn to rest: with a message, or carrying on where the last turn stopped.
+    ///
+    /// # Errors
+    /// Only when the log itself fails; whatever goes wrong in the work ends the turn with an event
+    /// and is told by the report.
+    pub async fn turn(&mut self, message: Option<&str>, cancel: &Cancel) -> Result<TurnReport> {
+        // The message is kept before anything that takes time.
+        let stale = self.base_is_stale();
+        self.begin(message).await?;
+        let mut tasks = JoinSet::new();
+        let ran = match self.freeze_if(stale).await {
+            Ok(()) => self.run(&mut tasks, cancel).await,
+            Err(error) => Err(error),
+        };
+        tasks.abort_all();
+        if let Err(error) = ran {
+            // A fault that no event explains still ends the turn, if the log takes it.
+            let report = error.report();
+            let drafts = self.close(CallStatus::Failed, &report.code, &report.what, |state| {
+                turn_failed(state, &report.code, &format!("{}: {}", report.what, report.why))
+            });
+            self.recorder.record(drafts).await.map_err(|_| error)?;
+        }
+        self.recorder.log().sign_head()?;
+        self.report()
+    }
+
+    async fn begin(&mut self, message: Option<&str>) -> Result<()> {
+        let continues = match message {
+            Some(_) => None,
+            None => self.state().last_turn.as_ref().map(|end| end.turn),
+        };
+        let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
+        let mut drafts =
+            vec![Draft::new(Kind::TurnStarted, &TurnStarted { continues }).by(user.clone())];
+        if let Some(text) = message {
+            let body = glasshouse_model::body::MessageReceived { text: self.masker.mask_str(text) };
+            drafts.push(Draft::new(Kind::MessageReceived, &body).by(user).label("user"));
+        }
+        self.recorder.record(drafts).await
+    }
+
+    async fn run(&mut self, tasks: &mut JoinSet<TaskEnd>, cancel: &Cancel) -> Result<()> {
+        let mut asked = BTreeSet::new();
+        let mut partial = tokio::time::interval(PARTIAL_EVERY);
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        loop {
+            if cancel.is_cancelled() {
+                return self.cancelled(tasks).await;
+            }
+            let progressed = self.start_effects(tasks, &mut asked, cancel).await?;
+            if self.state().turn.is_none() {
+                return Ok(());
+            }
+            if progressed {
+                continue;
+            }
+            if tasks.is_empty() {
+                let drafts = turn_failed(
+                    self.state(),
+                    "stuck",
+                    "nothing is under way and nothing is wanted",
+                );
+                return self.recorder.record(drafts).await;
+            }
+            tokio::select! {
+                Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
+                () = cancel.cancelled() => {}
+                _ = partial.tick() => self.record_partial().await?,
+                _ = renew.tick() => self.lease.renew()?,
+            }
+        }
+    }
+
+    /// Starts what the state wants. True when that changed the state, so that it must be asked again.
+    async fn start_effects(
+        &mut self,
+        tasks: &mut JoinSet<TaskEnd>,
+        asked: &mut BTreeSet<Seq>,
+        cancel: &Cancel,
+    ) -> Result<bool> {
+        let mut progressed = false;
+        for effect in next(self.state()) {
+            match effect {
+                Effect::Record(drafts) => self.recorder.record(drafts).await?,
+                Effect::RequestModel { attempt, delay_ms } => {
+                    self.request_model(tasks, attempt, delay_ms, cancel).await?;
+                }
+                Effect::Decide(call) => self.decide_call(call).await?,
+                Effect::Execute(call) => self.execute(tasks, call, cancel).await?,
+                Effect::ProposeMerge => self.propose_merge(None).await?,
+                Effect::ApplyMerge(merge) => self.apply_merge(merge).await?,
+                Effect::Commit(merge) => self.commit(merge).await?,
+                Effect::AskApproval(approval) => {
+                    if asked.insert(approval) {
+                        self.ask(tasks, approval);
+                    }
+                    continue;
+                }
+            }
+            progressed = true;
+            // Any of these may have changed what is wanted next.
+            if self.state().turn.is_none() {
+                break;
+            }
+        }
+        Ok(progressed)
+    }
+
+    /// Waits for what runs to notice the cancellation, then closes what is open.
+    async fn cancelled(&mut self, tasks: &mut JoinSet<TaskEnd>) -> Result<()> {
+        self.record_partial().await?;
+        let deadline = tokio::time::Instant::now() + CANCEL_GRACE;
+        while self.has_running_work() {
+            match tokio::time::timeout_at(deadline, tasks.join_next()).await {
+                Ok(Some(end)) => self.recorder.record(task_drafts(end)?).await?,
+                Ok(None) | Err(_) => break,
+            }
+            if self.state().turn.is_none() {
+                return Ok(());
+            }
+        }
+        let drafts = self.close(
+            CallStatus::Cancelled,
+            "cancelled",
+            "the turn was cancelled",
+            turn_cancelled,
+        );
+        self.recorder.record(drafts).await
+    }
+
+    fn has_running_work(&self) -> bool {
+        let state = self.state();
+        state.model == crate::session::ModelPhase::Requested
+            || state.open_calls.iter().any(|call| {
+                state.calls.get(call).is_some_and(|record| record.phase == CallPhase::Started)
+            })
+    }
+
+    /// Ends every open call and then the turn.
+    fn close(
+        &self,
+        status: CallStatus,
+        code: &str,
+        text: &str,
+        turn_end: impl Fn(&State) -> Vec<Draft>,
+    ) -> Vec<Draft> {
+        let state = self.state();
+        let mut drafts: Vec<Draft> = state
+            .open_calls
+            .iter()
+            .map(|call| refused(*call, status, code, text.to_owned()))
+            .collect();
+        drafts.extend(turn_end(state));
+        drafts
+    }
+
+    async fn record_partial(&mut self) -> Result<()> {
+        let text = std::mem::take(&mut *lock(&self.partial));
+        if text.is_empty() || self.state().model != crate::session::ModelPhase::Requested {
+            return Ok(());
+        }
+        let ordinal = self.state().ordinal;
+        let body = glasshouse_model::body::ModelPartial { ordinal, text };
+        self.recorder.record(vec![Draft::new(Kind::ModelPartial, &body)]).await
+    }
+
+    fn ask(&self, tasks: &mut JoinSet<TaskEnd>, approval: Seq) {
+        let Some(request) = self.state().pending_approvals.get(&approval).cloned() else { return };
+        let patch = self.state().merge.as_ref().and_then(|merge| {
+            let bytes = self.recorder.log().blob(&merge.proposed.patch.blob).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        });
+        let item = ReviewItem { approval, request, patch };
+        let reviewer = Arc::clone(&self.reviewer);
+        tasks.spawn_blocking(move || {
+            let answer = reviewer.review(&item);
+            decide::resolution(&item, answer, reviewer.approver())
+        });
+    }
+
+    fn report(&self) -> Result<TurnReport> {
+        let state = self.state();
+        let end = state.last_turn.clone().ok_or_else(|| {
+            Error::new(codes::TURN_FAILED, "the turn did not end").why("no end is in the log")
+        })?;
+        Ok(TurnReport {
+            outcome: end.outcome,
+            end,
+            no_approver: state.no_approver,
+            isolation: state.isolation.clone(),
+        })
+    }
+}
+
+/// Takes a lock; a thread that panicked while holding it left data that the log will correct.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A task that panicked is a fault of ours; it ends the turn, not the process.
+fn task_drafts(end: std::result::Result<TaskEnd, tokio::task::JoinError>) -> Result<TaskEnd> {
+    end.map_err(|e| Error::new(codes::TURN_FAILED, "a task of the turn broke down").why(e))
+}
+
+/// What a failed act tells the model and the log.
+fn failed_call(call: CallId, fault: &Fault) -> Draft {
+    let report = fault.report();
+    let status = match fault.code().exit {
+        glasshouse_model::Exit::Denied => CallStatus::Denied,
+        _ => CallStatus::Failed,
+    };
+    let text = if report.why.is_empty() {
+        format!("{}. {}", report.what, report.fix)
+    } else {
+        format!("{}: {}. {}", report.what, report.why, report.fix)
+    };
+    refused(call, status, &report.code, text)
+}
+
+/// Name of a merge's operation in its log: the sequence of the event that asked for it.
+fn operation_id(seq: Seq) -> String {
+    format!("merge-{seq}")
+}

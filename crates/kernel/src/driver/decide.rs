@@ -1,0 +1,267 @@
+//! Deciding a call: arguments checked, paths resolved to what they really are, policy asked.
+
+use glasshouse_log::{CellWrite, Log};
+use glasshouse_model::body::{ApprovalResolved, GrantUsed, PolicyDecided};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    Actor, BranchId, Call, CallId, Decision, Digest, Draft, Effect, Kind, Layer, Principal,
+    PrincipalKind, RuleTrace, Seq, TenantId,
+};
+use glasshouse_policy::{
+    Approval, ApprovalUse, GrantId, GrantUse, Policy, Request, UseCounters, Verdict,
+};
+use glasshouse_sandbox::view::Intent;
+use glasshouse_tools::{Arguments, parse_arguments};
+
+use super::people::{Answer, ReviewItem};
+use super::{Session, failed_call, lock};
+use crate::session::CallPhase;
+use crate::{Result, codes};
+
+/// How long an approval is good for.
+const APPROVAL_LIFETIME_US: u64 = 10 * 60 * 1_000_000;
+
+/// Wall-clock time in microseconds since 1970.
+#[must_use]
+pub fn now_us() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The denial of a path that is not in the workspace: no rule can allow it.
+#[must_use]
+pub fn boundary_denial(policy: &Policy, reason: &str) -> Decision {
+    let rule = RuleTrace {
+        name: "workspace-boundary".to_owned(),
+        layer: Layer::BuiltIn,
+        line: None,
+        action: Effect::Deny,
+        reason: Some(reason.to_owned()),
+    };
+    Decision {
+        effect: Effect::Deny,
+        rules: vec![rule],
+        reasons: vec![reason.to_owned()],
+        policy_version: policy.version(),
+        constraints: glasshouse_model::Constraints::default(),
+    }
+}
+
+/// The event that a person's answer becomes.
+pub(super) fn resolution(item: &ReviewItem, answer: Answer, approver: Actor) -> Vec<Draft> {
+    // Whoever implements `Reviewer`, an agent or a plugin never approves.
+    let may_approve = approver.kind == PrincipalKind::User;
+    let (approved, code) = match answer {
+        Answer::Approve if may_approve => (true, "approved"),
+        Answer::Approve | Answer::Reject => (false, "rejected"),
+        Answer::Nobody => (false, "no_approver"),
+    };
+    let body = ApprovalResolved {
+        approval: item.approval,
+        approved,
+        approver: approver.clone(),
+        code: code.to_owned(),
+        expires_us: now_us().saturating_add(APPROVAL_LIFETIME_US),
+    };
+    vec![Draft::new(Kind::ApprovalResolved, &body).by(approver).caused_by(item.approval)]
+}
+
+impl Session {
+    /// The principal in whose name the model acts.
+    pub(super) fn agent(&self) -> Principal {
+        Principal::new(PrincipalKind::Agent, "agent", TenantId::local())
+    }
+
+    /// Asks the policy, presenting an approval if there is one.
+    pub(super) fn decide(&self, call: &Call, approval: Option<(CallId, &Approval)>) -> Verdict {
+        let counters = Counters(self.recorder.log());
+        let mut request = Request::new(call, now_us());
+        request.counters = &counters;
+        // The tree the act starts from: void where nothing is frozen, so no approval fits.
+        let base = self.state().frozen.as_ref().map_or(Digest::ZERO, |(_, frozen)| frozen.base);
+        request.approval = approval.map(|(id, approval)| ApprovalUse {
+            approval,
+            branch: self.branch(),
+            call: id,
+            base_tree: &base,
+        });
+        glasshouse_policy::decide(&self.policy, &request)
+    }
+
+    /// Checks, resolves and decides a proposed call; records what came of it.
+    pub(super) async fn decide_call(&mut self, id: CallId) -> Result<()> {
+        let Some(record) = self.state().calls.get(&id).cloned() else { return Ok(()) };
+        let tool = record.proposed.tool.clone();
+        let arguments = match parse_arguments(&tool, &record.proposed.arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
+        };
+        // A tool whose arguments parse is in the registry.
+        let syscall = self.registry.lookup(&tool).map_or("unknown", |tool| tool.syscall);
+        let (call, outside) = match self.describe(syscall, &arguments).await {
+            Ok(described) => described,
+            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
+        };
+        let approval = match record.phase {
+            CallPhase::Approved(approval) => self.approval(id, approval),
+            _ => None,
+        };
+        let (decision, uses): (_, Vec<GrantUse>) = match outside {
+            Some(reason) => (boundary_denial(&self.policy, &reason), Vec::new()),
+            None => {
+                let verdict = self.decide(&call, approval.as_ref().map(|approval| (id, approval)));
+                (
+                    verdict.decision,
+                    verdict.grant_use.into_iter().chain(verdict.approval_use).collect(),
+                )
+            }
+        };
+        if let Some(path) = &call.path {
+            self.decided_paths.insert(id, path.clone());
+        }
+        let mut drafts = Vec::new();
+        for used in &uses {
+            let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
+            drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
+        }
+        let body = PolicyDecided {
+            call: Some(id),
+            syscall: call.syscall.clone(),
+            subject: subject(&call),
+            state: call.state.clone(),
+            args_digest: call.args_digest,
+            decision,
+        };
+        drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
+        self.recorder.record_with(drafts, uses.iter().map(counter_cell).collect()).await
+    }
+
+    /// The call as policy sees it. The second part says why a path cannot be inside the workspace.
+    async fn describe(
+        &self,
+        syscall: &str,
+        arguments: &Arguments,
+    ) -> Result<(Call, Option<String>)> {
+        let mut call = Call::new(syscall, self.agent());
+        call.session = Some(self.id().clone());
+        call.state = Some(self.state().workflow().to_string());
+        call.args_digest = Some(arguments.digest());
+        call.labels = self.context_labels();
+        call.argv = match arguments {
+            Arguments::TestRun { .. } => {
+                self.state().created.as_ref().map(|created| created.test.argv.clone())
+            }
+            _ => arguments.argv(),
+        };
+        let Some((text, intent)) = arguments.target() else { return Ok((call, None)) };
+        // Whether something may be looked at is decided also where nothing is.
+        let intent = if intent == Intent::Create { Intent::Create } else { Intent::Any };
+        let (text, arguments) = (text.to_owned(), arguments.clone());
+        let workbench = std::sync::Arc::clone(&self.workbench);
+        let looked = tokio::task::spawn_blocking(move || {
+            let mut bench = lock(&workbench);
+            let resolved = bench.view()?.resolve(&text, intent)?;
+            let path = resolved.canonical().clone();
+            let written = if intent == Intent::Create {
+                Some(bench.written(&path, &arguments)?)
+            } else {
+                None
+            };
+            Ok::<_, crate::Error>((path, written))
+        })
+        .await;
+        let looked = looked.map_err(|e| {
+            crate::Error::new(codes::TURN_FAILED, "looking at a path failed").why(e)
+        })?;
+        match looked {
+            Ok((path, written)) => {
+                // A command's directory is no subject of a rule about paths; what it changes is.
+                call.path = call.argv.is_none().then_some(path);
+                if let Some(written) = written {
+                    call.size_bytes = Some(written.size_bytes);
+                    call.change = Some(written.class);
+                }
+                Ok((call, None))
+            }
+            Err(error) if error.exit() == glasshouse_model::Exit::Denied => {
+                Ok((call, Some(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Taint of everything the model has seen.
+    fn context_labels(&self) -> std::collections::BTreeSet<String> {
+        let labels =
+            if self.state().calls.is_empty() { &["user"][..] } else { &["repo", "user"][..] };
+        labels.iter().map(|label| (*label).to_owned()).collect()
+    }
+
+    /// The one-use approval that a person gave for this call.
+    fn approval(&self, id: CallId, approval: glasshouse_model::Seq) -> Option<Approval> {
+        let (request, resolved) = self.state().granted.get(&approval)?;
+        Some(Approval {
+            id: grant_id(self.branch(), approval),
+            session: self.id().clone(),
+            branch: self.branch().clone(),
+            call: id,
+            args_digest: request.args_digest,
+            policy_version: request.policy_version,
+            approver: Principal::new(
+                resolved.approver.kind,
+                &resolved.approver.id,
+                TenantId::local(),
+            ),
+            base_tree: request.base,
+            expires_us: resolved.expires_us,
+        })
+    }
+}
+
+/// Cell space of the use counters of grants.
+const GRANT_SPACE: &str = "grant_uses";
+
+/// The name of an approval as a grant: derived from where it was asked for, so that a replay and a
+/// second process find the same counter.
+fn grant_id(branch: &BranchId, approval: Seq) -> GrantId {
+    let digest = Digest::of(format!("glasshouse/approval/{branch}/{approval}").as_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest.as_bytes()[..16]);
+    GrantId::from_random(id)
+}
+
+/// Use counters as the log keeps them.
+struct Counters<'a>(&'a Log);
+
+impl UseCounters for Counters<'_> {
+    fn stored(&self, id: GrantId) -> u64 {
+        match self.0.cell(GRANT_SPACE, &id.to_string()) {
+            Ok(None) => 0,
+            Ok(Some(cell)) => <[u8; 8]>::try_from(cell.bytes.as_slice())
+                .map_or(glasshouse_policy::REVOKED, u64::from_be_bytes),
+            Err(_) => glasshouse_policy::REVOKED,
+        }
+    }
+}
+
+/// The counter that must be stored together with the event of a use.
+fn counter_cell(used: &GrantUse) -> CellWrite {
+    CellWrite {
+        space: GRANT_SPACE.to_owned(),
+        key: used.id.to_string(),
+        // Approvals are used once: a counter that is there already makes this use void.
+        expected_version: (used.stored == 0).then_some(0),
+        bytes: Some(used.counter.to_be_bytes().to_vec()),
+    }
+}
+
+/// What a call is about, for people.
+fn subject(call: &Call) -> Option<String> {
+    let argv = call.argv.as_ref().map(|argv| argv.join(" "));
+    let path = call.path.as_ref().map(ToString::to_string);
+    match call.syscall.as_str() {
+        name::SHELL_RUN | name::TEST_RUN => argv,
+        _ => path.or(argv),
+    }
+}

@@ -1,0 +1,545 @@
+//! Running an allowed call: started in the log first, then done, then told.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use glasshouse_log::Log;
+use glasshouse_model::body::{
+    BlobRef, CallEnd, CallStatus, ChangedPath, PlanShown, PolicyDecided, TestEvidence, ToolStarted,
+    WorkspaceRolledBack, WorkspaceSealed,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    Call, CallId, CanonicalPath, ChangeClass, Draft, Effect, Fault, Kind, Principal, SessionId,
+    State,
+};
+use glasshouse_plan::Limits;
+use glasshouse_policy::Policy;
+use glasshouse_sandbox::view::Intent;
+use glasshouse_sandbox::workspace::{Change, ChangeKind, SealManifest};
+use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
+use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
+use glasshouse_tools::{Arguments, edit_text, parse_arguments, read_tool};
+use tokio::task::JoinSet;
+
+use super::decide::now_us;
+use super::model::elapsed_us;
+use super::people::{Cancel, Notice, Observer};
+use super::start::put;
+use super::workbench::{Workbench, Write};
+use super::{Session, TaskEnd, failed_call, lock};
+use crate::session::refused;
+use crate::{Error, Result, codes};
+
+/// Longest text of a result that the model is told, in bytes; about 4,000 tokens.
+const MAX_RESULT_BYTES: usize = 16 * 1024;
+/// Longest run of a command when the call names none.
+const DEFAULT_COMMAND_TIMEOUT_MS: u64 = 60_000;
+/// Longest run of the tests when the call names none; the template's ceiling.
+const DEFAULT_TEST_TIMEOUT_MS: u64 = 300_000;
+/// Most paths that one call may change: more is no edit, and each is decided and stored.
+const MAX_CHANGED_PATHS: usize = 50_000;
+/// Most changed paths that an event names; the manifest has all of them.
+const MAX_NAMED_PATHS: usize = 200;
+/// Most allowed paths of one kind that get an event each; beyond it they share one.
+const MAX_SINGLE_DECISIONS: usize = 64;
+/// Most output of a command that is kept; beyond it the command is slowed, then stopped.
+const MAX_OUTPUT_BYTES: u64 = 8 << 20;
+
+/// A running call: all that its task needs.
+struct Execution {
+    id: CallId,
+    arguments: Arguments,
+    path: Option<CanonicalPath>,
+    state: String,
+    session: SessionId,
+    agent: Principal,
+    isolation: String,
+    policy: Arc<Policy>,
+    masker: Arc<Masker>,
+    observer: Arc<dyn Observer>,
+    workbench: Arc<Mutex<Workbench>>,
+    log: Log,
+    cancel: Cancel,
+    started: Instant,
+}
+
+/// How an act ended, before it is an event.
+struct End {
+    status: CallStatus,
+    code: Option<String>,
+    exit_code: Option<i32>,
+    output: Vec<u8>,
+    strategy: Strategy,
+    background_processes: u32,
+}
+
+impl End {
+    fn done(text: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status: CallStatus::Completed,
+            code: None,
+            exit_code: None,
+            output: text.into(),
+            strategy: Strategy::Head,
+            background_processes: 0,
+        }
+    }
+}
+
+impl Session {
+    /// Records that a call starts and starts it.
+    pub(super) async fn execute(
+        &mut self,
+        tasks: &mut JoinSet<TaskEnd>,
+        id: CallId,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let Some(record) = self.state().calls.get(&id).cloned() else { return Ok(()) };
+        let started = Instant::now();
+        let arguments = match parse_arguments(&record.proposed.tool, &record.proposed.arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
+        };
+        let isolation = match self.isolation_of(&record.proposed.tool).await {
+            Ok(isolation) => isolation,
+            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
+        };
+        let mut drafts = lock(&self.workbench).take_events();
+        let body = ToolStarted { call: id, isolation: isolation.clone() };
+        drafts.push(Draft::new(Kind::ToolStarted, &body).caused_by(id.0));
+        self.recorder.record(drafts).await?;
+        if let Arguments::GitCommit { message } = &arguments {
+            if message.trim().is_empty() || message.contains('\0') {
+                let fault = Fault::new(codes::MESSAGE_INVALID, "the commit message cannot be used")
+                    .why("it is blank or holds a NUL character");
+                return self.recorder.record(vec![failed_call(id, &fault)]).await;
+            }
+            return self.propose_merge(Some((id, message.clone()))).await;
+        }
+        let execution = Execution {
+            id,
+            path: self.decided_paths.get(&id).cloned(),
+            arguments,
+            state: self.state().workflow().to_string(),
+            session: self.id().clone(),
+            agent: self.agent(),
+            isolation,
+            policy: Arc::clone(&self.policy),
+            masker: Arc::clone(&self.masker),
+            observer: Arc::clone(self.recorder.observer()),
+            workbench: Arc::clone(&self.workbench),
+            log: self.recorder.log().clone(),
+            cancel: cancel.clone(),
+            started,
+        };
+        tasks.spawn_blocking(move || execution.run());
+        Ok(())
+    }
+
+    async fn isolation_of(&self, tool: &str) -> Result<String> {
+        if !matches!(tool, name::FS_WRITE | name::FS_EDIT | name::SHELL_RUN | name::TEST_RUN) {
+            return Ok("in_process".to_owned());
+        }
+        let workbench = Arc::clone(&self.workbench);
+        tokio::task::spawn_blocking(move || lock(&workbench).isolation())
+            .await
+            .map_err(|e| Error::new(codes::TURN_FAILED, "starting the sandbox failed").why(e))?
+    }
+}
+
+impl Execution {
+    fn run(self) -> TaskEnd {
+        let result = match &self.arguments {
+            Arguments::FsWrite { .. }
+            | Arguments::FsEdit { .. }
+            | Arguments::ShellRun { .. }
+            | Arguments::TestRun { .. } => self.mutate(),
+            Arguments::PlanComplete { summary, steps } => {
+                Ok(vec![self.end(plan_text(summary, steps.as_deref()))])
+            }
+            Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(end)]),
+            Arguments::UiRender { plan } => self.render(plan),
+            Arguments::GitCommit { .. } => Ok(Vec::new()),
+            _ => self.read().map(|end| vec![self.end(end)]),
+        };
+        let mut drafts = lock(&self.workbench).take_events();
+        drafts
+            .extend(result.unwrap_or_else(|error| vec![failed_call(self.id, &Fault::from(error))]));
+        for draft in &mut drafts {
+            draft.cause.get_or_insert(self.id.0);
+            draft.labels.insert("repo".to_owned());
+        }
+        drafts
+    }
+
+    /// The event that an end becomes: masked, stored whole, cut for the model.
+    fn end(&self, end: End) -> Draft {
+        let masked = self.masker.mask(&end.output);
+        let text = model_text(&masked, MAX_RESULT_BYTES, end.strategy);
+        let output = match put(&self.log, &masked) {
+            Ok(output) => output,
+            Err(error) => return failed_call(self.id, &Fault::from(error)),
+        };
+        let kind = match end.status {
+            CallStatus::Completed => Kind::ToolCompleted,
+            CallStatus::Failed => Kind::ToolFailed,
+            CallStatus::Denied => Kind::ToolDenied,
+            CallStatus::Cancelled => Kind::ToolCancelled,
+            CallStatus::TimedOut => Kind::ToolTimedOut,
+        };
+        let body = CallEnd {
+            call: self.id,
+            status: end.status,
+            code: end.code,
+            exit_code: end.exit_code,
+            duration_us: elapsed_us(self.started),
+            isolation: Some(self.isolation.clone()),
+            output: Some(output),
+            text: text.text,
+            truncated: text.truncated,
+            background_processes: end.background_processes,
+        };
+        Draft::new(kind, &body)
+    }
+
+    fn read(&self) -> Result<End> {
+        let view = lock(&self.workbench).detached_view()?;
+        let permit = |syscall: &str, path: &CanonicalPath| {
+            let mut call = Call::new(syscall, self.agent.clone()).at(path.clone());
+            call.session = Some(self.session.clone());
+            call.state = Some(self.state.clone());
+            let request = glasshouse_policy::Request::new(&call, now_us());
+            glasshouse_policy::decide(&self.policy, &request).decision.is_allowed()
+        };
+        let output = read_tool(&view, &self.arguments, None, &permit)?;
+        Ok(End { strategy: Strategy::Head, ..End::done(output.bytes) })
+    }
+
+    fn diff(&self) -> Result<End> {
+        let bench = lock(&self.workbench);
+        let patch = super::merging::patch(&bench)?;
+        Ok(End::done(if patch.is_empty() { "no changes".to_owned() } else { patch }))
+    }
+
+    /// A call that may change files: acted, sealed, every changed path decided, kept or taken back.
+    /// Whatever goes wrong after the act takes everything back: nothing stays that was not judged.
+    fn mutate(&self) -> Result<TaskEnd> {
+        let mut bench = lock(&self.workbench);
+        let acted = self.act(&mut bench);
+        let settled = self.settle(&mut bench, acted);
+        settled.or_else(|error| {
+            let before = bench.sealed()?.clone();
+            bench.take_back(&error)?;
+            let mut drafts = bench.take_events();
+            let to = self.seal_blob(&before)?;
+            let body = WorkspaceRolledBack {
+                call: Some(self.id),
+                to,
+                code: error.code().to_owned(),
+                path: None,
+                rules: Vec::new(),
+            };
+            drafts.push(Draft::new(Kind::WorkspaceRolledBack, &body));
+            drafts.push(failed_call(self.id, &Fault::from(error)));
+            Ok(drafts)
+        })
+    }
+
+    fn settle(&self, bench: &mut Workbench, acted: Result<End>) -> Result<TaskEnd> {
+        let before = bench.sealed()?.clone();
+        let seal = bench.seal()?;
+        if seal.changed.len() > MAX_CHANGED_PATHS {
+            return Err(Error::new(codes::CHANGE_DENIED, "one call changed too many paths")
+                .why(format!("{} changed; the limit is {MAX_CHANGED_PATHS}", seal.changed.len())));
+        }
+        let writes = bench.writes(&before, &seal.manifest, &seal.changed)?;
+        let (mut drafts, refusal) = self.judge(&writes)?;
+        if let Some(refused_change) = refusal {
+            bench.rollback()?;
+            drafts.extend(bench.take_events());
+            drafts.extend(self.rolled_back(&before, refused_change)?);
+            return Ok(drafts);
+        }
+        let (tests_changed, sources_changed) = bench.differs(&seal.manifest)?;
+        let body = WorkspaceSealed {
+            call: self.id,
+            manifest: put(&self.log, &manifest_bytes(&seal.manifest)?)?,
+            changed: seal.changed.iter().take(MAX_NAMED_PATHS).map(changed_path).collect(),
+            changed_total: seal.changed.len() as u64,
+            tests_changed,
+            sources_changed,
+        };
+        drafts.push(Draft::new(Kind::WorkspaceSealed, &body));
+        if matches!(self.arguments, Arguments::TestRun { .. })
+            && let Ok(end) = &acted
+            && end.status == CallStatus::Completed
+        {
+            let digests = bench.content_digests(&seal.manifest)?;
+            let exit_code = end.exit_code.unwrap_or(-1);
+            let body = TestEvidence {
+                call: self.id,
+                passed: exit_code == 0,
+                ran: !matches!(exit_code, 126 | 127),
+                exit_code,
+                tests: digests.0,
+                sources: digests.1,
+                tests_changed,
+                sources_changed,
+            };
+            drafts.push(Draft::new(Kind::TestEvidence, &body));
+        }
+        bench.accept(seal.manifest)?;
+        drafts.push(match acted {
+            Ok(end) => self.end(end),
+            Err(error) => failed_call(self.id, &Fault::from(error)),
+        });
+        Ok(drafts)
+    }
+
+    fn seal_blob(&self, state: &SealManifest) -> Result<Option<BlobRef>> {
+        if state.is_unchanged() {
+            return Ok(None);
+        }
+        Ok(Some(put(&self.log, &manifest_bytes(state)?)?))
+    }
+
+    /// Decides every changed path as a write. The second part is the first change that may not stay.
+    /// Many allowed paths of one kind are told by one event with the list beside it.
+    fn judge(&self, writes: &[Write]) -> Result<(Vec<Draft>, Option<RefusedChange>)> {
+        let mut drafts = Vec::new();
+        let mut refusal = None;
+        let mut allowed: BTreeMap<(&str, ChangeClass), Vec<PolicyDecided>> = BTreeMap::new();
+        for write in writes {
+            // The file that the call itself names was decided on before it was written.
+            if self.path.as_ref() == Some(&write.path) {
+                continue;
+            }
+            let syscall = if write.gone { name::FS_DELETE } else { name::FS_WRITE };
+            let mut call = Call::new(syscall, self.agent.clone()).at(write.path.clone());
+            call.session = Some(self.session.clone());
+            call.state = Some(self.state.clone());
+            call.size_bytes = write.size_bytes;
+            call.change = Some(write.class);
+            let request = glasshouse_policy::Request::new(&call, now_us());
+            let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            let may_stay = decision.effect == Effect::Allow;
+            if !may_stay && refusal.is_none() {
+                refusal = Some(RefusedChange {
+                    path: self.masker.mask_str(write.path.as_str()),
+                    rules: decision.rules.iter().map(|rule| rule.name.clone()).collect(),
+                    reasons: decision.reasons.join("; "),
+                    needs_review: decision.effect == Effect::RequireReview,
+                });
+            }
+            let body = PolicyDecided {
+                call: Some(self.id),
+                syscall: syscall.to_owned(),
+                subject: Some(self.masker.mask_str(write.path.as_str())),
+                state: call.state,
+                args_digest: None,
+                decision,
+            };
+            if may_stay {
+                allowed.entry((syscall, write.class)).or_default().push(body);
+            } else if drafts.len() < MAX_NAMED_PATHS {
+                drafts.push(Draft::new(Kind::PolicyDecided, &body));
+            }
+        }
+        for bodies in allowed.into_values() {
+            drafts.extend(self.told(bodies)?);
+        }
+        Ok((drafts, refusal))
+    }
+
+    fn told(&self, bodies: Vec<PolicyDecided>) -> Result<Vec<Draft>> {
+        if bodies.len() <= MAX_SINGLE_DECISIONS {
+            return Ok(bodies.iter().map(|body| Draft::new(Kind::PolicyDecided, body)).collect());
+        }
+        let paths: Vec<_> = bodies.iter().filter_map(|body| body.subject.as_deref()).collect();
+        let list = put(&self.log, paths.join("\n").as_bytes())?;
+        let count = bodies.len();
+        let Some(mut body) = bodies.into_iter().next() else { return Ok(Vec::new()) };
+        body.subject = Some(format!("{count} paths, listed in {}", list.blob));
+        Ok(vec![Draft::new(Kind::PolicyDecided, &body)])
+    }
+
+    fn rolled_back(&self, before: &SealManifest, change: RefusedChange) -> Result<Vec<Draft>> {
+        let to = self.seal_blob(before)?;
+        let code = codes::CHANGE_DENIED.name;
+        let text = if change.needs_review {
+            format!(
+                "rolled back: the command changed `{}`, which needs a review: {}. Change that file with fs.write, \
+                 which asks for it.",
+                change.path, change.reasons
+            )
+        } else {
+            format!("rolled back: the command changed `{}`: {}", change.path, change.reasons)
+        };
+        let body = WorkspaceRolledBack {
+            call: Some(self.id),
+            to,
+            code: code.to_owned(),
+            path: Some(change.path),
+            rules: change.rules,
+        };
+        let rolled = Draft::new(Kind::WorkspaceRolledBack, &body);
+        Ok(vec![rolled, refused(self.id, CallStatus::Denied, code, text)])
+    }
+
+    fn act(&self, bench: &mut Workbench) -> Result<End> {
+        match (&self.arguments, &self.path) {
+            (Arguments::FsWrite { content, .. }, Some(path)) => {
+                bench.write(path, content.as_bytes())?;
+                Ok(End::done(format!("wrote {path} ({} lines)", content.lines().count())))
+            }
+            (Arguments::FsEdit { .. }, Some(path)) => {
+                let new = edit_text(&bench.read_text(path)?, &self.arguments)?;
+                bench.write(path, new.as_bytes())?;
+                Ok(End::done(format!("edited {path}")))
+            }
+            (Arguments::ShellRun { cwd, timeout_ms, .. }, _) => {
+                let argv = self.arguments.argv().unwrap_or_default();
+                let timeout_ms = timeout_ms.unwrap_or(DEFAULT_COMMAND_TIMEOUT_MS);
+                self.command(bench, argv, cwd.as_deref().unwrap_or("."), timeout_ms)
+            }
+            (Arguments::TestRun { filter: Some(_), .. }, _) => {
+                Err(Error::new(codes::FILTER_UNAVAILABLE, "the tests were not run")
+                    .why("a part of the tests is no evidence for all of them"))
+            }
+            (Arguments::TestRun { timeout_ms, .. }, _) => {
+                if self.state == State::Validating.as_str() {
+                    bench.start_anew()?;
+                }
+                let argv = bench.test().argv.clone();
+                self.command(bench, argv, ".", timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS))
+            }
+            _ => Err(Error::new(codes::TURN_FAILED, "the call names no path")),
+        }
+    }
+
+    fn command(
+        &self,
+        bench: &mut Workbench,
+        argv: Vec<String>,
+        cwd: &str,
+        timeout_ms: u64,
+    ) -> Result<End> {
+        let cwd = bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone();
+        let mut command = Command::new(argv);
+        command.cwd = cwd;
+        command.timeout_ms = timeout_ms;
+        command.output_limit_bytes = MAX_OUTPUT_BYTES;
+        let mut output = Vec::new();
+        let mut masked = self.masker.stream();
+        let mut sink = |_: Stream, bytes: &[u8]| {
+            output.extend_from_slice(bytes);
+            let shown = masked.push(bytes);
+            if !shown.is_empty() {
+                self.observer.notice(Notice::Output(self.id, &shown));
+            }
+        };
+        let result = bench.run(&command, &mut sink, self.cancel.sandbox())?;
+        Ok(command_end(output, &result))
+    }
+
+    fn render(&self, plan: &serde_json::Value) -> Result<TaskEnd> {
+        let text = plan.to_string();
+        let profile = glasshouse_plan::Profile::named(glasshouse_plan::ProfileName::Strict);
+        let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
+        let mut shown = PlanShown {
+            call: self.id,
+            plan: None,
+            profile: "strict".to_owned(),
+            html: None,
+            issues: None,
+        };
+        if !report.safe {
+            shown.issues = serde_json::to_value(&report).ok();
+            let told = serde_json::to_string(&report).unwrap_or_default();
+            let end = End {
+                status: CallStatus::Denied,
+                code: Some(codes::PLAN_REFUSED.name.to_owned()),
+                ..End::done(told)
+            };
+            return Ok(vec![Draft::new(Kind::PlanRefused, &shown), self.end(end)]);
+        }
+        let html = glasshouse_plan::parse(&text, &Limits::default())
+            .and_then(|plan| {
+                glasshouse_plan::render(&plan, &profile, &glasshouse_plan::Context::new("report")?)
+            })
+            .map_err(|e| Error::new(codes::PLAN_REFUSED, "the plan cannot be rendered").why(e))?;
+        shown.plan = plan.get("id").and_then(serde_json::Value::as_str).map(str::to_owned);
+        let page = glasshouse_plan::render_page("Report", &html);
+        let masked = self.masker.mask(page.as_bytes());
+        shown.html = Some(put(&self.log, &masked)?);
+        Ok(vec![
+            Draft::new(Kind::PlanRendered, &shown),
+            self.end(End::done("the report was rendered")),
+        ])
+    }
+}
+
+/// A change that may not stay.
+struct RefusedChange {
+    path: String,
+    rules: Vec<String>,
+    reasons: String,
+    needs_review: bool,
+}
+
+fn plan_text(summary: &str, steps: Option<&[String]>) -> End {
+    let mut text = summary.to_owned();
+    for (number, step) in steps.unwrap_or_default().iter().enumerate() {
+        text.push_str(&format!("\n{}. {step}", number + 1));
+    }
+    End::done(text)
+}
+
+fn manifest_bytes(state: &SealManifest) -> Result<Vec<u8>> {
+    serde_json::to_vec(state)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))
+}
+
+/// A change as events tell it.
+pub(super) fn changed_path(change: &Change) -> ChangedPath {
+    let word = match &change.kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Deleted => "deleted",
+        ChangeKind::Renamed { .. } => "renamed",
+        ChangeKind::Mode => "mode",
+        ChangeKind::Symlink => "symlink",
+        ChangeKind::Special => "special",
+    };
+    ChangedPath { path: change.path.to_string(), change: word.to_owned() }
+}
+
+fn command_end(output: Vec<u8>, result: &RunResult) -> End {
+    let mut end = End {
+        strategy: Strategy::Middle,
+        background_processes: result.background_processes,
+        ..End::done(output)
+    };
+    match &result.status {
+        Status::Exited(code) => end.exit_code = Some(*code),
+        // As a shell tells it.
+        Status::Signaled(signal) => end.exit_code = Some(128 + signal),
+        Status::TimedOut => {
+            (end.status, end.code) = (CallStatus::TimedOut, Some("timed_out".to_owned()))
+        }
+        Status::Cancelled => {
+            (end.status, end.code) = (CallStatus::Cancelled, Some("cancelled".to_owned()))
+        }
+        Status::LimitExceeded(limit) => {
+            (end.status, end.code) =
+                (CallStatus::Failed, Some(format!("limit_exceeded_{}", limit_word(*limit))));
+        }
+    }
+    end
+}
+
+fn limit_word(limit: Limit) -> String {
+    serde_json::to_value(limit).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,267 @@
+//! From a change set to a commit: proposed with its diff and the reasons for a review, applied to the
+//! project, committed. Each step is recorded, and each can be taken up again after a crash.
+
+use std::sync::Arc;
+
+use glasshouse_model::body::{
+    CommitCreated, MergeApplied, MergeFailed, MergeProposed, PolicyDecided,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, CallId, Draft, Effect, Fault, Kind, Seq};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
+
+use super::start::put;
+use super::workbench::Workbench;
+use super::{Session, failed_call, lock, operation_id};
+use crate::merge::{
+    self, Author, Authority, Binding, CommitRequest, Committed, Input, OperationDir,
+};
+use crate::session::{review_reasons, turn_failed};
+use crate::{Error, Result, codes};
+
+/// First line of a commit when nobody gave a message.
+const DEFAULT_SUBJECT: &str = "Change made by an agent";
+/// Longest first line of a derived message, in characters.
+const MAX_SUBJECT_CHARS: usize = 72;
+
+/// Name and mail address on the agent's commits.
+const AUTHOR: (&str, &str) = ("Glasshouse agent", "agent@glasshouse.invalid");
+
+/// What policy says of a merge's paths.
+struct Judged {
+    drafts: Vec<Draft>,
+    review: Vec<String>,
+    denied: Option<Fault>,
+}
+
+/// What a merge would do to the project as it is now.
+struct Computed {
+    proposal: merge::Proposal,
+    manifest: Vec<u8>,
+    base: glasshouse_model::Digest,
+    set: ChangeSet,
+}
+
+fn compute(bench: &Workbench) -> Result<Computed> {
+    let state = bench.sealed()?;
+    let set = bench.workspace()?.change_set(state, bench.blobs())?;
+    if set.changes.is_empty() {
+        return Err(Error::new(codes::NOTHING_TO_MERGE, "there is nothing to commit"));
+    }
+    let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs() };
+    let proposal = match merge::propose(bench.project(), input)? {
+        merge::Proposed::Clean(proposal) => proposal,
+        merge::Proposed::Conflict(conflicts) => {
+            return Err(merge::conflict_error(&conflicts));
+        }
+    };
+    let manifest = serde_json::to_vec(state)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
+    Ok(Computed { proposal, manifest, base: bench.base()?.digest, set })
+}
+
+/// The change set as a unified diff; empty when nothing differs.
+pub(super) fn patch(bench: &Workbench) -> Result<String> {
+    let set = bench.workspace()?.change_set(bench.sealed()?, bench.blobs())?;
+    if set.changes.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(compute(bench)?.proposal.patch)
+}
+
+impl Session {
+    /// Puts the sealed changes up for merging. `call` is the `git.commit` call that asks, if any.
+    pub(super) async fn propose_merge(&mut self, call: Option<(CallId, String)>) -> Result<()> {
+        let workbench = Arc::clone(&self.workbench);
+        let proposal = tokio::task::spawn_blocking(move || compute(&lock(&workbench))).await;
+        let proposal = proposal
+            .map_err(|e| Error::new(codes::TURN_FAILED, "computing the change set failed").why(e));
+        let (id, message) = match call {
+            Some((id, message)) => (Some(id), message),
+            None => (None, self.default_message()),
+        };
+        match proposal.and_then(|inner| inner) {
+            Ok(proposal) => self.record_proposal(id, message, proposal).await,
+            Err(error) => {
+                let fault = Fault::from(error);
+                let drafts = match id {
+                    Some(id) => vec![failed_call(id, &fault)],
+                    None => turn_failed(self.state(), fault.code().name, &fault.to_string()),
+                };
+                self.recorder.record(drafts).await
+            }
+        }
+    }
+
+    fn default_message(&self) -> String {
+        let plan = self.state().plan_summary.clone().unwrap_or_default();
+        let first: String =
+            plan.lines().next().unwrap_or_default().chars().take(MAX_SUBJECT_CHARS).collect();
+        if first.trim().is_empty() { DEFAULT_SUBJECT.to_owned() } else { first }
+    }
+
+    async fn record_proposal(
+        &mut self,
+        id: Option<CallId>,
+        message: String,
+        computed: Computed,
+    ) -> Result<()> {
+        let Computed { proposal, manifest, base, set } = computed;
+        let Judged { mut drafts, mut review, denied } = self.judge_merge(id, &set);
+        if let Some(fault) = denied {
+            drafts.extend(match id {
+                Some(id) => vec![failed_call(id, &fault)],
+                None => turn_failed(self.state(), codes::CHANGE_DENIED.name, &fault.to_string()),
+            });
+            return self.recorder.record(drafts).await;
+        }
+        review.extend(self.unmet_criteria(&proposal, &set));
+        let log = self.recorder.log();
+        let body = MergeProposed {
+            call: id,
+            message: self.masker.mask_str(&message),
+            base,
+            patch: put(log, proposal.patch.as_bytes())?,
+            manifest: put(log, &manifest)?,
+            changes: set.changes.iter().map(super::execute::changed_path).collect(),
+            lines_added: set.changes.iter().map(|change| change.lines_added).sum(),
+            lines_removed: set.changes.iter().map(|change| change.lines_removed).sum(),
+            binding: serde_json::to_value(&proposal.binding).unwrap_or_default(),
+            review_reasons: review,
+            policy_version: self.policy.version(),
+            evidence: self.state().green().map(|record| record.seq),
+        };
+        drafts.push(Draft::new(Kind::MergeProposed, &body));
+        self.recorder.record(drafts).await
+    }
+
+    /// Decides every path of the change set as a merge.
+    fn judge_merge(&self, id: Option<CallId>, set: &ChangeSet) -> Judged {
+        let mut judged = Judged { drafts: Vec::new(), review: Vec::new(), denied: None };
+        for path in set.changes.iter().flat_map(Change::paths) {
+            let mut call = Call::new(name::MERGE_APPLY, self.agent()).at(path.clone());
+            call.session = Some(self.id().clone());
+            call.state = Some(self.state().workflow().to_string());
+            let decision = self.decide(&call, None).decision;
+            match decision.effect {
+                Effect::Allow => {}
+                Effect::RequireReview => {
+                    let reasons = review_reasons(&decision);
+                    judged.review.extend(reasons.iter().map(|reason| format!("{path}: {reason}")));
+                }
+                Effect::Deny => {
+                    let fault =
+                        Fault::new(codes::CHANGE_DENIED, format!("`{path}` may not be merged"));
+                    judged.denied = Some(fault.why(decision.reasons.join("; ")));
+                }
+            }
+            let body = PolicyDecided {
+                call: id,
+                syscall: call.syscall,
+                subject: Some(path.to_string()),
+                state: call.state,
+                args_digest: None,
+                decision,
+            };
+            judged.drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        }
+        judged
+    }
+
+    /// Why the change set is not merged without a person: tests pass on exactly this content, nothing
+    /// is deleted, it is small, and all of it can be read in the diff and leads nowhere else.
+    fn unmet_criteria(&self, proposal: &merge::Proposal, set: &ChangeSet) -> Vec<String> {
+        let mut unmet = Vec::new();
+        if self.state().green().is_none() {
+            unmet.push("the tests were not seen passing on exactly this content".to_owned());
+        }
+        if !proposal.deletions.is_empty() {
+            let paths: Vec<_> = proposal.deletions.iter().map(ToString::to_string).collect();
+            unmet.push(format!("deletes {}", paths.join(", ")));
+        }
+        for change in &set.changes {
+            if matches!(change.new, Some(Entry::Symlink { .. })) {
+                unmet.push(format!("{} is a link", change.path));
+            } else if change.binary {
+                unmet.push(format!("{} has no lines to read", change.path));
+            }
+        }
+        let limit = self.state().created.as_ref().map_or(0, |created| created.max_auto_merge_lines);
+        let lines = proposal.lines_changed;
+        if lines > limit {
+            unmet.push(format!("{lines} lines change; {limit} are merged without a person"));
+        }
+        unmet
+    }
+
+    /// Writes the approved change set into the project.
+    pub(super) async fn apply_merge(&mut self, merge: Seq) -> Result<()> {
+        let Some(record) = self.state().merge.clone() else { return Ok(()) };
+        let reviewed = !record.proposed.review_reasons.is_empty();
+        let workbench = Arc::clone(&self.workbench);
+        let result = tokio::task::spawn_blocking(move || {
+            let bench = lock(&workbench);
+            let set = bench.workspace()?.change_set(bench.sealed()?, bench.blobs())?;
+            let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs() };
+            let binding: Binding =
+                serde_json::from_value(record.proposed.binding).map_err(|e| {
+                    Error::new(codes::LOG_UNREADABLE, "the merge's binding cannot be read").why(e)
+                })?;
+            let authority = if reviewed {
+                Authority::Reviewed { binding: &binding, deletions: true }
+            } else {
+                Authority::Automatic
+            };
+            let operation = OperationDir::new(&bench.operations(), &operation_id(merge))?;
+            match merge::apply(bench.project(), input, authority, &operation)? {
+                merge::Outcome::Applied(applied) => {
+                    Ok((applied.written.len() + applied.deleted.len()) as u64)
+                }
+                merge::Outcome::Conflict(conflicts) => Err(merge::conflict_error(&conflicts)),
+            }
+        })
+        .await
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the merge broke down").why(e))
+        .and_then(|inner| inner);
+        let draft = match result {
+            Ok(files) => Draft::new(Kind::MergeApplied, &MergeApplied { merge, files }),
+            Err(error) => merge_failed(merge, &error),
+        };
+        self.recorder.record(vec![draft]).await
+    }
+
+    /// Commits what was merged.
+    pub(super) async fn commit(&mut self, merge: Seq) -> Result<()> {
+        let Some(record) = self.state().merge.clone() else { return Ok(()) };
+        let message = record.proposed.message.clone();
+        let subject = message.lines().next().unwrap_or_default().to_owned();
+        let workbench = Arc::clone(&self.workbench);
+        let result = tokio::task::spawn_blocking(move || {
+            let bench = lock(&workbench);
+            let operation = OperationDir::new(&bench.operations(), &operation_id(merge))?;
+            let author = Author { name: AUTHOR.0.to_owned(), email: AUTHOR.1.to_owned() };
+            let time_s = super::decide::now_us() / 1_000_000;
+            let request =
+                CommitRequest { operation: &operation, message: &message, author: &author, time_s };
+            match merge::commit(bench.project(), request)? {
+                Committed::Commit { id, .. } => Ok(Some(id)),
+                Committed::NothingToCommit | Committed::NoRepository => Ok(None),
+            }
+        })
+        .await
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the commit broke down").why(e))
+        .and_then(|inner| inner);
+        let draft = match result {
+            Ok(commit) => {
+                Draft::new(Kind::CommitCreated, &CommitCreated { merge, commit, subject })
+            }
+            Err(error) => merge_failed(merge, &error),
+        };
+        self.recorder.record(vec![draft]).await
+    }
+}
+
+fn merge_failed(merge: Seq, error: &Error) -> Draft {
+    let body = MergeFailed { merge, code: error.code().to_owned(), message: error.to_string() };
+    Draft::new(Kind::MergeFailed, &body)
+}

@@ -1,0 +1,379 @@
+//! One command in one sandbox, for a person: decided, recorded and sealed like a call of an agent.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use glasshouse_log::{Append, NewBranch};
+use glasshouse_model::body::{
+    BlobRef, CallEnd, CallStatus, ChangedPath, MergeApplied, PolicyDecided, SandboxEvent,
+    ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    BranchId, Call, CallId, Draft, Effect, Kind, Principal, PrincipalKind, SessionId, TenantId,
+};
+use glasshouse_policy::{Policy, Request, Source};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Workspace, freeze};
+use glasshouse_sandbox::{
+    Cancel, Command, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName, WritableMount,
+};
+
+use glasshouse_tools::sanitise::Masker;
+
+use super::decide::now_us;
+use super::execute::changed_path;
+use super::start::{protected, put, random};
+use super::workbench::{
+    Blobs, CACHE_TARGET, current_owner, environment, marks, permitted, read_only, tools_of,
+};
+use super::{Kernel, operation_id};
+use crate::merge::{self, Authority, Input, OperationDir};
+use crate::{Error, Result, codes};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct OneCommand {
+    /// Command and arguments.
+    pub argv: Vec<String>,
+    /// Directory that is seen as the workspace; it is copied.
+    pub workspace: Option<PathBuf>,
+    /// Limits.
+    pub template: TemplateName,
+    /// Longest run, in milliseconds; the template's when absent.
+    pub timeout_ms: Option<u64>,
+    /// Whether the changes go into the directory afterwards.
+    pub merge: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct OneResult {
+    /// How the command ended.
+    pub run: RunResult,
+    /// Isolation reached.
+    pub isolation: String,
+    /// What it changed in its copy.
+    pub changes: Vec<ChangedPath>,
+    /// Everything it wrote to stdout.
+    pub stdout: BlobRef,
+    /// Everything it wrote to stderr.
+    pub stderr: BlobRef,
+}
+
+/// Most output that is kept of each stream.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+impl Kernel {
+    /// Runs one command in a new sandbox. `sink` gets its output as it comes.
+    ///
+    /// # Errors
+    /// `policy_denied` and `needs_review` by the shipped policy, what the sandbox answers, what the
+    /// merge answers.
+    pub fn run_once(
+        &self,
+        one: &OneCommand,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<OneResult> {
+        let mut journal = Journal::open(self)?;
+        let call = journal.propose(one)?;
+        self.decide_once(&mut journal, call, one)?;
+        let scratch = self.home.join("run").join(journal.branch.as_str());
+        let result = self.run_decided(&mut journal, call, one, &scratch, sink, cancel);
+        // Nothing refers to the copy any more; its sealed contents are in the blobs.
+        let _ = glasshouse_sandbox::remove_tree(&scratch);
+        if let Err(error) = &result {
+            let report = error.report();
+            let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
+            journal.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
+        }
+        self.log.sign_head()?;
+        result
+    }
+
+    fn decide_once(&self, journal: &mut Journal<'_>, id: CallId, one: &OneCommand) -> Result<()> {
+        let user = Principal::new(PrincipalKind::User, "local", TenantId::local());
+        let mut call = Call::new(name::SHELL_RUN, user);
+        call.argv = Some(one.argv.clone());
+        call.session = Some(journal.session.clone());
+        let decision =
+            glasshouse_policy::decide(&journal.policy, &Request::new(&call, now_us())).decision;
+        let effect = decision.effect;
+        let reasons = decision.reasons.join("; ");
+        let body = PolicyDecided {
+            call: Some(id),
+            syscall: call.syscall,
+            subject: Some(one.argv.join(" ")),
+            state: None,
+            args_digest: None,
+            decision,
+        };
+        let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
+        // The person who asks is the person who would approve.
+        if effect == Effect::Deny {
+            let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
+            drafts.push(Draft::new(Kind::ToolDenied, &body));
+            journal.append(drafts)?;
+            return Err(Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons));
+        }
+        journal.append(drafts)
+    }
+
+    fn run_decided(
+        &self,
+        journal: &mut Journal<'_>,
+        id: CallId,
+        one: &OneCommand,
+        scratch: &Path,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<OneResult> {
+        let Bench { project, workspace, sandbox } = self.set_up(journal, id, one, scratch)?;
+        let started = Instant::now();
+        let isolation = sandbox.attestation().to_string();
+        let mut command = Command::new(one.argv.clone());
+        command.timeout_ms = one.timeout_ms.unwrap_or(0);
+        command.output_limit_bytes = MAX_OUTPUT_BYTES;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut tee = |stream: Stream, bytes: &[u8]| {
+            match stream {
+                Stream::Stdout => stdout.extend_from_slice(bytes),
+                Stream::Stderr => stderr.extend_from_slice(bytes),
+            }
+            sink(stream, bytes);
+        };
+        let run = sandbox.run(&command, &mut tee, cancel)?;
+        sandbox.destroy()?;
+        let blobs = Blobs(self.log.clone());
+        let seal = workspace.seal(&blobs, &workspace.unchanged())?;
+        let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
+        // The person sees the command's own output; what is kept is masked like any other.
+        let masker = Masker::new(&[], &[])?;
+        let stdout = put(&self.log, &masker.mask(&stdout))?;
+        let stderr = put(&self.log, &masker.mask(&stderr))?;
+        let manifest = serde_json::to_vec(&seal.manifest)
+            .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
+        let sealed = WorkspaceSealed {
+            call: id,
+            manifest: put(&self.log, &manifest)?,
+            changed: changes.iter().take(200).cloned().collect(),
+            changed_total: changes.len() as u64,
+            tests_changed: false,
+            sources_changed: !changes.is_empty(),
+        };
+        let (status, kind) = ended_as(&run.status);
+        let exit_code = if let Status::Exited(code) = &run.status { Some(*code) } else { None };
+        let body = CallEnd {
+            isolation: Some(isolation.clone()),
+            output: Some(stdout.clone()),
+            background_processes: run.background_processes,
+            ..end(id, status, None, exit_code, super::model::elapsed_us(started))
+        };
+        journal
+            .append(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
+        // Only what a command finished is merged.
+        if one.merge && one.workspace.is_some() && exit_code == Some(0) {
+            let set = workspace.change_set(&seal.manifest, &blobs)?;
+            journal.allow_merge(id, &set)?;
+            let input = Input { base: workspace.base(), set: &set, blobs: &blobs };
+            let files =
+                merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)?;
+            journal.append(vec![Draft::new(
+                Kind::MergeApplied,
+                &MergeApplied { merge: id.0, files },
+            )])?;
+        }
+        Ok(OneResult { run, isolation, changes, stdout, stderr })
+    }
+
+    /// Freezes the directory, makes the sandbox, records both and that the command starts.
+    fn set_up(
+        &self,
+        journal: &mut Journal<'_>,
+        id: CallId,
+        one: &OneCommand,
+        scratch: &Path,
+    ) -> Result<Bench> {
+        let host = self.host()?;
+        let made =
+            |e: std::io::Error| Error::new(codes::TURN_FAILED, "a directory cannot be made").why(e);
+        let project = match &one.workspace {
+            Some(dir) => {
+                let dir = super::start::canonical_project(dir)?;
+                self.keep_apart(&dir)?;
+                dir
+            }
+            None => {
+                let empty = scratch.join("empty");
+                std::fs::create_dir_all(&empty).map_err(made)?;
+                empty
+            }
+        };
+        let (tools, mut drafts) = permitted(&journal.policy, &tools_of(&project));
+        let base = Arc::new(freeze(&project, &self.home.join("cache/bases"), current_owner())?);
+        let head_commit = base.git.as_ref().and_then(|git| git.head.clone());
+        let files = base.manifest.len() as u64;
+        let frozen = WorkspaceFrozen { base: base.digest, files, head_commit };
+        let workspace = Workspace::create(base, &scratch.join("layer"), marks())?;
+        let cache = scratch.join("cache");
+        std::fs::create_dir_all(&cache).map_err(made)?;
+        let mut spec = SandboxSpec::new(journal.branch.as_str(), one.template.template());
+        spec.overlay = Some(workspace.overlay_dirs());
+        spec.mounts = tools.iter().map(read_only).collect();
+        spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
+        spec.env = environment(&tools);
+        let sandbox = host.create(&spec)?;
+        let isolation = sandbox.attestation().to_string();
+        let created = SandboxEvent {
+            sandbox: journal.branch.to_string(),
+            template: one.template.as_str().to_owned(),
+            isolation: Some(isolation.clone()),
+            code: None,
+            attestation: serde_json::to_value(sandbox.attestation()).ok(),
+        };
+        drafts.extend([
+            Draft::new(Kind::WorkspaceFrozen, &frozen),
+            Draft::new(Kind::SandboxCreated, &created),
+            Draft::new(Kind::ToolStarted, &ToolStarted { call: id, isolation }),
+        ]);
+        journal.append(drafts)?;
+        Ok(Bench { project, workspace, sandbox })
+    }
+}
+
+/// A copy of a directory and the sandbox on it.
+struct Bench {
+    project: PathBuf,
+    workspace: Workspace,
+    sandbox: Sandbox,
+}
+
+const fn ended_as(status: &Status) -> (CallStatus, Kind) {
+    match status {
+        Status::TimedOut => (CallStatus::TimedOut, Kind::ToolTimedOut),
+        Status::Cancelled => (CallStatus::Cancelled, Kind::ToolCancelled),
+        Status::LimitExceeded(_) => (CallStatus::Failed, Kind::ToolFailed),
+        Status::Exited(_) | Status::Signaled(_) => (CallStatus::Completed, Kind::ToolCompleted),
+    }
+}
+
+/// The person who asks for the merge is the one who approves it, deletions included.
+fn merge_by_hand(project: &Path, input: Input<'_>, operation: &OperationDir) -> Result<u64> {
+    let binding = match merge::propose(project, input)? {
+        merge::Proposed::Clean(proposal) => proposal.binding,
+        merge::Proposed::Conflict(conflicts) => return Err(merge::conflict_error(&conflicts)),
+    };
+    let authority = Authority::Reviewed { binding: &binding, deletions: true };
+    match merge::apply(project, input, authority, operation)? {
+        merge::Outcome::Applied(applied) => {
+            Ok((applied.written.len() + applied.deleted.len()) as u64)
+        }
+        merge::Outcome::Conflict(conflicts) => Err(merge::conflict_error(&conflicts)),
+    }
+}
+
+fn end(
+    call: CallId,
+    status: CallStatus,
+    code: Option<String>,
+    exit_code: Option<i32>,
+    duration_us: u64,
+) -> CallEnd {
+    CallEnd {
+        call,
+        status,
+        code,
+        exit_code,
+        duration_us,
+        isolation: None,
+        output: None,
+        text: String::new(),
+        truncated: false,
+        background_processes: 0,
+    }
+}
+
+/// A branch of its own for one command.
+struct Journal<'a> {
+    kernel: &'a Kernel,
+    session: SessionId,
+    branch: BranchId,
+    policy: Policy,
+}
+
+impl<'a> Journal<'a> {
+    fn open(kernel: &'a Kernel) -> Result<Self> {
+        let source = Source { name: "default.yaml", text: glasshouse_policy::default_source() };
+        let policy = Policy::compile(&[source], &protected(&kernel.home, &kernel.program))?;
+        let (session, branch) =
+            (SessionId::from_random(random()?), BranchId::from_random(random()?));
+        kernel.log.create_branch(NewBranch {
+            session: session.clone(),
+            branch: branch.clone(),
+            name: "main".to_owned(),
+            parent: None,
+        })?;
+        Ok(Self { kernel, session, branch, policy })
+    }
+
+    fn append(&mut self, events: Vec<Draft>) -> Result<()> {
+        self.append_at(events).map(|_| ())
+    }
+
+    fn append_at(&mut self, events: Vec<Draft>) -> Result<u64> {
+        let appended = self.kernel.log.append(Append {
+            session: self.session.clone(),
+            branch: self.branch.clone(),
+            events,
+            expected_head: None,
+            idempotency_key: None,
+            epoch: None,
+            cells: Vec::new(),
+        })?;
+        Ok(appended.head.seq)
+    }
+
+    /// Decides every changed path. A review is given by the person who asked for the merge.
+    fn allow_merge(&mut self, id: CallId, set: &ChangeSet) -> Result<()> {
+        let mut drafts = Vec::new();
+        let mut denied = None;
+        for path in set.changes.iter().flat_map(Change::paths) {
+            let user = Principal::new(PrincipalKind::User, "local", TenantId::local());
+            let mut call = Call::new(name::MERGE_APPLY, user).at(path.clone());
+            call.session = Some(self.session.clone());
+            let request = Request::new(&call, now_us());
+            let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            if decision.effect == Effect::Deny {
+                denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+            }
+            let body = PolicyDecided {
+                call: Some(id),
+                syscall: call.syscall,
+                subject: Some(path.to_string()),
+                state: None,
+                args_digest: None,
+                decision,
+            };
+            drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        }
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        self.append(drafts)?;
+        match denied {
+            Some(why) => {
+                Err(Error::new(codes::POLICY_DENIED, "the changes may not be merged").why(why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn propose(&mut self, one: &OneCommand) -> Result<CallId> {
+        let arguments = serde_json::json!({ "argv": one.argv }).to_string();
+        let body =
+            ToolProposed { id: "cli".to_owned(), tool: name::SHELL_RUN.to_owned(), arguments };
+        let user = Principal::new(PrincipalKind::User, "local", TenantId::local()).actor();
+        Ok(CallId(self.append_at(vec![Draft::new(Kind::ToolProposed, &body).by(user)])?))
+    }
+}

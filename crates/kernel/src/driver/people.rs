@@ -1,0 +1,137 @@
+//! The people around a session: those who watch, those who approve, and the one who stops it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use glasshouse_model::body::ApprovalRequested;
+use glasshouse_model::{Actor, CallId, Event, PrincipalKind, Seq};
+
+/// Something to show while a turn runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Notice<'a> {
+    /// An event that is now durable.
+    Event(&'a Event),
+    /// Text of the model as it arrives; it is not in the log yet.
+    Text(&'a str),
+    /// Masked output of a command as it arrives.
+    Output(CallId, &'a [u8]),
+}
+
+/// Watches a turn. Called from the turn's own threads, so it must be quick.
+pub trait Observer: Send + Sync {
+    /// Shows one thing.
+    fn notice(&self, notice: Notice<'_>);
+}
+
+/// Watches nothing.
+impl Observer for () {
+    fn notice(&self, _: Notice<'_>) {}
+}
+
+/// What a person is asked.
+#[derive(Debug, Clone)]
+pub struct ReviewItem {
+    /// Sequence of `approval.requested`, the approval's name.
+    pub approval: Seq,
+    /// The request.
+    pub request: ApprovalRequested,
+    /// The unified diff, for a merge.
+    pub patch: Option<String>,
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Go ahead, once.
+    Approve,
+    /// No.
+    Reject,
+    /// Nobody is there to ask.
+    Nobody,
+}
+
+/// Asks a person. An agent or a plugin can never be one.
+pub trait Reviewer: Send + Sync {
+    /// Who answers.
+    fn approver(&self) -> Actor;
+    /// Asks and waits for the answer; runs on a thread of its own. Must answer
+    /// [`Answer::Nobody`] at once where nobody can be asked.
+    fn review(&self, item: &ReviewItem) -> Answer;
+}
+
+/// A session that nobody attends: whatever needs an approval is denied at once.
+#[derive(Debug, Clone, Copy)]
+pub struct NoReviewer;
+
+impl Reviewer for NoReviewer {
+    fn approver(&self) -> Actor {
+        Actor { kind: PrincipalKind::Kernel, id: "kernel".to_owned() }
+    }
+
+    fn review(&self, _: &ReviewItem) -> Answer {
+        Answer::Nobody
+    }
+}
+
+/// Stops a turn. Clones share one switch; once set it stays set.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    set: AtomicBool,
+    wake: tokio::sync::Notify,
+    sandbox: glasshouse_sandbox::Cancel,
+    provider: glasshouse_provider::Cancel,
+}
+
+impl Cancel {
+    /// A switch that is off.
+    ///
+    /// # Errors
+    /// `sandbox_system` when no descriptor is left.
+    pub fn new() -> crate::Result<Self> {
+        let shared = Shared {
+            set: AtomicBool::new(false),
+            wake: tokio::sync::Notify::new(),
+            sandbox: glasshouse_sandbox::Cancel::new()?,
+            provider: glasshouse_provider::Cancel::new(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Stops the turn: the running command and the running request end, the session stays resumable.
+    pub fn cancel(&self) {
+        self.shared.set.store(true, Ordering::SeqCst);
+        self.shared.sandbox.cancel();
+        self.shared.provider.cancel();
+        self.shared.wake.notify_waiters();
+    }
+
+    /// Whether it was set.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.set.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it is set.
+    pub async fn cancelled(&self) {
+        loop {
+            let woken = self.shared.wake.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    pub(crate) fn sandbox(&self) -> &glasshouse_sandbox::Cancel {
+        &self.shared.sandbox
+    }
+
+    pub(crate) fn provider(&self) -> &glasshouse_provider::Cancel {
+        &self.shared.provider
+    }
+}

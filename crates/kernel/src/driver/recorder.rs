@@ -1,0 +1,187 @@
+//! Appending: an event, everything that follows from it, one transaction, then the world may know.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use glasshouse_log::{Append, CellWrite, Log};
+use glasshouse_model::event::EVENT_VERSION;
+use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
+
+use super::people::{Notice, Observer};
+use crate::session::{State, consequences};
+use crate::{Error, Result, codes};
+
+/// Most events of one transaction; consequences that do not end are a fault of ours.
+const MAX_EVENTS_PER_APPEND: usize = 4_096;
+
+/// Owns the state of a branch and is its only writer.
+pub(crate) struct Recorder {
+    log: Log,
+    session: SessionId,
+    branch: BranchId,
+    tenant: TenantId,
+    epoch: u64,
+    state: State,
+    observer: Arc<dyn Observer>,
+}
+
+impl Recorder {
+    /// Folds the branch as it is in the log.
+    pub(crate) fn open(
+        log: Log,
+        session: SessionId,
+        branch: BranchId,
+        epoch: u64,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self> {
+        let state = fold(&log, &branch)?;
+        Ok(Self { log, session, branch, tenant: TenantId::local(), epoch, state, observer })
+    }
+
+    /// The state after the last append.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Where the events go.
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The branch.
+    pub(crate) fn branch(&self) -> &BranchId {
+        &self.branch
+    }
+
+    /// Appends drafts with their consequences. Durable when it returns; watchers hear it after that.
+    pub(crate) async fn record(&mut self, drafts: Vec<Draft>) -> Result<()> {
+        self.record_with(drafts, Vec::new()).await
+    }
+
+    /// The same with cells of the same transaction.
+    pub(crate) async fn record_with(
+        &mut self,
+        drafts: Vec<Draft>,
+        cells: Vec<CellWrite>,
+    ) -> Result<()> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let before = self.state.head;
+        let drafts = match self.expand(drafts) {
+            Ok(drafts) => drafts,
+            Err(error) => {
+                self.state = fold(&self.log, &self.branch)?;
+                return Err(error);
+            }
+        };
+        let append = Append {
+            session: self.session.clone(),
+            branch: self.branch.clone(),
+            events: drafts,
+            expected_head: Some(before),
+            idempotency_key: None,
+            epoch: Some(self.epoch),
+            cells,
+        };
+        let log = self.log.clone();
+        let appended = tokio::task::spawn_blocking(move || log.append(append)).await;
+        let appended =
+            appended.map_err(|e| Error::new(codes::LOG_UNREADABLE, "the writer stopped").why(e));
+        match appended.and_then(|result| result.map_err(Error::from)) {
+            Ok(appended) => {
+                for event in &appended.events {
+                    self.observer.notice(Notice::Event(event));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // The state ran ahead of the log; the log is the truth.
+                if let Ok(state) = fold(&self.log, &self.branch) {
+                    self.state = state;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Folds drafts into the state one by one, each followed at once by what it implies.
+    fn expand(&mut self, drafts: Vec<Draft>) -> Result<Vec<Draft>> {
+        let mut queue = VecDeque::from(drafts);
+        let mut all = Vec::with_capacity(queue.len());
+        while let Some(draft) = queue.pop_front() {
+            let event = self.provisional(&draft, self.state.head + 1);
+            self.state.apply(&event);
+            for implied in consequences(&self.state, &event).into_iter().rev() {
+                queue.push_front(implied);
+            }
+            all.push(draft);
+            if let Some(seq) = self.state.unreadable {
+                return Err(Error::new(
+                    codes::LOG_UNREADABLE,
+                    format!("event {seq} cannot be folded"),
+                ));
+            }
+            if all.len() > MAX_EVENTS_PER_APPEND {
+                return Err(Error::new(
+                    codes::LOG_UNREADABLE,
+                    "an event has too many consequences",
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The event that a draft will become, without what only the log knows (time, salt, hashes);
+    /// folding looks at none of those.
+    fn provisional(&self, draft: &Draft, seq: Seq) -> Event {
+        let header = Header {
+            v: EVENT_VERSION,
+            tenant: self.tenant.clone(),
+            session: self.session.clone(),
+            branch: self.branch.clone(),
+            seq,
+            time_us: 0,
+            kind: draft.kind.clone(),
+            actor: draft.actor.clone(),
+            cause: draft.cause,
+            trace: draft.trace.clone(),
+            labels: draft.labels.clone(),
+            body_hash: Digest::ZERO,
+        };
+        Event { header, body: draft.body.clone(), prev: Digest::ZERO, hash: Digest::ZERO }
+    }
+
+    pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
+    }
+}
+
+/// Events read at a time while a branch is folded.
+const FOLD_PAGE: usize = 1_024;
+
+/// Folds a branch from the log.
+pub(crate) fn fold(log: &Log, branch: &BranchId) -> Result<State> {
+    let mut state = State::default();
+    loop {
+        let page = log.read(branch, state.head + 1, FOLD_PAGE)?;
+        for event in &page {
+            state.apply(event);
+        }
+        if let Some(seq) = state.unreadable {
+            return Err(Error::new(
+                codes::LOG_UNREADABLE,
+                format!("event {seq} of {branch} cannot be folded"),
+            )
+            .with("seq", seq));
+        }
+        if page.len() < FOLD_PAGE {
+            return Ok(state);
+        }
+    }
+}

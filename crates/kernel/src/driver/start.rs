@@ -1,0 +1,377 @@
+//! Starting a session, taking one over, freezing what it works on.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use glasshouse_log::{Log, NewBranch};
+use glasshouse_model::body::{
+    BlobRef, Outcome, PolicySource, SessionCreated, SessionResumed, TestSetup, TurnEnd,
+    WorkspaceFrozen, WorkspaceRolledBack,
+};
+use glasshouse_model::{BranchId, Draft, Kind, Mode, SessionId};
+use glasshouse_policy::{Policy, Protected, Source};
+use glasshouse_provider::{Provider, Secret};
+use glasshouse_sandbox::toolchain;
+use glasshouse_tools::Registry;
+use glasshouse_tools::sanitise::Masker;
+
+use super::people::{Observer, Reviewer};
+use super::recorder::Recorder;
+use super::workbench::Workbench;
+use super::{Kernel, Session, lock};
+use crate::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES};
+use crate::{Error, Result, codes};
+
+/// Policy file of a project, below its root.
+pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
+/// Largest policy file in bytes.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// What a new session needs.
+pub struct NewSession {
+    /// Project directory.
+    pub project: PathBuf,
+    /// Configuration that applies.
+    pub config: Config,
+    /// The model.
+    pub provider: Arc<dyn Provider>,
+    /// Who approves.
+    pub reviewer: Arc<dyn Reviewer>,
+    /// Who watches.
+    pub observer: Arc<dyn Observer>,
+    /// Scenario of a scripted provider; kept in the log so that the session can be resumed.
+    pub scenario: Option<Vec<u8>>,
+    /// Whether the user, not the project, named the model's server.
+    pub own_server: bool,
+    /// Values that must never be stored, by name.
+    pub secrets: Vec<(String, Secret)>,
+}
+
+/// Who takes part, and what must never be stored.
+struct People {
+    provider: Arc<dyn Provider>,
+    reviewer: Arc<dyn Reviewer>,
+    secrets: Vec<(String, Secret)>,
+}
+
+impl Kernel {
+    /// Starts a session: recorded before it returns.
+    ///
+    /// # Errors
+    /// `mode_unavailable`, `project_unreadable`, `tests_unknown`, the policy's load errors, the
+    /// log's errors.
+    pub async fn start(&self, new: NewSession) -> Result<Session> {
+        let mode = new.config.mode.unwrap_or(Mode::Strict);
+        if mode != Mode::Strict {
+            return Err(Error::new(codes::MODE_UNAVAILABLE, format!("mode {mode} cannot be used"))
+                .why("only the strict workflow is built"));
+        }
+        let project = canonical_project(&new.project)?;
+        self.keep_apart(&project)?;
+        let test = test_setup(&project, &new.config)?;
+        let texts = policy_texts(&project, &test)?;
+        let policy = compile(&texts, &self.protected())?;
+        let policy_sources = texts
+            .iter()
+            .map(|(name, text)| {
+                Ok(PolicySource { name: name.clone(), text: put(&self.log, text.as_bytes())? })
+            })
+            .collect::<Result<_>>()?;
+        let scenario = new.scenario.as_ref().map(|bytes| put(&self.log, bytes)).transpose()?;
+        let body = SessionCreated {
+            mode,
+            project: project.display().to_string(),
+            provider: new.config.provider.clone().unwrap_or_else(|| new.provider.name().to_owned()),
+            model: new.config.model.clone().unwrap_or_else(|| new.provider.name().to_owned()),
+            base_url: new.config.base_url.clone(),
+            own_server: new.own_server,
+            scenario,
+            budget: new.config.budget()?,
+            test,
+            policy: policy_sources,
+            max_auto_merge_lines: new
+                .config
+                .merge
+                .max_auto_lines
+                .unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let (session, branch) =
+            (SessionId::from_random(random()?), BranchId::from_random(random()?));
+        self.log.create_branch(NewBranch {
+            session: session.clone(),
+            branch: branch.clone(),
+            name: "main".to_owned(),
+            parent: None,
+        })?;
+        let lease = self.log.acquire_lease(&session)?;
+        let recorder = Recorder::open(
+            self.log.clone(),
+            session,
+            branch,
+            lease.epoch(),
+            Arc::clone(&new.observer),
+        )?;
+        let people =
+            People { provider: new.provider, reviewer: new.reviewer, secrets: new.secrets };
+        let mut session = self.session(recorder, lease, policy, people, &body)?;
+        session.recorder.record(vec![Draft::new(Kind::SessionCreated, &body)]).await?;
+        Ok(session)
+    }
+
+    /// Takes over a session that rests, was cancelled, or whose owner is gone. Whatever was under way
+    /// is closed once: the turn is `interrupted`, the workspace goes back to its last seal.
+    ///
+    /// # Errors
+    /// `session_not_found`; `session_owned` while another process runs it; the log's errors.
+    pub async fn resume(
+        &self,
+        id: &SessionId,
+        provider: Arc<dyn Provider>,
+        reviewer: Arc<dyn Reviewer>,
+        observer: Arc<dyn Observer>,
+        secrets: Vec<(String, Secret)>,
+    ) -> Result<Session> {
+        let branch = self.main_branch(id)?;
+        let lease = self.log.acquire_lease(id)?;
+        let recorder =
+            Recorder::open(self.log.clone(), id.clone(), branch, lease.epoch(), observer)?;
+        let created = recorder.state().created.clone().ok_or_else(|| {
+            Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
+        })?;
+        let texts = created
+            .policy
+            .iter()
+            .map(|source| {
+                let text = self.log.blob(&source.text.blob)?;
+                Ok((source.name.clone(), String::from_utf8_lossy(&text).into_owned()))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let policy = compile(&texts, &self.protected())?;
+        let epoch = lease.epoch();
+        let mut session = self.session(
+            recorder,
+            lease,
+            policy,
+            People { provider, reviewer, secrets },
+            &created,
+        )?;
+        session.recover(epoch).await?;
+        Ok(session)
+    }
+
+    fn session(
+        &self,
+        recorder: Recorder,
+        lease: glasshouse_log::Lease,
+        policy: Policy,
+        people: People,
+        created: &SessionCreated,
+    ) -> Result<Session> {
+        let People { provider, reviewer, secrets } = people;
+        let secrets = secrets
+            .iter()
+            .map(|(name, secret)| {
+                glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let masker = Masker::new(&secrets, &[])?;
+        let policy = Arc::new(policy);
+        let workbench = Workbench::new(self, recorder.branch(), created, Arc::clone(&policy))?;
+        Ok(Session {
+            recorder,
+            lease,
+            policy,
+            provider,
+            reviewer,
+            registry: Arc::new(Registry::builtin()),
+            masker: Arc::new(masker),
+            workbench: Arc::new(Mutex::new(workbench)),
+            partial: Arc::default(),
+            decided_paths: std::collections::BTreeMap::new(),
+        })
+    }
+
+    /// Refuses a workspace that would show the log and its keys, or that lies among them.
+    pub(super) fn keep_apart(&self, project: &Path) -> Result<()> {
+        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
+        let own_samples = home.join("demo");
+        if home.starts_with(project)
+            || (project.starts_with(&home) && !project.starts_with(&own_samples))
+        {
+            return Err(Error::new(
+                codes::PROJECT_UNREADABLE,
+                format!("cannot work on {}", project.display()),
+            )
+            .why("the data directory with the log and its keys lies inside it, or it inside that")
+            .fix(
+                "work on a directory of its own, or set GLASSHOUSE_HOME to one outside the project",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What no rule may open: the data directory and the program's own file.
+    fn protected(&self) -> Protected {
+        protected(&self.home, &self.program)
+    }
+}
+
+/// Host paths that built-in rules protect.
+#[must_use]
+pub fn protected(home: &Path, program: &Path) -> Protected {
+    Protected {
+        host_paths: vec![home.display().to_string()],
+        program_paths: vec![program.display().to_string()],
+        ..Protected::default()
+    }
+}
+
+impl Session {
+    /// Closes what the earlier owner left open.
+    async fn recover(&mut self, epoch: u64) -> Result<()> {
+        let turn = self.state().turn;
+        let found = if turn.is_some() { "interrupted" } else { "at_rest" };
+        let resumed = SessionResumed { epoch, found: found.to_owned() };
+        let mut drafts = vec![Draft::new(Kind::SessionResumed, &resumed)];
+        if let Some(turn) = turn {
+            let end = TurnEnd {
+                turn,
+                outcome: Outcome::Failed,
+                code: Some("interrupted".to_owned()),
+                message: Some("the process that ran the turn ended".to_owned()),
+                commit: None,
+            };
+            drafts.push(Draft::new(Kind::TurnInterrupted, &end));
+        }
+        if let Some(frozen) = self.state().frozen.clone() {
+            let seal = self.state().seal.as_ref().map(|seal| seal.manifest.clone());
+            let workbench = Arc::clone(&self.workbench);
+            let log = self.recorder.log().clone();
+            let to = seal.clone();
+            let changed = tokio::task::spawn_blocking(move || {
+                let manifest = to.map(|blob| log.blob(&blob.blob)).transpose()?;
+                lock(&workbench).reopen(frozen.0, &frozen.1.base, manifest.as_deref())
+            })
+            .await
+            .map_err(|e| {
+                Error::new(codes::TURN_FAILED, "reopening the workspace failed").why(e)
+            })??;
+            if changed {
+                let body = WorkspaceRolledBack {
+                    call: None,
+                    to: seal,
+                    code: "interrupted".to_owned(),
+                    path: None,
+                    rules: Vec::new(),
+                };
+                drafts.push(Draft::new(Kind::WorkspaceRolledBack, &body));
+            }
+        }
+        self.recorder.record(drafts).await
+    }
+
+    /// Whether a turn that begins now needs a new base: no work on an earlier one goes on.
+    pub(super) fn base_is_stale(&self) -> bool {
+        let state = self.state();
+        state.frozen.is_none()
+            || (state.workflow() == glasshouse_model::State::Idle && state.open_calls.is_empty())
+    }
+
+    /// Freezes the project at the start of a turn.
+    pub(super) async fn freeze_if(&mut self, stale: bool) -> Result<()> {
+        if !stale {
+            return Ok(());
+        }
+        // The sequence of the event that will record it names the workspace's directory.
+        let seq = self.state().head + 1;
+        let workbench = Arc::clone(&self.workbench);
+        let frozen =
+            tokio::task::spawn_blocking(move || lock(&workbench).freeze(seq)).await.map_err(
+                |e| Error::new(codes::TURN_FAILED, "freezing the workspace failed").why(e),
+            )??;
+        let body = WorkspaceFrozen {
+            base: frozen.base,
+            files: frozen.files,
+            head_commit: frozen.head_commit,
+        };
+        self.recorder.record(vec![Draft::new(Kind::WorkspaceFrozen, &body)]).await
+    }
+}
+
+/// Bytes for a new id.
+pub(super) fn random() -> Result<[u8; 8]> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the system gives no random bytes").why(e))?;
+    Ok(bytes)
+}
+
+pub(super) fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
+    Ok(BlobRef { blob: log.put_blob(bytes)?, bytes: bytes.len() as u64 })
+}
+
+pub(super) fn canonical_project(dir: &Path) -> Result<PathBuf> {
+    let fail = |why: String| {
+        Error::new(codes::PROJECT_UNREADABLE, format!("cannot work on {}", dir.display())).why(why)
+    };
+    let project = dir.canonicalize().map_err(|e| fail(e.to_string()))?;
+    if project.is_dir() { Ok(project) } else { Err(fail("it is no directory".to_owned())) }
+}
+
+/// How the project tests itself: configured, else detected.
+///
+/// # Errors
+/// `tests_unknown` when nothing is configured and nothing is detected.
+pub fn test_setup(project: &Path, config: &Config) -> Result<TestSetup> {
+    let detected = toolchain::test_command(project, config.test.command.as_deref());
+    let detected = detected.ok_or_else(|| {
+        Error::new(codes::TESTS_UNKNOWN, "cannot tell how this project runs its tests")
+            .why("none of cargo, npm, pytest, go, make or shell tests was recognised")
+    })?;
+    Ok(TestSetup {
+        argv: detected.argv,
+        kind: serde_json::to_value(detected.kind)
+            .ok()
+            .and_then(|kind| kind.as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        test_globs: config.test.globs.clone().unwrap_or(detected.test_globs),
+        source_globs: config.source.globs.clone().unwrap_or(detected.source_globs),
+    })
+}
+
+/// The policy texts of a project: the workflow's rules, then the project's file or the shipped one.
+///
+/// # Errors
+/// `config_invalid` when the project's file cannot be read.
+pub fn policy_texts(project: &Path, test: &TestSetup) -> Result<Vec<(String, String)>> {
+    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
+    let file = project.join(PROJECT_POLICY);
+    let fail = |why: String| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
+    };
+    let own = match std::fs::symlink_metadata(&file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            ("default.yaml".to_owned(), glasshouse_policy::default_source().to_owned())
+        }
+        Err(e) => return Err(fail(e.to_string())),
+        // A link may lead out of the project, a device never ends.
+        Ok(meta) if !meta.is_file() => return Err(fail("it is no regular file".to_owned())),
+        Ok(meta) if meta.len() > MAX_POLICY_BYTES => {
+            return Err(fail(format!(
+                "it has {} bytes; the limit is {MAX_POLICY_BYTES}",
+                meta.len()
+            )));
+        }
+        Ok(_) => {
+            let text = std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?;
+            (PROJECT_POLICY.to_owned(), text)
+        }
+    };
+    Ok(vec![("workflow.yaml".to_owned(), workflow), own])
+}
+
+fn compile(texts: &[(String, String)], protected: &Protected) -> Result<Policy> {
+    let sources: Vec<_> = texts.iter().map(|(name, text)| Source { name, text }).collect();
+    Ok(Policy::compile(&sources, protected)?)
+}

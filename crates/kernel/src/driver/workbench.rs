@@ -1,0 +1,601 @@
+//! The workspace of a branch and the live sandbox around it.
+//!
+//! Blocking; the driver calls it on threads of their own, one mutating call at a time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use glasshouse_log::Log;
+use glasshouse_model::body::{PolicyDecided, SandboxEvent, SessionCreated, TestSetup};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    BranchId, Call, CanonicalPath, ChangeClass, Digest, Draft, Kind, Principal, PrincipalKind, Seq,
+    TenantId,
+};
+use glasshouse_policy::{Policy, Request};
+use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
+use glasshouse_sandbox::view::{self, Intent, View};
+use glasshouse_sandbox::workspace::{
+    self, BlobStore, Change, ChangeKind, Entry, FrozenBase, Marks, Owner, Seal, SealManifest,
+    Workspace, freeze,
+};
+use glasshouse_sandbox::{
+    Cancel, Command, HostConfig, ReadOnlyMount, RunResult, Sandbox, SandboxHost, SandboxSpec,
+    Stream, TemplateName, WritableMount,
+};
+use glasshouse_tools::{Arguments, edit_text};
+
+use super::Kernel;
+use super::decide::now_us;
+use crate::classify::{Classifier, Contents};
+use crate::{Error, Result, codes};
+
+/// Largest file that an edit reads, in bytes.
+const MAX_EDIT_BYTES: usize = 16 << 20;
+/// The branch's cache, and the one that only validating test runs see.
+const CACHE: &str = "cache";
+const CLEAN_CACHE: &str = "cache-clean";
+/// Where a sandbox finds the branch's writable cache.
+pub(super) const CACHE_TARGET: &str = "/cache";
+
+/// What freezing found.
+pub(super) struct Frozen {
+    pub(super) base: Digest,
+    pub(super) files: u64,
+    pub(super) head_commit: Option<String>,
+}
+
+/// What a write would do.
+pub(super) struct Written {
+    pub(super) size_bytes: u64,
+    pub(super) class: ChangeClass,
+}
+
+/// One changed path.
+pub(super) struct Write {
+    pub(super) path: CanonicalPath,
+    pub(super) class: ChangeClass,
+    /// Whether nothing is there any more.
+    pub(super) gone: bool,
+    pub(super) size_bytes: Option<u64>,
+}
+
+/// A branch's files and where commands run on them.
+pub(super) struct Workbench {
+    host: Arc<SandboxHost>,
+    host_config: HostConfig,
+    /// Which cache the next sandbox gets.
+    cache: &'static str,
+    blobs: Blobs,
+    project: PathBuf,
+    dir: PathBuf,
+    bases: PathBuf,
+    name: String,
+    test: TestSetup,
+    classifier: Classifier,
+    /// Toolchains that the project needs and this user has.
+    tools: Vec<ToolMount>,
+    policy: Arc<Policy>,
+    open: Option<Open>,
+    /// Events that happened since the driver last took them.
+    events: Vec<Draft>,
+}
+
+struct Open {
+    workspace: Workspace,
+    sealed: SealManifest,
+    live: Option<Live>,
+}
+
+struct Live {
+    sandbox: Arc<Sandbox>,
+    view: View,
+}
+
+/// The log's blobs as the workspace's store.
+#[derive(Clone)]
+pub(super) struct Blobs(pub(super) Log);
+
+impl BlobStore for Blobs {
+    fn put(&self, bytes: &[u8]) -> glasshouse_sandbox::Result<Digest> {
+        self.0.put_blob(bytes).map_err(|error| glasshouse_model::Fault::from(error).into())
+    }
+
+    fn get(&self, digest: &Digest) -> glasshouse_sandbox::Result<Vec<u8>> {
+        self.0.blob(digest).map_err(|error| glasshouse_model::Fault::from(error).into())
+    }
+}
+
+impl Workbench {
+    /// A bench for a branch; nothing is frozen or started yet.
+    pub(super) fn new(
+        kernel: &Kernel,
+        branch: &BranchId,
+        created: &SessionCreated,
+        policy: Arc<Policy>,
+    ) -> Result<Self> {
+        let project = PathBuf::from(&created.project);
+        Ok(Self {
+            host: kernel.host()?,
+            host_config: kernel.host_config(),
+            cache: CACHE,
+            blobs: Blobs(kernel.log.clone()),
+            tools: tools_of(&project),
+            policy,
+            classifier: Classifier::new(&created.test.test_globs)?,
+            project,
+            dir: kernel.home.join("run").join(branch.as_str()),
+            bases: kernel.home.join("cache").join("bases"),
+            name: branch.as_str().to_owned(),
+            test: created.test.clone(),
+            open: None,
+            events: Vec::new(),
+        })
+    }
+
+    /// Copies the project into the cache and puts an empty layer above it.
+    pub(super) fn freeze(&mut self, seq: Seq) -> Result<Frozen> {
+        self.open = None;
+        let base = Arc::new(freeze(&self.project, &self.bases, self.owner())?);
+        let frozen = Frozen {
+            base: base.digest,
+            files: base.manifest.len() as u64,
+            head_commit: base.git.as_ref().and_then(|git| git.head.clone()),
+        };
+        let dir = self.layer_dir(seq);
+        // A freeze that was not recorded left a layer that nothing refers to.
+        let _ = glasshouse_sandbox::remove_tree(&dir);
+        let workspace = Workspace::create(base, &dir, marks())?;
+        let sealed = workspace.unchanged();
+        self.open = Some(Open { workspace, sealed, live: None });
+        Ok(frozen)
+    }
+
+    /// Opens the layer of an earlier process and takes it back to its last seal. True when there was
+    /// something to take back.
+    pub(super) fn reopen(
+        &mut self,
+        seq: Seq,
+        base: &Digest,
+        manifest: Option<&[u8]>,
+    ) -> Result<bool> {
+        let workspace = Workspace::open(&self.layer_dir(seq))?;
+        if workspace.base().digest != *base {
+            return Err(Error::new(codes::LOG_UNREADABLE, "the workspace belongs to another base"));
+        }
+        let sealed = match manifest {
+            None => workspace.unchanged(),
+            Some(bytes) => serde_json::from_slice(bytes)
+                .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a seal cannot be read").why(e))?,
+        };
+        // What cannot even be sealed goes as well.
+        let found = workspace.seal(&self.blobs, &sealed);
+        let differs = found.map_or(true, |found| !found.changed.is_empty());
+        if differs {
+            workspace.rollback(&sealed, &self.blobs)?;
+        }
+        self.open = Some(Open { workspace, sealed, live: None });
+        Ok(differs)
+    }
+
+    fn layer_dir(&self, seq: Seq) -> PathBuf {
+        self.dir.join(format!("layer-{seq}"))
+    }
+
+    fn owner(&self) -> Owner {
+        current_owner()
+    }
+
+    /// The project directory.
+    pub(super) fn project(&self) -> &Path {
+        &self.project
+    }
+
+    /// Where merges keep their operation logs.
+    pub(super) fn operations(&self) -> PathBuf {
+        self.dir.join("merges")
+    }
+
+    fn opened(&self) -> Result<&Open> {
+        self.open
+            .as_ref()
+            .ok_or_else(|| Error::new(codes::TURN_FAILED, "the workspace is not frozen yet"))
+    }
+
+    fn opened_mut(&mut self) -> Result<&mut Open> {
+        self.open
+            .as_mut()
+            .ok_or_else(|| Error::new(codes::TURN_FAILED, "the workspace is not frozen yet"))
+    }
+
+    /// The frozen base.
+    pub(super) fn base(&self) -> Result<&Arc<FrozenBase>> {
+        Ok(self.opened()?.workspace.base())
+    }
+
+    /// The last sealed state.
+    pub(super) fn sealed(&self) -> Result<&SealManifest> {
+        Ok(&self.opened()?.sealed)
+    }
+
+    /// The workspace.
+    pub(super) fn workspace(&self) -> Result<&Workspace> {
+        Ok(&self.opened()?.workspace)
+    }
+
+    /// The blob store.
+    pub(super) fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Events since the last call, for instance that a sandbox was made.
+    pub(super) fn take_events(&mut self) -> Vec<Draft> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// How the sandbox isolates, for `tool.started`.
+    pub(super) fn isolation(&mut self) -> Result<String> {
+        Ok(format!("{}", self.live()?.sandbox.attestation()))
+    }
+
+    /// What the sandbox sees.
+    pub(super) fn view(&mut self) -> Result<&View> {
+        Ok(&self.live()?.view)
+    }
+
+    /// A read-only handle on what the sandbox sees that outlives the lock.
+    pub(super) fn detached_view(&mut self) -> Result<View> {
+        let fd = self.live()?.sandbox.root().try_clone_to_owned();
+        let fd = fd.map_err(|e| {
+            Error::new(codes::TURN_FAILED, "the workspace cannot be opened again").why(e)
+        })?;
+        Ok(View::new(fd)?)
+    }
+
+    fn live(&mut self) -> Result<&Live> {
+        if self.opened()?.live.is_none() {
+            let live = self.start()?;
+            self.opened_mut()?.live = Some(live);
+        }
+        self.opened()?
+            .live
+            .as_ref()
+            .ok_or_else(|| Error::new(codes::TURN_FAILED, "the sandbox did not start"))
+    }
+
+    fn start(&mut self) -> Result<Live> {
+        let template = TemplateName::CodeExecutor.template();
+        let mut spec = SandboxSpec::new(self.name.clone(), template);
+        let cache = self.dir.join(self.cache);
+        std::fs::create_dir_all(&cache).map_err(|e| {
+            Error::new(codes::TURN_FAILED, "the cache directory cannot be made").why(e)
+        })?;
+        spec.overlay = Some(self.opened()?.workspace.overlay_dirs());
+        let (tools, decided) = permitted(&self.policy, &self.tools);
+        self.events.extend(decided);
+        spec.mounts = tools.iter().map(read_only).collect();
+        spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
+        spec.env = environment(&tools);
+        let mut event = SandboxEvent {
+            sandbox: self.name.clone(),
+            template: "code-executor".to_owned(),
+            isolation: None,
+            code: None,
+            attestation: None,
+        };
+        match self.host.create(&spec) {
+            Ok(sandbox) => {
+                let attestation = sandbox.attestation();
+                event.isolation = Some(attestation.to_string());
+                event.attestation = serde_json::to_value(attestation).ok();
+                self.events.push(Draft::new(Kind::SandboxCreated, &event));
+                let root = sandbox.root().try_clone_to_owned().map_err(|e| {
+                    Error::new(codes::TURN_FAILED, "the workspace cannot be opened").why(e)
+                })?;
+                Ok(Live { view: View::new(root)?, sandbox: Arc::new(sandbox) })
+            }
+            Err(error) => {
+                event.code = Some(error.code().to_owned());
+                self.events.push(Draft::new(Kind::SandboxFailed, &event));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What `fs.write` or `fs.edit` would do to the file at a resolved path.
+    pub(super) fn written(
+        &mut self,
+        path: &CanonicalPath,
+        arguments: &Arguments,
+    ) -> Result<Written> {
+        let old = self.content(path)?;
+        let new = match arguments {
+            Arguments::FsWrite { content, .. } => Some(content.clone().into_bytes()),
+            // An edit that does not fit is told when it runs; what it is decided on is the file.
+            Arguments::FsEdit { .. } => old
+                .as_deref()
+                .and_then(|old| std::str::from_utf8(old).ok())
+                .and_then(|old| edit_text(old, arguments).ok())
+                .map(String::into_bytes)
+                .or_else(|| old.clone()),
+            _ => None,
+        };
+        let class = self.class(path, &Contents { old: old.as_deref(), new: new.as_deref() })?;
+        Ok(Written { size_bytes: new.map_or(0, |bytes| bytes.len() as u64), class })
+    }
+
+    /// What a path's change is, by content before and after.
+    fn class(&self, path: &CanonicalPath, contents: &Contents<'_>) -> Result<ChangeClass> {
+        let ignored = self.opened()?.workspace.base().ignored([path])?;
+        Ok(self.classifier.classify(path, ignored.contains(path), contents))
+    }
+
+    fn content(&mut self, path: &CanonicalPath) -> Result<Option<Vec<u8>>> {
+        let resolved = self.view()?.resolve(path.as_str(), Intent::Create)?;
+        if !resolved.exists() {
+            return Ok(None);
+        }
+        let read = resolved.read(MAX_EDIT_BYTES)?;
+        if read.is_cut() {
+            return Err(Error::new(
+                codes::FILE_TOO_LARGE,
+                format!("`{path}` is too large to be edited"),
+            )
+            .why(format!("it has {} bytes; the limit is {MAX_EDIT_BYTES}", read.total_bytes)));
+        }
+        Ok(Some(read.bytes))
+    }
+
+    /// What a seal changed, as writes: of a rename two, one for each path.
+    pub(super) fn writes(
+        &self,
+        before: &SealManifest,
+        after: &SealManifest,
+        changed: &[Change],
+    ) -> Result<Vec<Write>> {
+        let mut writes = Vec::with_capacity(changed.len());
+        for change in changed {
+            for path in change.paths() {
+                let moved_away = *path != change.path;
+                let renamed_here = !moved_away && matches!(change.kind, ChangeKind::Renamed { .. });
+                let old = if renamed_here { None } else { self.bytes_in(before, path)? };
+                let new = if moved_away { None } else { self.bytes_in(after, path)? };
+                let contents = Contents { old: old.as_deref(), new: new.as_deref() };
+                let gone = moved_away || change.new.is_none();
+                let size_bytes = match &change.new {
+                    Some(Entry::File { size_bytes, .. }) if !gone => Some(*size_bytes),
+                    _ => None,
+                };
+                let class = self.classifier.classify(path, change.ignored, &contents);
+                writes.push(Write { path: path.clone(), class, gone, size_bytes });
+            }
+        }
+        Ok(writes)
+    }
+
+    fn bytes_in(&self, state: &SealManifest, path: &CanonicalPath) -> Result<Option<Vec<u8>>> {
+        // Only Rust sources are classified by content; nothing else needs its bytes.
+        if !Classifier::needs_content(path) {
+            return Ok(None);
+        }
+        let base = self.base()?;
+        if !state.entries.contains_key(path) && !state.removed.contains(path) {
+            return match base.manifest.get(path.as_str()) {
+                Some(Entry::File { .. }) => Ok(Some(base.read(path)?)),
+                _ => Ok(None),
+            };
+        }
+        let digest = state.entries.get(path).and_then(Entry::file_digest);
+        Ok(digest.map(|digest| self.blobs.get(digest)).transpose()?)
+    }
+
+    /// Whether tests and whether sources differ from the base in a state.
+    pub(super) fn differs(&mut self, state: &SealManifest) -> Result<(bool, bool)> {
+        let unchanged = self.workspace()?.unchanged();
+        let changes = self.workspace()?.changes(&unchanged, state, &self.blobs)?;
+        let writes = self.writes(&unchanged, state, &changes)?;
+        let any =
+            |classes: &[ChangeClass]| writes.iter().any(|write| classes.contains(&write.class));
+        let tests = any(&[ChangeClass::Test, ChangeClass::Mixed]);
+        Ok((tests, any(&[ChangeClass::Source, ChangeClass::Mixed])))
+    }
+
+    /// Digests over the test files and over all other files of a state.
+    pub(super) fn content_digests(&self, state: &SealManifest) -> Result<(Digest, Digest)> {
+        let whole = state.whole(&self.base()?.manifest);
+        let pick = |tests: bool| -> workspace::Manifest {
+            whole
+                .iter()
+                .filter(|(path, _)| self.classifier.is_test_path(path) == tests)
+                .map(|(path, entry)| (path.clone(), entry.clone()))
+                .collect()
+        };
+        Ok((pick(true).digest(), pick(false).digest()))
+    }
+
+    /// Runs a command in the live sandbox.
+    pub(super) fn run(
+        &mut self,
+        command: &Command,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<RunResult> {
+        let sandbox = Arc::clone(&self.live()?.sandbox);
+        Ok(sandbox.run(command, sink, cancel)?)
+    }
+
+    /// Writes a file at a path that was decided on, making its directories.
+    pub(super) fn write(&mut self, path: &CanonicalPath, bytes: &[u8]) -> Result<()> {
+        let live = self.live()?;
+        let sandbox = Arc::clone(&live.sandbox);
+        let resolved = live.view.resolve(path.as_str(), Intent::Create)?;
+        // The decision was made on this very path; a link put there since would change it.
+        if resolved.canonical() != path {
+            return Err(Error::new(
+                codes::CHANGE_DENIED,
+                format!("`{path}` is no longer what was decided on"),
+            )
+            .why(format!("it now leads to `{}`", resolved.canonical())));
+        }
+        let place = resolved.place().ok_or_else(|| {
+            Error::new(codes::CHANGE_DENIED, format!("`{path}` cannot be written"))
+        })?;
+        if let Some(parent) = place.missing_parents.first() {
+            sandbox.make_dir(place.directory, parent, 0o755)?;
+            // One level at a time, each resolved again: what was made is what the next is made in.
+            return self.write(path, bytes);
+        }
+        let executable = resolved
+            .descriptor()
+            .is_some_and(|fd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_mode & 0o100 != 0));
+        let mode = if executable { 0o755 } else { 0o644 };
+        Ok(sandbox.write_file(place.directory, place.name, bytes, mode)?)
+    }
+
+    /// Reads a text file for an edit.
+    pub(super) fn read_text(&mut self, path: &CanonicalPath) -> Result<String> {
+        let bytes = self.content(path)?.ok_or_else(|| {
+            Error::new(codes::EDIT_FAILED, format!("`{path}` does not exist"))
+                .fix("create it with fs.write")
+        })?;
+        String::from_utf8(bytes).map_err(|e| {
+            Error::new(codes::EDIT_FAILED, format!("`{path}` is no UTF-8 text"))
+                .why(format!("byte {} is not", e.utf8_error().valid_up_to()))
+        })
+    }
+
+    /// Records the present state against the last sealed one.
+    pub(super) fn seal(&mut self) -> Result<Seal> {
+        let open = self.opened()?;
+        Ok(open.workspace.seal(&self.blobs, &open.sealed)?)
+    }
+
+    /// Makes a state the last sealed one.
+    pub(super) fn accept(&mut self, manifest: SealManifest) -> Result<()> {
+        self.opened_mut()?.sealed = manifest;
+        Ok(())
+    }
+
+    /// Makes what the tests prove what would be merged: exactly the sealed content in a new sandbox,
+    /// without ignored files, with plain modes, and with a cache that no earlier command could prepare.
+    pub(super) fn start_anew(&mut self) -> Result<()> {
+        let sealed = self.sealed()?.clone();
+        let paths: Vec<_> = sealed.entries.keys().cloned().collect();
+        let ignored = self.base()?.ignored(paths.iter())?;
+        let mut kept = sealed;
+        kept.entries.retain(|path, _| !ignored.contains(path));
+        self.accept(kept)?;
+        self.rollback()?;
+        let cache = self.dir.join(CLEAN_CACHE);
+        if cache.exists() {
+            glasshouse_sandbox::remove_tree(&cache).map_err(|e| {
+                Error::new(codes::TURN_FAILED, "the cache cannot be emptied").why(e)
+            })?;
+        }
+        self.cache = CLEAN_CACHE;
+        Ok(())
+    }
+
+    /// After a fault: the files as they were sealed, and a sandbox host that is alive.
+    pub(super) fn take_back(&mut self, error: &Error) -> Result<()> {
+        if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) {
+            if let Some(open) = &mut self.open {
+                open.live = None;
+            }
+            self.host = Arc::new(SandboxHost::start(self.host_config.clone())?);
+        }
+        self.rollback()
+    }
+
+    /// Ends the sandbox and takes the files back to the last sealed state.
+    pub(super) fn rollback(&mut self) -> Result<()> {
+        let open = self
+            .open
+            .as_mut()
+            .ok_or_else(|| Error::new(codes::TURN_FAILED, "nothing to roll back"))?;
+        if let Some(live) = open.live.take() {
+            drop(live.view);
+            // Nobody else holds it: mutating calls run one at a time.
+            if let Some(sandbox) = Arc::into_inner(live.sandbox) {
+                // A sandbox that is gone already needs no end.
+                let _ = sandbox.destroy();
+            }
+            self.cache = CACHE;
+        }
+        open.workspace.rollback(&open.sealed, &self.blobs)?;
+        let event = SandboxEvent {
+            sandbox: self.name.clone(),
+            template: "code-executor".to_owned(),
+            isolation: None,
+            code: None,
+            attestation: None,
+        };
+        self.events.push(Draft::new(Kind::SandboxDestroyed, &event));
+        Ok(())
+    }
+
+    /// How the project tests itself.
+    pub(super) fn test(&self) -> &TestSetup {
+        &self.test
+    }
+}
+
+/// Where a sandbox finds things.
+fn inside() -> Inside {
+    Inside {
+        workspace: PathBuf::from(view::WORKSPACE_MOUNT),
+        cache: PathBuf::from(CACHE_TARGET),
+        tools: PathBuf::from("/opt/tools"),
+    }
+}
+
+/// The toolchains that a project needs, where this user has them.
+pub(super) fn tools_of(project: &Path) -> Vec<ToolMount> {
+    let home =
+        std::env::var_os("HOME").map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
+    let homes = Homes::new(&home, |name| std::env::var_os(name).map(PathBuf::from));
+    toolchain::detect(project, &homes, &inside())
+}
+
+/// Decides each mount; what is not allowed is not mounted. The second part are the decisions' events.
+pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>, Vec<Draft>) {
+    let mut drafts = Vec::new();
+    let allowed = tools.iter().filter(|tool| {
+        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
+        let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
+        call.host_path = Some(tool.source.display().to_string());
+        let decision = glasshouse_policy::decide(policy, &Request::new(&call, now_us())).decision;
+        let allowed = decision.is_allowed();
+        let body = PolicyDecided {
+            call: None,
+            syscall: call.syscall,
+            subject: Some(format!("{}: {}", tool.name, tool.source.display())),
+            state: None,
+            args_digest: None,
+            decision,
+        };
+        drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        allowed
+    });
+    (allowed.cloned().collect(), drafts)
+}
+
+/// A toolchain as a mount.
+pub(super) fn read_only(tool: &ToolMount) -> ReadOnlyMount {
+    ReadOnlyMount { source: tool.source.clone(), target: tool.target.clone() }
+}
+
+/// The environment that makes programs use the toolchains and stay offline.
+pub(super) fn environment(tools: &[ToolMount]) -> Vec<(String, String)> {
+    toolchain::environment(tools, &inside()).into_iter().collect()
+}
+
+/// Where the overlay keeps its marks: the native backend mounts with the rights of whoever runs it.
+pub(super) fn marks() -> Marks {
+    if rustix::process::geteuid().is_root() { Marks::Trusted } else { Marks::User }
+}
+
+/// Whoever runs Glasshouse owns the files of a workspace; inside they belong to the agent.
+pub(super) fn current_owner() -> Owner {
+    Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}

@@ -1,0 +1,165 @@
+//! Merges that are interrupted: by a crash, by the user's editor, by a swapped directory.
+
+use super::*;
+
+fn everything(cache: &Path) -> Case {
+    Case::cached(
+        tempfile::tempdir().unwrap(),
+        cache,
+        &["edit=1 2 3 4 5 ", "gone/deep/f=1 ", "to-dir=1 ", "mode=m ", "l@a", "keep=k "],
+        &["edit=1 2 3 4 x ", "-gone/deep/f", "to-dir/x=2 ", "+mode", "l@b", "new/a/b=n "],
+        |_| {},
+    )
+}
+
+/// Goal: a crash between any two acts leaves each file old or new, and a retry finishes without doing
+/// a step again. Method: stop before the n-th act, for every n, and call again.
+#[test]
+fn a_crash_at_any_act_of_a_merge_is_resumed() {
+    let cache = tempfile::tempdir().unwrap();
+    let whole = everything(cache.path());
+    let before = whole.files();
+    let mut acts = 0;
+    let run = |case: &Case, approved: &Proposal, stop_at: usize, count: &mut usize| {
+        let authority = Authority::Reviewed { binding: &approved.binding, deletions: true };
+        apply_with(&case.root(), case.input(), authority, &case.operation(), &mut |name| {
+            *count += 1;
+            if *count == stop_at { Err(Error::new(codes::OPERATION_DAMAGED, name)) } else { Ok(()) }
+        })
+    };
+    run(&whole, &whole.proposal(), usize::MAX, &mut acts).unwrap();
+    let after = whole.files();
+    assert!(acts > 30, "{acts}");
+    for stop_at in 1..=acts {
+        let case = everything(cache.path());
+        let approved = case.proposal();
+        let error = run(&case, &approved, stop_at, &mut 0).unwrap_err();
+        for (name, text) in case.files() {
+            let known = before.get(&name) == Some(&text) || after.get(&name) == Some(&text);
+            assert!(
+                known || name.contains(".glasshouse-"),
+                "{name} is neither old nor new after a stop at `{error}` ({stop_at})"
+            );
+        }
+        let mut acts_again = 0;
+        let outcome = run(&case, &approved, usize::MAX, &mut acts_again).unwrap();
+        assert!(matches!(outcome, Outcome::Applied(_)), "stop {stop_at}: {outcome:?}");
+        assert_eq!(case.files(), after, "stop {stop_at} at `{error}`");
+        assert!(!case.root().join("gone").exists());
+        // A step takes at most eight acts: what was done before the stop is not done again.
+        assert!(acts_again + stop_at <= acts + 9, "{stop_at} and {acts_again} of {acts}");
+    }
+}
+
+/// Goal: an edit saved at any moment of a merge is never lost, and the merge is all or nothing.
+#[test]
+fn an_edit_in_the_middle_is_kept_and_the_merge_goes_back() {
+    let cache = tempfile::tempdir().unwrap();
+    for moment in 1..60 {
+        let case = everything(cache.path());
+        let before = case.files();
+        let proposal = case.proposal();
+        let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
+        let mut count = 0;
+        let outcome =
+            apply_with(&case.root(), case.input(), authority, &case.operation(), &mut |_| {
+                count += 1;
+                if count == moment {
+                    // As editors save: a new file renamed over the old one.
+                    let fresh = case.root().join("edit.fresh");
+                    std::fs::write(&fresh, "user\n").unwrap();
+                    std::fs::rename(fresh, case.root().join("edit")).unwrap();
+                }
+                Ok(())
+            })
+            .unwrap();
+        let files = case.files();
+        assert!(!files.keys().any(|name| name.contains(".glasshouse-")), "{moment}: {files:?}");
+        if count >= moment {
+            assert_eq!(files["edit"], "user ", "the user's edit was lost at act {moment}");
+        }
+        if let Outcome::Conflict(conflicts) = outcome {
+            assert_eq!(conflicts[0].path.as_str(), "edit");
+            let mut expected = before;
+            expected.insert("edit".to_owned(), "user ".to_owned());
+            assert_eq!(files, expected, "half applied at act {moment}");
+            assert!(!case.root().join("new").exists());
+        }
+    }
+}
+
+#[test]
+fn a_crash_while_going_back_is_resumed() {
+    let cache = tempfile::tempdir().unwrap();
+    let spoil = |case: &Case, stop_at: Option<usize>| {
+        let proposal = case.proposal();
+        let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
+        let (mut seen, mut after) = (0, 0);
+        let result =
+            apply_with(&case.root(), case.input(), authority, &case.operation(), &mut |name| {
+                seen += 1;
+                // The last step is `to-dir/x`; every other one is done by then.
+                if name == "exchange" && case.root().join("new/a/b").exists() && after == 0 {
+                    std::fs::write(case.root().join("to-dir/x"), "user\n").unwrap();
+                    after = 1;
+                } else if after > 0 {
+                    after += 1;
+                }
+                if stop_at == Some(after) && after > 1 {
+                    return Err(Error::new(codes::OPERATION_DAMAGED, name));
+                }
+                Ok(())
+            });
+        (result, after)
+    };
+    let whole = everything(cache.path());
+    let before = whole.files();
+    let (result, acts) = spoil(&whole, None);
+    assert!(matches!(result.unwrap(), Outcome::Conflict(_)));
+    let expected = whole.files();
+    assert!(acts > 10, "{acts}");
+    for name in ["edit", "gone/deep/f", "mode", "l", "keep"] {
+        assert_eq!(expected[name], before[name]);
+    }
+    for stop_at in 2..=acts {
+        let case = everything(cache.path());
+        spoil(&case, Some(stop_at)).0.unwrap_err();
+        let again = case.automatic().unwrap();
+        assert!(matches!(again, Outcome::Conflict(_)), "{stop_at}");
+        assert_eq!(case.files(), expected, "{stop_at}");
+    }
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_does_not_let_the_merge_out() {
+    for moment in 1..12 {
+        let case = Case::plain(&["d/a=1 "], &["d/a=2 ", "d/new=3 "]);
+        let outside = case.dir.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("a"), "1\n").unwrap();
+        let mut count = 0;
+        let _ = apply_with(
+            &case.root(),
+            case.input(),
+            Authority::Automatic,
+            &case.operation(),
+            &mut |_| {
+                count += 1;
+                if count == moment {
+                    std::fs::rename(case.root().join("d"), case.root().join("moved")).unwrap();
+                    symlink(&outside, case.root().join("d")).unwrap();
+                }
+                Ok(())
+            },
+        );
+        assert_eq!(listed(&tree(&outside)), ["a=1 "], "escaped at act {moment}");
+    }
+    // The control: plain writes through the swapped directory do escape.
+    let case = Case::plain(&["d/a=1 "], &[]);
+    let outside = case.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::rename(case.root().join("d"), case.root().join("moved")).unwrap();
+    symlink(&outside, case.root().join("d")).unwrap();
+    std::fs::write(case.root().join("d/a"), "2\n").unwrap();
+    assert_eq!(listed(&tree(&outside)), ["a=2 "]);
+}

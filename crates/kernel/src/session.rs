@@ -1,0 +1,13 @@
+//! The pure half: what a session is, what follows from an event, and what to do next.
+
+mod consequences;
+mod context;
+mod effects;
+mod state;
+pub mod workflow;
+
+pub use consequences::consequences;
+pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
+pub use context::model_request;
+pub use effects::{Effect, next};
+pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};

@@ -1,0 +1,404 @@
+//! What follows from an event by logic alone, recorded in the same transaction as the event.
+
+use glasshouse_model::body::{
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BudgetCharged, CallEnd, CallStatus,
+    CommitCreated, MergeAnswered, MergeFailed, MergeProposed, MessageReceived, ModelCompleted,
+    ModelFailed, Outcome, PolicyDecided, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
+    WorkflowTransitioned,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    Actor, CallId, Decision, Draft, Effect as PolicyEffect, Event, Kind, Seq, State as Workflow,
+    Usage,
+};
+
+use super::{State, workflow};
+
+/// Most calls of one answer; a model that writes more is looping.
+const MAX_CALLS_PER_ANSWER: usize = 64;
+/// Times a turn reminds the model that the work is not finished before it gives up.
+const MAX_REMINDERS: u32 = 2;
+/// Longest text shown to the person who is asked, in bytes.
+const MAX_SHOWN_BYTES: usize = 16 * 1024;
+
+/// The events that `event` implies. `state` has already folded it. The order is the order in which
+/// they are appended; each is folded, and its own consequences asked for, before the next.
+#[must_use]
+pub fn consequences(state: &State, event: &Event) -> Vec<Draft> {
+    // A body that cannot be read implies nothing; `State::unreadable` then stops the branch.
+    let drafts = match event.kind() {
+        Kind::MessageReceived => event.body_as::<MessageReceived>().map(|_| on_message(state)),
+        Kind::ModelCompleted => event.body_as().map(|answer| on_answer(state, &answer)),
+        Kind::ModelFailed => event.body_as().map(|failed| on_model_failed(state, &failed)),
+        Kind::PolicyDecided => event.body_as().map(|decided| on_decided(state, &decided)),
+        Kind::ApprovalResolved => event.body_as().map(|resolved| on_resolved(state, &resolved)),
+        Kind::ToolStarted => event.body_as().map(|started| on_started(state, &started)),
+        Kind::TestEvidence => event
+            .body_as()
+            .map(|evidence: TestEvidence| transition(workflow::on_evidence(state, &evidence))),
+        kind if kind.ends_call() => event.body_as().map(|end| on_call_ended(state, &end)),
+        Kind::MergeProposed => event.body_as().map(|merge| on_merge_proposed(event.seq(), &merge)),
+        Kind::MergeApproved => Ok(transition(workflow::on_merge_approved(state))),
+        Kind::MergeRejected => event.body_as().map(|answer| on_merge_rejected(state, &answer)),
+        Kind::MergeFailed => event.body_as().map(|failed| on_merge_failed(state, &failed)),
+        Kind::CommitCreated => event.body_as().map(|commit| on_commit(state, &commit)),
+        _ => Ok(Vec::new()),
+    };
+    let mut drafts = drafts.unwrap_or_default();
+    for draft in &mut drafts {
+        draft.cause.get_or_insert(event.seq());
+        draft.labels.extend(event.header.labels.iter().cloned());
+    }
+    drafts
+}
+
+fn transition(body: Option<WorkflowTransitioned>) -> Vec<Draft> {
+    body.iter().map(|body| Draft::new(Kind::WorkflowTransitioned, body)).collect()
+}
+
+fn turn_ends(
+    state: &State,
+    outcome: Outcome,
+    code: Option<&str>,
+    message: Option<String>,
+) -> Vec<Draft> {
+    let Some(turn) = state.turn else { return Vec::new() };
+    let kind = match outcome {
+        Outcome::Committed | Outcome::Answered | Outcome::Rejected => Kind::TurnCompleted,
+        Outcome::Failed => Kind::TurnFailed,
+        Outcome::Cancelled => Kind::TurnCancelled,
+    };
+    let commit = state.committed.as_ref().and_then(|commit| commit.commit.clone());
+    let body = TurnEnd { turn, outcome, code: code.map(str::to_owned), message, commit };
+    vec![Draft::new(kind, &body)]
+}
+
+/// Drafts that end the open turn as failed; used by the driver for faults that no event explains.
+#[must_use]
+pub(crate) fn turn_failed(state: &State, code: &str, message: &str) -> Vec<Draft> {
+    turn_ends(state, Outcome::Failed, Some(code), Some(message.to_owned()))
+}
+
+/// Drafts that end the open turn as cancelled.
+#[must_use]
+pub(crate) fn turn_cancelled(state: &State) -> Vec<Draft> {
+    turn_ends(state, Outcome::Cancelled, Some("cancelled"), None)
+}
+
+fn on_message(state: &State) -> Vec<Draft> {
+    transition(workflow::on_message(state))
+}
+
+fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
+    let tokens = ["input_uncached", "cache_read", "cache_write", "output"]
+        .iter()
+        .filter_map(|kind| answer.tokens.get(*kind))
+        .fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
+    let usage = Usage { tokens, time_us: answer.duration_us, ..Usage::default() };
+    let mut drafts = vec![Draft::new(Kind::BudgetCharged, &BudgetCharged { usage })];
+    if answer.calls.len() > MAX_CALLS_PER_ANSWER {
+        let message = format!(
+            "{} calls in one answer; the limit is {MAX_CALLS_PER_ANSWER}",
+            answer.calls.len()
+        );
+        drafts.extend(turn_failed(state, "too_many_calls", &message));
+        return drafts;
+    }
+    for call in &answer.calls {
+        let body = ToolProposed {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+        };
+        drafts.push(Draft::new(Kind::ToolProposed, &body).by(agent()));
+    }
+    if answer.calls.is_empty() {
+        drafts.extend(on_rest(state, answer));
+    }
+    drafts
+}
+
+fn agent() -> Actor {
+    Actor { kind: glasshouse_model::PrincipalKind::Agent, id: "agent".to_owned() }
+}
+
+/// The model made no call: the turn is over, or the work is not finished.
+fn on_rest(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
+    if answer.finish != "stop" && answer.finish != "tool_calls" {
+        let message = format!("the model's answer ended early: {}", answer.finish);
+        return turn_failed(state, &format!("answer_{}", answer.finish), &message);
+    }
+    // A merge that is wanted ends the turn with it; `next` asks for it.
+    if merge_wanted(state) { Vec::new() } else { rest(state) }
+}
+
+/// Whether everything is ready for the change set to be merged.
+pub(crate) fn merge_wanted(state: &State) -> bool {
+    state.committed.is_none() && state.workflow() == Workflow::Reviewing && state.has_changes()
+}
+
+/// What ends a turn in which the model has nothing more to ask for, or reminds it of what is missing.
+pub(crate) fn rest(state: &State) -> Vec<Draft> {
+    if state.committed.is_some() {
+        return turn_ends(state, Outcome::Committed, None, None);
+    }
+    if !state.has_changes() && state.workflow() != Workflow::CodeWriting {
+        let mut drafts = transition(workflow::on_finished(state, "answered without a change"));
+        drafts.extend(turn_ends(state, Outcome::Answered, None, None));
+        return drafts;
+    }
+    if state.reminders < MAX_REMINDERS {
+        let text = format!(
+            "The work is not finished: the workflow is in {}. Missing: {}.",
+            state.workflow(),
+            workflow::missing(state)
+        );
+        return vec![Draft::new(Kind::MessageReceived, &MessageReceived { text })];
+    }
+    let message = format!(
+        "the model stopped in {} with changes that are not validated; missing: {}",
+        state.workflow(),
+        workflow::missing(state)
+    );
+    turn_failed(state, "task_unfinished", &message)
+}
+
+fn on_model_failed(state: &State, failed: &ModelFailed) -> Vec<Draft> {
+    let usage = Usage { errors: 1, ..Usage::default() };
+    let mut drafts = Vec::new();
+    if failed.answered {
+        drafts.push(Draft::new(Kind::BudgetCharged, &BudgetCharged { usage }));
+    }
+    if failed.retry_in_ms.is_none() && failed.answered {
+        drafts.extend(turn_failed(state, &failed.code, &failed.message));
+    }
+    drafts
+}
+
+/// A call that ends before it ran.
+pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String) -> Draft {
+    let kind = match status {
+        CallStatus::Completed => Kind::ToolCompleted,
+        CallStatus::Failed => Kind::ToolFailed,
+        CallStatus::Denied => Kind::ToolDenied,
+        CallStatus::Cancelled => Kind::ToolCancelled,
+        CallStatus::TimedOut => Kind::ToolTimedOut,
+    };
+    let body = CallEnd {
+        call,
+        status,
+        code: (status != CallStatus::Completed).then(|| code.to_owned()),
+        exit_code: None,
+        duration_us: 0,
+        isolation: None,
+        output: None,
+        text,
+        truncated: false,
+        background_processes: 0,
+    };
+    Draft::new(kind, &body)
+}
+
+fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
+    let Some(call) = decided.call else { return Vec::new() };
+    let Some(args_digest) = decided.args_digest else { return Vec::new() };
+    let Some(record) = state.calls.get(&call).filter(|record| !record.is_ended()) else {
+        return Vec::new();
+    };
+    match decided.decision.effect {
+        PolicyEffect::Allow => Vec::new(),
+        PolicyEffect::Deny => {
+            let text = denial_text(state, decided);
+            vec![refused(call, CallStatus::Denied, "policy_denied", text)]
+        }
+        PolicyEffect::RequireReview => {
+            let Some((_, frozen)) = &state.frozen else {
+                let text = "review is not possible before the workspace is frozen".to_owned();
+                return vec![refused(call, CallStatus::Denied, "policy_denied", text)];
+            };
+            let request = ApprovalRequested {
+                subject: ApprovalSubject::Call,
+                call: Some(call),
+                tool: record.proposed.tool.clone(),
+                shown: shorten(&record.proposed.arguments),
+                reasons: review_reasons(&decided.decision),
+                args_digest,
+                policy_version: decided.decision.policy_version,
+                base: frozen.base,
+            };
+            vec![Draft::new(Kind::ApprovalRequested, &request)]
+        }
+    }
+}
+
+/// Why a person is asked: the reasons of the rules that want it, or their names.
+#[must_use]
+pub(crate) fn review_reasons(decision: &Decision) -> Vec<String> {
+    let asking = decision.rules.iter().filter(|rule| rule.action == PolicyEffect::RequireReview);
+    asking.map(|rule| rule.reason.clone().unwrap_or_else(|| rule.name.clone())).collect()
+}
+
+fn denial_text(state: &State, decided: &PolicyDecided) -> String {
+    let reasons = if decided.decision.reasons.is_empty() {
+        "no rule allows it".to_owned()
+    } else {
+        decided.decision.reasons.join("; ")
+    };
+    let subject = decided.subject.as_deref().unwrap_or("");
+    format!(
+        "denied: {} {subject}: {reasons}. Workflow state: {}; writable: {}; next: {}.",
+        decided.syscall,
+        state.workflow(),
+        workflow::writable(state),
+        workflow::missing(state)
+    )
+}
+
+fn shorten(text: &str) -> String {
+    if text.len() <= MAX_SHOWN_BYTES {
+        return text.to_owned();
+    }
+    let mut end = MAX_SHOWN_BYTES;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}… ({} bytes in all)", &text[..end], text.len())
+}
+
+fn on_resolved(state: &State, resolved: &ApprovalResolved) -> Vec<Draft> {
+    // `apply` took the request out of the pending ones; find its subject by what waits for it.
+    if let Some(merge) = &state.merge
+        && merge.phase == super::MergePhase::InReview(Some(resolved.approval))
+    {
+        let body = MergeAnswered {
+            merge: merge.seq,
+            approver: resolved.approver.clone(),
+            code: resolved.code.clone(),
+        };
+        let kind = if resolved.approved { Kind::MergeApproved } else { Kind::MergeRejected };
+        return vec![Draft::new(kind, &body).by(resolved.approver.clone())];
+    }
+    if resolved.approved {
+        return Vec::new();
+    }
+    let waiting = state.open_calls.iter().find(|call| {
+        state
+            .calls
+            .get(call)
+            .is_some_and(|r| r.phase == super::CallPhase::InReview(resolved.approval))
+    });
+    let Some(call) = waiting else { return Vec::new() };
+    let text = match resolved.code.as_str() {
+        "no_approver" => {
+            "denied: this call needs a person's approval and nobody is there to give it".to_owned()
+        }
+        _ => format!("denied: {} rejected this call", resolved.approver.id),
+    };
+    vec![refused(*call, CallStatus::Denied, &resolved.code, text)]
+}
+
+fn on_started(state: &State, started: &ToolStarted) -> Vec<Draft> {
+    let is_test_run =
+        state.calls.get(&started.call).is_some_and(|r| r.proposed.tool == name::TEST_RUN);
+    if is_test_run { transition(workflow::on_tests_started(state)) } else { Vec::new() }
+}
+
+fn on_call_ended(state: &State, end: &CallEnd) -> Vec<Draft> {
+    let errors = u64::from(end.status == CallStatus::Failed);
+    let usage = Usage { calls: 1, time_us: end.duration_us, errors, ..Usage::default() };
+    let mut drafts = vec![Draft::new(Kind::BudgetCharged, &BudgetCharged { usage })];
+    let tool = state.calls.get(&end.call).map(|record| record.proposed.tool.as_str());
+    match tool {
+        Some(name::PLAN_COMPLETE) if end.status == CallStatus::Completed => {
+            drafts.extend(transition(workflow::on_plan_complete(state)));
+        }
+        Some(name::TEST_RUN) => drafts.extend(transition(workflow::on_tests_ended(state))),
+        _ => {}
+    }
+    drafts
+}
+
+fn on_merge_proposed(seq: Seq, merge: &MergeProposed) -> Vec<Draft> {
+    if merge.review_reasons.is_empty() {
+        let body = MergeAnswered {
+            merge: seq,
+            approver: Actor::kernel(),
+            code: "auto_approved".to_owned(),
+        };
+        return vec![Draft::new(Kind::MergeApproved, &body)];
+    }
+    let shown = format!(
+        "{}\n{} files, +{} -{} lines",
+        merge.message,
+        merge.changes.len(),
+        merge.lines_added,
+        merge.lines_removed
+    );
+    let request = ApprovalRequested {
+        subject: ApprovalSubject::Merge,
+        call: merge.call,
+        tool: "merge".to_owned(),
+        shown,
+        reasons: merge.review_reasons.clone(),
+        args_digest: merge.patch.blob,
+        policy_version: merge.policy_version,
+        base: merge.base,
+    };
+    vec![Draft::new(Kind::ApprovalRequested, &request)]
+}
+
+/// The `git.commit` call that is running, if the merge came from one.
+fn commit_call(state: &State) -> Option<CallId> {
+    state.open_calls.iter().copied().find(|call| {
+        state.calls.get(call).is_some_and(|record| {
+            record.proposed.tool == name::GIT_COMMIT && record.phase == super::CallPhase::Started
+        })
+    })
+}
+
+fn on_merge_rejected(state: &State, answer: &MergeAnswered) -> Vec<Draft> {
+    let nobody = answer.code == "no_approver";
+    let mut drafts = Vec::new();
+    if let Some(call) = commit_call(state) {
+        let text = if nobody {
+            "the merge needs a person's approval and nobody is there to give it".to_owned()
+        } else {
+            format!("{} rejected the change set", answer.approver.id)
+        };
+        drafts.push(refused(call, CallStatus::Denied, &answer.code, text));
+    }
+    if nobody {
+        let message = "the change set needs a person's approval and nobody is there to give it";
+        drafts.extend(turn_failed(state, "no_approver", message));
+    } else {
+        drafts.extend(transition(workflow::on_merge_rejected(state)));
+        drafts.extend(turn_ends(state, Outcome::Rejected, None, None));
+    }
+    drafts
+}
+
+fn on_merge_failed(state: &State, failed: &MergeFailed) -> Vec<Draft> {
+    let mut drafts = transition(workflow::on_merge_failed(state));
+    if let Some(call) = commit_call(state) {
+        drafts.push(refused(call, CallStatus::Failed, &failed.code, failed.message.clone()));
+    }
+    drafts.extend(turn_failed(state, &failed.code, &failed.message));
+    drafts
+}
+
+fn on_commit(state: &State, commit: &CommitCreated) -> Vec<Draft> {
+    let mut drafts = transition(workflow::on_finished(state, "committed"));
+    match commit_call(state) {
+        Some(call) => {
+            let text = match &commit.commit {
+                Some(id) => format!("merged and committed as {id}"),
+                None => {
+                    "merged; the project is no git repository, so there is no commit".to_owned()
+                }
+            };
+            drafts.push(refused(call, CallStatus::Completed, "", text));
+        }
+        None => drafts.extend(turn_ends(state, Outcome::Committed, None, None)),
+    }
+    drafts
+}

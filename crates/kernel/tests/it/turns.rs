@@ -1,0 +1,157 @@
+//! Turns: what a state wants next, and that every call and turn ends once.
+
+use glasshouse_kernel::session::{CallPhase, Effect};
+use glasshouse_model::body::{ApprovalResolved, CallStatus, ModelFailed, Outcome, TurnEnd};
+use glasshouse_model::{Actor, Budget, Draft, Effect as PolicyEffect, Kind, PrincipalKind};
+
+use crate::simulation::Simulation;
+
+#[test]
+fn a_question_is_answered_without_a_merge() {
+    let mut sim = Simulation::new(Budget::default());
+    assert_eq!(sim.next(), [Effect::RequestModel { attempt: 1, delay_ms: 0 }]);
+    sim.answer("It parses configuration.", &[]);
+    assert_eq!(sim.state.outcome(), Some(Outcome::Answered));
+    assert_eq!(sim.next(), []);
+}
+
+#[test]
+fn reads_run_side_by_side_and_writes_wait_for_each_other() {
+    let check = |calls: &[(&str, &str)], expected: &[usize]| {
+        let mut sim = Simulation::new(Budget::default());
+        let ids = sim.answer("", calls);
+        let wanted: Vec<_> = expected.iter().map(|at| Effect::Decide(ids[*at])).collect();
+        assert_eq!(sim.next(), wanted, "{calls:?}");
+    };
+    let read_a = ("fs.read", r#"{"path":"a"}"#);
+    let read_b = ("fs.read", r#"{"path":"b"}"#);
+    let write_a = ("fs.write", r#"{"path":"a","content":""}"#);
+    let write_b = ("fs.write", r#"{"path":"b","content":""}"#);
+    let shell = ("shell.run", r#"{"argv":["true"]}"#);
+    let plan = ("plan.complete", r#"{"summary":"x"}"#);
+    check(&[read_a, read_b], &[0, 1]);
+    check(&[read_a, write_a], &[0]);
+    check(&[write_a, read_a, read_b], &[0, 2]);
+    check(&[write_a, write_a], &[0]);
+    check(&[shell, read_a], &[0]);
+    check(&[read_a, shell, read_b], &[0]);
+    // A plan may change what the next call is allowed to do, so that one is decided afterwards.
+    check(&[plan, write_b], &[0]);
+}
+
+#[test]
+fn denied_and_reviewed_calls_end_once() {
+    let check =
+        |effect: PolicyEffect, answer: Option<(bool, &str)>, expected: Option<CallStatus>| {
+            let mut sim = Simulation::new(Budget::default());
+            let call = sim.answer("", &[("fs.write", r#"{"path":"a","content":""}"#)])[0];
+            sim.decide(call, effect);
+            if let Some((approved, code)) = answer {
+                let approval = sim.last_seq(&Kind::ApprovalRequested);
+                assert_eq!(sim.next(), [Effect::AskApproval(approval)]);
+                let body = ApprovalResolved {
+                    approval,
+                    approved,
+                    approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
+                    code: code.to_owned(),
+                    expires_us: 1,
+                };
+                sim.append(Draft::new(Kind::ApprovalResolved, &body));
+                // A second answer to the same question changes nothing.
+                sim.append(Draft::new(Kind::ApprovalResolved, &body));
+            }
+            let ended = match &sim.state.calls[&call].phase {
+                CallPhase::Ended(end) => Some(end.status),
+                _ => None,
+            };
+            assert_eq!(ended, expected, "{effect:?} {answer:?}");
+            let ends = sim.events.iter().filter(|event| event.kind().ends_call()).count();
+            assert_eq!(ends, usize::from(expected.is_some()));
+            if expected.is_none() && answer.is_some() {
+                assert_eq!(sim.next(), [Effect::Decide(call)], "an approved call is decided again");
+            }
+        };
+    check(PolicyEffect::Allow, None, None);
+    check(PolicyEffect::Deny, None, Some(CallStatus::Denied));
+    check(PolicyEffect::RequireReview, Some((true, "approved")), None);
+    check(PolicyEffect::RequireReview, Some((false, "rejected")), Some(CallStatus::Denied));
+    check(PolicyEffect::RequireReview, Some((false, "no_approver")), Some(CallStatus::Denied));
+}
+
+#[test]
+fn an_interrupted_call_is_run_again_and_ends_once() {
+    let mut sim = Simulation::new(Budget::default());
+    let call = sim.answer("", &[("shell.run", r#"{"argv":["true"]}"#)])[0];
+    sim.decide(call, PolicyEffect::Allow);
+    sim.start(call);
+    let turn = sim.state.turn.unwrap();
+    let end = TurnEnd { turn, outcome: Outcome::Failed, code: None, message: None, commit: None };
+    sim.append(Draft::new(Kind::TurnInterrupted, &end));
+    assert_eq!(sim.next(), [], "nothing happens without a turn");
+    sim.append(Draft::new(
+        Kind::TurnStarted,
+        &glasshouse_model::body::TurnStarted { continues: Some(turn) },
+    ));
+    assert_eq!(sim.next(), [Effect::Decide(call)]);
+    sim.decide(call, PolicyEffect::Allow);
+    sim.start(call);
+    sim.end(call, CallStatus::Completed);
+    assert_eq!(sim.count(&Kind::ToolCompleted), 1);
+    assert_eq!(sim.next(), [Effect::RequestModel { attempt: 1, delay_ms: 0 }]);
+}
+
+#[test]
+fn law_10_a_used_up_budget_stops_before_the_next_act() {
+    let budget = Budget { calls: Some(1), ..Budget::default() };
+    let mut sim = Simulation::new(budget);
+    let calls = sim.answer(
+        "",
+        &[("fs.read", r#"{"path":"a"}"#), ("fs.write", r#"{"path":"b","content":""}"#)],
+    );
+    sim.decide(calls[0], PolicyEffect::Allow);
+    sim.start(calls[0]);
+    sim.end(calls[0], CallStatus::Completed);
+    let [Effect::Record(drafts)] = &sim.next()[..] else { panic!("{:?}", sim.next()) };
+    for draft in drafts.clone() {
+        sim.append(draft);
+    }
+    assert_eq!(sim.state.last_turn.as_ref().unwrap().code.as_deref(), Some("budget_exhausted"));
+    assert_eq!(sim.count(&Kind::ToolCancelled), 1);
+    assert_eq!(sim.count(&Kind::BudgetExhausted), 1);
+    assert_eq!(sim.next(), []);
+}
+
+#[test]
+fn failed_requests_are_tried_again_or_end_the_turn() {
+    let check = |retry_in_ms: Option<u64>, answered: bool, expected: &[Effect], ended: bool| {
+        let mut sim = Simulation::new(Budget::default());
+        let body = ModelFailed {
+            ordinal: 0,
+            attempt: 1,
+            code: "rate_limited".to_owned(),
+            message: "slow down".to_owned(),
+            retry_in_ms,
+            answered,
+        };
+        sim.append(Draft::new(Kind::ModelFailed, &body));
+        assert_eq!(sim.next(), expected, "{retry_in_ms:?} {answered}");
+        assert_eq!(sim.state.turn.is_none(), ended);
+        assert_eq!(sim.state.ordinal, u64::from(answered));
+    };
+    check(Some(50), true, &[Effect::RequestModel { attempt: 2, delay_ms: 50 }], false);
+    check(None, true, &[], true);
+}
+
+#[test]
+fn a_model_that_stops_early_is_reminded_and_then_given_up() {
+    let mut sim = Simulation::new(Budget::default());
+    sim.call("plan.complete", r#"{"summary":"x"}"#);
+    sim.seal("tests", true, false);
+    for round in 1..=3 {
+        sim.answer("I am done.", &[]);
+        let reminders =
+            sim.events.iter().filter(|e| *e.kind() == Kind::MessageReceived).count() - 1;
+        assert_eq!(reminders, round.min(2));
+    }
+    assert_eq!(sim.state.last_turn.as_ref().unwrap().code.as_deref(), Some("task_unfinished"));
+}
