@@ -1,2 +1,42 @@
-//! The `glasshouse` binary.
-fn main() {}
+//! The `glasshouse` command.
+#![forbid(unsafe_code)]
+
+mod args;
+mod command;
+mod error;
+mod fail;
+mod home;
+mod output;
+mod review;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Arguments;
+
+fn main() -> ExitCode {
+    // The sandbox host is this same program. It must stay single-threaded and must not read
+    // arguments, environment or files that others control, so it branches off before anything else.
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "__sandboxd") {
+        glasshouse_sandbox::host::main();
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            let wants_json = std::env::args_os().any(|argument| argument == "--json");
+            if wants_json && error.use_stderr() {
+                fail::tell(&fail::usage(&error), true);
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let json = arguments.json();
+    match command::run(arguments) {
+        Ok(0) if output::lost_data() => fail::report(&fail::output_lost(), json),
+        Ok(status) => ExitCode::from(status),
+        Err(fault) => fail::report(&fault, json),
+    }
+}

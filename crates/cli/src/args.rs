@@ -1,0 +1,322 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use glasshouse_model::{Mode, SessionId};
+
+/// An operating system for AI agents: everything an agent does is contained, decided by one policy
+/// and recorded in one verifiable log.
+#[derive(Debug, Parser)]
+#[command(
+    name = "glasshouse",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) task: TaskArguments,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Working on a task.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArguments {
+    /// What to do, in your own words, in the repository of the current directory
+    pub(crate) task: Option<String>,
+    #[command(flatten)]
+    pub(crate) options: SessionOptions,
+}
+
+/// How a session works.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SessionOptions {
+    /// Workflow mode: strict (explore and debug are not built yet)
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// Model provider: openai-compatible or scripted
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Model name as the provider knows it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Server of an OpenAI-compatible provider, for example http://127.0.0.1:11434/v1
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Scenario file of the scripted provider
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Project directory (default: the current directory)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
+    /// Never ask a person: whatever needs an approval is denied (exit 4)
+    #[arg(long)]
+    pub(crate) no_approver: bool,
+    /// Data as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Everything but working on a task.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Play the whole story on a bundled repository; needs no key and no network
+    Demo(DemoArguments),
+    /// Run a command in a sandbox
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
+    /// Show and carry on sessions
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Try a policy
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Read and verify the log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Check and render generated interfaces
+    #[command(subcommand)]
+    Ui(UiCommand),
+    /// Attack the own sandbox and tell what isolation this machine gives
+    Doctor {
+        /// Data as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read and write configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script
+    Completions {
+        /// Shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Where the sample repository is put (default: a new directory below the data directory)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Data as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which template of limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TemplateArgument {
+    /// No network, 1 GiB, 100 processes, 300 s
+    CodeExecutor,
+    /// No network, 128 MiB, 5 processes
+    PolicySandbox,
+    /// No network, 128 MiB; what code of plans runs in
+    Script,
+}
+
+/// `sandbox`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Run a command in a new sandbox; exits with the command's status
+    Run(SandboxRun),
+    /// Remove what sandboxes of dead processes left behind
+    Gc {
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+        /// Data as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sandbox run`.
+#[derive(Debug, Args)]
+pub(crate) struct SandboxRun {
+    /// Template of limits
+    #[arg(long, value_enum, default_value = "code-executor")]
+    pub(crate) template: TemplateArgument,
+    /// How the sandbox is made; only `native` is built
+    #[arg(long, default_value = "native")]
+    pub(crate) backend: String,
+    /// Directory seen as the workspace; it is copied, never changed (default: an empty one)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Host that the command may reach; not built yet
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+    /// Write the command's changes into the workspace directory afterwards
+    #[arg(long)]
+    pub(crate) merge: bool,
+    /// Longest run, for example 30s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// Result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Command and arguments
+    #[arg(last = true, required = true)]
+    pub(crate) argv: Vec<String>,
+}
+
+/// `session`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// All sessions, newest first
+    List {
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// What happened in a session
+    Show {
+        /// Session id
+        id: SessionId,
+        /// Events as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Carry on a session that was interrupted or cancelled
+    Resume {
+        /// Session id
+        id: SessionId,
+        /// A further message for the model
+        message: Option<String>,
+        /// Never ask a person
+        #[arg(long)]
+        no_approver: bool,
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `policy`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Decide one call and say why: exit 0 allow, 3 deny, 4 review
+    Check {
+        /// Policy file (default: the project's, else the shipped one)
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        /// The call, for example {"syscall":"fs.write","path":"src/a"}
+        #[arg(long, value_name = "JSON")]
+        call: String,
+        /// Workflow state in force
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
+        /// The decision as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `audit`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Events, oldest first
+    Log {
+        /// Only this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// Only this kind, for example policy.decided
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+        /// Events as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check every hash and the signed head: exit 5 on a mismatch
+    Verify {
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Which security profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileArgument {
+    /// Least
+    Strict,
+    /// Default of most products
+    Balanced,
+    /// For plans of one's own
+    Trusted,
+    /// For experiments
+    Relaxed,
+}
+
+/// `ui`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UiCommand {
+    /// Check a plan against a profile: exit 3 when it is unsafe
+    Check {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Render a plan as HTML on stdout; a refused plan prints nothing there
+    RenderPlan {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+    },
+}
+
+/// `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write a commented file for this project
+    Init,
+    /// Print one value, or all that apply here
+    Get {
+        /// Key, for example test.command
+        key: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set one value in the project's file
+    Set {
+        /// Key, for example model
+        key: String,
+        /// Value, as YAML
+        value: String,
+    },
+}
+
+impl Arguments {
+    /// Whether failures are told as JSON.
+    pub(crate) fn json(&self) -> bool {
+        match &self.command {
+            None => self.task.options.json,
+            Some(Command::Demo(demo)) => demo.json,
+            Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
+            Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
+            | Some(Command::Session(
+                SessionCommand::List { json }
+                | SessionCommand::Show { json, .. }
+                | SessionCommand::Resume { json, .. },
+            ))
+            | Some(Command::Policy(PolicyCommand::Check { json, .. }))
+            | Some(Command::Audit(
+                AuditCommand::Log { json, .. } | AuditCommand::Verify { json },
+            ))
+            | Some(Command::Ui(UiCommand::Check { json, .. }))
+            | Some(Command::Config(ConfigCommand::Get { json, .. }))
+            | Some(Command::Doctor { json }) => *json,
+            Some(_) => false,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The commands, one module each.
+
+mod audit;
+mod config;
+mod demo;
+mod doctor;
+mod policy;
+mod sandbox;
+mod session;
+mod task;
+mod ui;
+
+use clap::CommandFactory;
+use glasshouse_model::Exit;
+
+use crate::args::{Arguments, Command};
+use crate::error::Error;
+
+/// Runs the command and gives the exit status.
+pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
+    let Some(command) = arguments.command else {
+        return match arguments.task.task {
+            Some(task) => task::run(&task, &arguments.task.options),
+            None => {
+                let _ = Arguments::command().print_help();
+                Ok(Exit::Usage.status())
+            }
+        };
+    };
+    match command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Sandbox(command) => sandbox::run(command),
+        Command::Session(command) => session::run(command),
+        Command::Policy(command) => policy::run(command),
+        Command::Audit(command) => audit::run(command),
+        Command::Ui(command) => ui::run(command),
+        Command::Doctor { json } => doctor::run(json),
+        Command::Config(command) => config::run(command),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "glasshouse", &mut script);
+            crate::output::bytes(&script);
+            Ok(Exit::Done.status())
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `glasshouse config`: init, get, set. Only keys that are no matter of security.
+
+use std::path::Path;
+
+use glasshouse_kernel::config::PROJECT_FILE;
+use glasshouse_kernel::{Config, codes};
+use glasshouse_model::Exit;
+use serde_json::Value;
+
+use crate::args::ConfigCommand;
+use crate::error::Error;
+use crate::{home, output};
+
+const TEMPLATE: &str = "\
+# Glasshouse configuration of this project. Every key is optional.
+# What an agent may do is decided by .glasshouse/policy.yaml, never here.
+
+# provider: openai-compatible
+# base_url: http://127.0.0.1:11434/v1
+# model: a-model-name
+
+# test:
+#   command: [\"sh\", \"tests/run.sh\"]   # detected for cargo, npm, pytest, go and shell
+#   globs: [\"tests/**\"]
+# source:
+#   globs: [\"src/**\"]
+
+# budget: { tokens: 2000000, time: 2h, calls: 500, errors: 50 }
+# merge: { max_auto_lines: 500 }        # larger change sets ask a person
+";
+
+/// Runs the command.
+pub(crate) fn run(command: ConfigCommand) -> Result<u8, Error> {
+    let here = std::env::current_dir().map_err(|e| {
+        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
+    })?;
+    let file = here.join(PROJECT_FILE);
+    match command {
+        ConfigCommand::Init => {
+            if file.exists() {
+                return Err(Error::new(
+                    codes::CONFIG_INVALID,
+                    format!("{} exists", file.display()),
+                )
+                .why("init never overwrites")
+                .fix("edit it, or use `glasshouse config set`"));
+            }
+            write(&file, TEMPLATE)?;
+            output::note(&format!("wrote {}", file.display()));
+        }
+        ConfigCommand::Get { key, json } => {
+            let config = home::config(Config::default(), &here)?;
+            let all = serde_json::to_value(&config).unwrap_or_default();
+            let value = match &key {
+                None => all,
+                Some(key) => look_up(&all, key).cloned().ok_or_else(|| {
+                    Error::new(codes::CONFIG_INVALID, format!("`{key}` is not set"))
+                        .why("neither a flag, the environment nor a file sets it, or there is no such key")
+                })?,
+            };
+            match value {
+                Value::String(text) if !json => output::data(&text),
+                value => output::json_line(&value),
+            }
+        }
+        ConfigCommand::Set { key, value } => set(&file, &key, &value)?,
+    }
+    Ok(Exit::Done.status())
+}
+
+fn look_up<'a>(all: &'a Value, key: &str) -> Option<&'a Value> {
+    key.split('.').try_fold(all, |value, part| value.get(part))
+}
+
+/// Sets one value and leaves every other line as it is, comments included.
+fn set(file: &Path, key: &str, value: &str) -> Result<(), Error> {
+    Config::read(file)?;
+    let text = match std::fs::read_to_string(file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|e| {
+            Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
+        })?,
+    };
+    // JSON is YAML that needs no quoting rules; other text is a string.
+    let value: Value =
+        serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    let (name, line) = match key.split_once('.') {
+        None => (key, format!("{key}: {value}")),
+        Some((section, rest)) => {
+            let current: Value = serde_saphyr::from_str(&text).unwrap_or_default();
+            let mut fields = current.get(section).cloned().unwrap_or_else(|| serde_json::json!({}));
+            let Some(map) = fields.as_object_mut() else {
+                return Err(Error::new(codes::CONFIG_INVALID, format!("`{section}` has no parts"))
+                    .why(format!("`{key}` names a part of a value that is not a section")));
+            };
+            map.insert(rest.to_owned(), value);
+            (section, format!("{section}: {fields}"))
+        }
+    };
+    let changed = replace_entry(&text, name, &line);
+    Config::parse(&changed, key)?;
+    write(file, &changed)
+}
+
+/// Replaces a top-level entry (its line and the indented lines below it), or appends it.
+fn replace_entry(text: &str, name: &str, line: &str) -> String {
+    let starts =
+        |candidate: &str| candidate.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
+    let mut out = Vec::new();
+    let mut found = false;
+    let mut inside = false;
+    for old in text.lines() {
+        if starts(old) {
+            (found, inside) = (true, true);
+            out.push(line);
+        } else if inside && (old.starts_with([' ', '\t', '-']) || old.is_empty()) {
+            // Part of the replaced entry.
+        } else {
+            inside = false;
+            out.push(old);
+        }
+    }
+    if !found {
+        out.push(line);
+    }
+    out.join("\n") + "\n"
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Error> {
+    let fail = |e: std::io::Error| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot write {}", file.display())).why(e)
+    };
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir).map_err(fail)?;
+    }
+    // A name nobody can have prepared, and never through a link.
+    let temporary = file.with_extension(format!("yaml.{}.new", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create_new(true).open(&temporary).map_err(fail)?;
+    std::io::Write::write_all(&mut out, text.as_bytes())
+        .and_then(|()| out.sync_all())
+        .map_err(fail)?;
+    std::fs::rename(&temporary, file).map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replace_entry;
+
+    #[test]
+    fn only_the_named_entry_changes() {
+        let check = |text: &str, name: &str, line: &str, expected: &str| {
+            assert_eq!(replace_entry(text, name, line), expected, "{text:?}");
+        };
+        check("", "model", "model: \"m\"", "model: \"m\"\n");
+        check("# note\nmodel: a\n", "model", "model: \"b\"", "# note\nmodel: \"b\"\n");
+        check("# model: a\n", "model", "model: 1", "# model: a\nmodel: 1\n");
+        check("test:\n  command: [a]\n# end\n", "test", "test: {}", "test: {}\n# end\n");
+        check("models: 1\n", "model", "model: 2", "models: 1\nmodel: 2\n");
+    }
+}

@@ -1,0 +1,154 @@
+//! `glasshouse sandbox`: run, gc.
+
+use std::io::Write;
+
+use glasshouse_kernel::codes;
+use glasshouse_kernel::driver::{OneCommand, OneResult};
+use glasshouse_model::Exit;
+use glasshouse_model::units::parse_time_ms;
+use glasshouse_sandbox::{Cancel, SandboxHost, Status, Stream, TemplateName};
+
+use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
+use crate::error::Error;
+use crate::{home, output};
+
+/// Runs the command.
+pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
+    match command {
+        // What fails on our side must not look like the command's own status.
+        SandboxCommand::Run(run) => execute(&run).or_else(|fault| {
+            crate::fail::tell(&fault, run.json);
+            Ok(Exit::SandboxFailed.status())
+        }),
+        SandboxCommand::Gc { dry_run, json } => gc(dry_run, json),
+    }
+}
+
+fn execute(run: &SandboxRun) -> Result<u8, Error> {
+    refuse_what_is_not_built(run)?;
+    let timeout_ms = run
+        .timeout
+        .as_deref()
+        .map(parse_time_ms)
+        .transpose()
+        .map_err(|e| Error::new(codes::CONFIG_INVALID, "cannot use --timeout").why(e))?;
+    if timeout_ms == Some(0) {
+        return Err(Error::new(codes::CONFIG_INVALID, "cannot use --timeout").why("it is zero"));
+    }
+    let kernel = home::kernel()?;
+    let one = OneCommand {
+        argv: run.argv.clone(),
+        workspace: run.workspace.clone(),
+        template: match run.template {
+            TemplateArgument::CodeExecutor => TemplateName::CodeExecutor,
+            TemplateArgument::PolicySandbox => TemplateName::PolicySandbox,
+            TemplateArgument::Script => TemplateName::Script,
+        },
+        timeout_ms,
+        merge: run.merge,
+    };
+    let cancel = Cancel::new()?;
+    stop_on_ctrl_c(&cancel)?;
+    let json = run.json;
+    let mut sink = |stream: Stream, bytes: &[u8]| {
+        if json {
+            return;
+        }
+        match stream {
+            Stream::Stdout => output::bytes(bytes),
+            Stream::Stderr => {
+                let _ = std::io::stderr().lock().write_all(bytes);
+            }
+        }
+    };
+    let result = kernel.run_once(&one, &mut sink, &cancel)?;
+    let status = exit_code(&result.run.status);
+    if json {
+        output::json_line(&serde_json::json!({
+            "exit_code": status,
+            "duration_us": result.run.duration_us,
+            "isolation": result.isolation,
+            "changes": result.changes,
+            "stdout_blob": result.stdout.blob,
+            "stderr_blob": result.stderr.blob,
+        }));
+    } else {
+        tell(&result);
+    }
+    Ok(status)
+}
+
+fn refuse_what_is_not_built(run: &SandboxRun) -> Result<(), Error> {
+    if !run.allow_host.is_empty() {
+        return Err(Error::new(codes::NETWORK_UNAVAILABLE, "--allow-host cannot be used").why(
+            "the egress proxy is not built yet, and a sandbox never gets a network without it",
+        ));
+    }
+    if run.backend != "native" {
+        return Err(Error::new(
+            codes::CONFIG_INVALID,
+            format!("there is no backend `{}`", run.backend),
+        )
+        .why("only native is built")
+        .fix("leave --backend out"));
+    }
+    Ok(())
+}
+
+/// A runtime of its own for the signal: the first Ctrl-C ends the command, not us.
+fn stop_on_ctrl_c(cancel: &Cancel) -> Result<(), Error> {
+    let cancel = cancel.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the runtime does not start").why(e))?;
+    std::thread::spawn(move || {
+        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+            cancel.cancel();
+        }
+    });
+    Ok(())
+}
+
+fn exit_code(status: &Status) -> u8 {
+    match status {
+        Status::Exited(code) => u8::try_from(*code).unwrap_or(u8::MAX),
+        Status::Signaled(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        Status::TimedOut => Exit::SandboxTimedOut.status(),
+        Status::Cancelled => Exit::Cancelled.status(),
+        Status::LimitExceeded(_) => 137,
+    }
+}
+
+fn tell(result: &OneResult) {
+    for change in &result.changes {
+        output::note(&format!("{} {}", change.change, change.path));
+    }
+    match &result.run.status {
+        Status::TimedOut => output::note("the command ran too long and was stopped"),
+        Status::LimitExceeded(limit) => {
+            output::note(&format!("the command exceeded a limit: {limit:?}"))
+        }
+        _ => {}
+    }
+    if result.run.background_processes > 0 {
+        output::note(&format!(
+            "{} background processes were ended",
+            result.run.background_processes
+        ));
+    }
+}
+
+fn gc(dry_run: bool, json: bool) -> Result<u8, Error> {
+    let found = SandboxHost::gc(&home::data_dir()?, dry_run)?;
+    let verb = if dry_run { "would remove" } else { "removed" };
+    if json {
+        output::json_line(&serde_json::json!({ "dry_run": dry_run, "leftovers": found }));
+    } else {
+        for leftover in &found {
+            output::data(&format!("{verb} {}", leftover.display()));
+        }
+        output::note(&format!("{} left behind by dead processes", found.len()));
+    }
+    Ok(Exit::Done.status())
+}

@@ -1,0 +1,92 @@
+//! `glasshouse session`: list, show, resume.
+
+use glasshouse_model::body::{MessageReceived, SessionCreated};
+use glasshouse_model::{Event, Exit, Kind};
+
+use crate::args::SessionCommand;
+use crate::error::Error;
+use crate::{home, output};
+
+use super::task;
+
+/// Runs the command.
+pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
+    let kernel = home::kernel()?;
+    match command {
+        SessionCommand::List { json } => list(&kernel, json),
+        SessionCommand::Show { id, json } => {
+            for event in kernel.log().events(&kernel.main_branch(&id)?) {
+                let event = event?;
+                if json {
+                    output::json_line(&event);
+                } else {
+                    output::data(&line(&event));
+                }
+            }
+            Ok(Exit::Done.status())
+        }
+        SessionCommand::Resume { id, message, no_approver, json } => {
+            let state = kernel.state(&id)?;
+            let created = state.created.ok_or_else(|| {
+                Error::new(
+                    glasshouse_kernel::codes::SESSION_NOT_FOUND,
+                    format!("session {id} was never started"),
+                )
+            })?;
+            task::resume(&kernel, &created, &id, message.as_deref(), no_approver, json)
+        }
+    }
+}
+
+fn list(kernel: &glasshouse_kernel::Kernel, json: bool) -> Result<u8, Error> {
+    let mut rows = kernel.log().sessions()?;
+    rows.sort_by_key(|row| std::cmp::Reverse(row.created_us));
+    if rows.is_empty() && !json {
+        output::note("no sessions yet; try `glasshouse demo`");
+    }
+    for row in rows {
+        let state = kernel.state(&row.session)?;
+        let status = match (&state.turn, state.outcome()) {
+            (Some(_), _) => "interrupted".to_owned(),
+            (None, Some(outcome)) => serde_json::to_value(outcome)
+                .ok()
+                .and_then(|v| v.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            (None, None) => "new".to_owned(),
+        };
+        let title = first_message(&kernel.log().read(&row.main, 1, 16)?);
+        if json {
+            output::json_line(&serde_json::json!({
+                "session": row.session, "branch": row.main, "created_us": row.created_us,
+                "events": state.head, "state": status, "workflow": state.workflow(), "task": title,
+            }));
+        } else {
+            output::data(&format!(
+                "{}  {status:<11}  {:>5} events  {title}",
+                row.session, state.head
+            ));
+        }
+    }
+    Ok(Exit::Done.status())
+}
+
+fn first_message(events: &[Event]) -> String {
+    let message = events.iter().find(|event| *event.kind() == Kind::MessageReceived);
+    let text =
+        message.and_then(|event| event.body_as::<MessageReceived>().ok()).map(|body| body.text);
+    let text = text.unwrap_or_default();
+    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(72).collect()
+}
+
+/// One event as a line for people.
+pub(super) fn line(event: &Event) -> String {
+    let body = match event.kind() {
+        Kind::SessionCreated => event
+            .body_as::<SessionCreated>()
+            .map(|body| format!("{} {} on {}", body.provider, body.model, body.project))
+            .unwrap_or_default(),
+        _ => serde_json::to_string(&event.body).unwrap_or_default(),
+    };
+    let body: String = body.chars().filter(|c| !c.is_control()).take(160).collect();
+    format!("{:>5}  {:<24} {body}", event.seq(), event.kind().as_str())
+}

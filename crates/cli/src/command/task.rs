@@ -1,0 +1,337 @@
+//! `glasshouse "task"`: a session on the user's own repository.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use glasshouse_kernel::{
+    Cancel, Config, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
+};
+use glasshouse_model::Exit;
+use glasshouse_model::body::{Outcome, SessionCreated};
+use glasshouse_provider::{OpenAiCompatible, Provider, Scripted, Secret};
+
+use crate::args::SessionOptions;
+use crate::error::Error;
+use crate::home::Settings;
+use crate::review::{Scenario, Terminal};
+use crate::show::Show;
+use crate::{home, output};
+
+/// Where the key of an OpenAI-compatible server comes from.
+const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+
+/// Starts a session and runs one turn.
+pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
+    let project = match &options.project {
+        Some(dir) => dir.clone(),
+        None => std::env::current_dir().map_err(|e| {
+            Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
+        })?,
+    };
+    let flags = Config {
+        mode: options.mode,
+        provider: options.provider.clone(),
+        model: options.model.clone(),
+        base_url: options.base_url.clone(),
+        ..Config::default()
+    };
+    let Settings { config, own_server } = home::settings(flags, &project)?;
+    let scenario = options.scenario.as_ref().map(|file| read_scenario(file)).transpose()?;
+    let kernel = home::kernel()?;
+    Work {
+        kernel,
+        project,
+        config,
+        own_server,
+        scenario,
+        json: options.json,
+        no_approver: options.no_approver,
+    }
+    .run(task)
+}
+
+fn read_scenario(file: &std::path::Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file).map_err(|e| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read scenario {}", file.display())).why(e)
+    })
+}
+
+/// All that one task needs.
+pub(crate) struct Work {
+    pub(crate) kernel: Kernel,
+    pub(crate) project: PathBuf,
+    pub(crate) config: Config,
+    /// Whether the user named the model's server; only then does it get the user's key.
+    pub(crate) own_server: bool,
+    pub(crate) scenario: Option<Vec<u8>>,
+    pub(crate) json: bool,
+    pub(crate) no_approver: bool,
+}
+
+impl Work {
+    /// Runs the task and tells its outcome.
+    pub(crate) fn run(self, task: &str) -> Result<u8, Error> {
+        self.run_then(task, |_| Ok(()))
+    }
+
+    /// The same with something to check before the outcome is told.
+    pub(crate) fn run_then(
+        self,
+        task: &str,
+        then: impl FnOnce(&Finished<'_>) -> Result<(), Error>,
+    ) -> Result<u8, Error> {
+        let people = people(
+            self.config.provider.as_deref(),
+            self.config.base_url.as_deref(),
+            self.config.model.as_deref(),
+            self.scenario.as_deref(),
+            Rights { own_server: self.own_server, no_approver: self.no_approver },
+        )?;
+        let new = NewSession {
+            project: self.project,
+            config: self.config,
+            provider: people.provider,
+            reviewer: people.reviewer,
+            observer: Arc::new(Show::new(self.kernel.log().clone(), self.json)),
+            scenario: self.scenario,
+            own_server: self.own_server,
+            secrets: people.secrets,
+        };
+        let runtime = runtime()?;
+        let mut session = runtime.block_on(self.kernel.start(new))?;
+        if !self.json {
+            output::note(&format!(
+                "glasshouse {} · strict · session {}",
+                env!("CARGO_PKG_VERSION"),
+                session.id()
+            ));
+        }
+        let report = drive(&runtime, &mut session, Some(task))?;
+        then(&Finished { kernel: &self.kernel, session: &session, report: &report })?;
+        tell(&self.kernel, &session, &report, self.json)
+    }
+}
+
+/// A turn that came to rest.
+pub(crate) struct Finished<'a> {
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) session: &'a Session,
+    pub(crate) report: &'a TurnReport,
+}
+
+/// Carries on a session.
+pub(crate) fn resume(
+    kernel: &Kernel,
+    created: &SessionCreated,
+    id: &glasshouse_model::SessionId,
+    message: Option<&str>,
+    no_approver: bool,
+    json: bool,
+) -> Result<u8, Error> {
+    let scenario =
+        created.scenario.as_ref().map(|blob| kernel.log().blob(&blob.blob)).transpose()?;
+    let people = people(
+        Some(&created.provider),
+        created.base_url.as_deref(),
+        Some(&created.model),
+        scenario.as_deref(),
+        Rights { own_server: created.own_server, no_approver },
+    )?;
+    let runtime = runtime()?;
+    let observer = Arc::new(Show::new(kernel.log().clone(), json));
+    let mut session = runtime.block_on(kernel.resume(
+        id,
+        people.provider,
+        people.reviewer,
+        observer,
+        people.secrets,
+    ))?;
+    let report = drive(&runtime, &mut session, message)?;
+    tell(kernel, &session, &report, json)
+}
+
+/// What a session may use of the user's.
+struct Rights {
+    own_server: bool,
+    no_approver: bool,
+}
+
+struct People {
+    provider: Arc<dyn Provider>,
+    reviewer: Arc<dyn Reviewer>,
+    secrets: Vec<(String, Secret)>,
+}
+
+fn people(
+    provider: Option<&str>,
+    base_url: Option<&str>,
+    model: Option<&str>,
+    scenario: Option<&[u8]>,
+    Rights { own_server, no_approver }: Rights,
+) -> Result<People, Error> {
+    let missing = |what: &str, fix: &str| {
+        Error::new(codes::CONFIG_INVALID, what).why("it is needed here").fix(fix)
+    };
+    match provider {
+        Some("scripted") => {
+            let bytes =
+                scenario.ok_or_else(|| missing("no scenario was given", "pass --scenario FILE"))?;
+            let text = std::str::from_utf8(bytes).map_err(|e| {
+                Error::new(codes::CONFIG_INVALID, "the scenario is no UTF-8 text").why(e)
+            })?;
+            let scripted = Scripted::parse(text, "scenario")?;
+            let reviewer: Arc<dyn Reviewer> = if no_approver {
+                Arc::new(NoReviewer)
+            } else {
+                Arc::new(Scenario::new(scripted.reviews().to_vec()))
+            };
+            Ok(People { provider: Arc::new(scripted), reviewer, secrets: Vec::new() })
+        }
+        Some("openai-compatible") => {
+            let base_url = base_url.ok_or_else(|| {
+                missing("no server was given", "pass --base-url URL or set base_url")
+            })?;
+            let model = model
+                .ok_or_else(|| missing("no model was given", "pass --model NAME or set model"))?;
+            let key = own_key(own_server)?;
+            let secrets = key.iter().map(|key| (KEY_VARIABLE.to_owned(), key.clone())).collect();
+            let provider = OpenAiCompatible::builder(base_url, model, key).build()?;
+            let reviewer: Arc<dyn Reviewer> = if no_approver || !Terminal::is_there() {
+                Arc::new(NoReviewer)
+            } else {
+                Arc::new(Terminal)
+            };
+            Ok(People { provider: Arc::new(provider), reviewer, secrets })
+        }
+        Some(other) => Err(missing(
+            &format!("there is no provider `{other}`"),
+            "use openai-compatible (with --base-url and --model) or scripted (with --scenario)",
+        )),
+        None => Err(missing(
+            "no model provider is set",
+            "pass --provider openai-compatible --base-url URL --model NAME, or try `glasshouse demo`",
+        )),
+    }
+}
+
+/// The user's key, for a server that the user named. Local servers need none.
+fn own_key(own_server: bool) -> Result<Option<Secret>, Error> {
+    if std::env::var_os(KEY_VARIABLE).is_none_or(|value| value.is_empty()) {
+        return Ok(None);
+    }
+    if !own_server {
+        output::note(&format!(
+            "the project names the model's server, so {KEY_VARIABLE} is not sent; pass --base-url to send it"
+        ));
+        return Ok(None);
+    }
+    Ok(Some(Secret::from_env(KEY_VARIABLE)?))
+}
+
+/// The runtime; its end does not wait for a thread that asks a person who is not answering.
+struct Engine(Option<tokio::runtime::Runtime>);
+
+impl std::ops::Deref for Engine {
+    type Target = tokio::runtime::Runtime;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("it is taken only when it is dropped")
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime() -> Result<Engine, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map(|runtime| Engine(Some(runtime)))
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the runtime does not start").why(e))
+}
+
+/// Runs a turn; the first Ctrl-C stops it and leaves a session that can be resumed, the second ends
+/// the process (the log is safe at every moment).
+fn drive(
+    runtime: &tokio::runtime::Runtime,
+    session: &mut Session,
+    message: Option<&str>,
+) -> Result<TurnReport, Error> {
+    let cancel = Cancel::new()?;
+    let switch = cancel.clone();
+    runtime.spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if switch.is_cancelled() {
+                std::process::exit(i32::from(Exit::Cancelled.status()));
+            }
+            output::note("stopping; press Ctrl-C again to end at once");
+            switch.cancel();
+        }
+    });
+    Ok(runtime.block_on(session.turn(message, &cancel))?)
+}
+
+/// Verifies the log and tells the outcome.
+fn tell(kernel: &Kernel, session: &Session, report: &TurnReport, json: bool) -> Result<u8, Error> {
+    let verification = kernel.log().verify()?;
+    let verify = if verification.is_ok() { "ok" } else { "failed" };
+    let head = kernel.log().head(session.branch())?;
+    let status = exit_status(report, verification.is_ok());
+    if json {
+        if let (Some(code), Some(message)) = (&report.end.code, &report.end.message) {
+            let fault = Error::new(codes::TURN_FAILED, message).with("code", code.clone());
+            if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
+                output::json_line(&serde_json::json!({ "error": fault.report() }));
+            }
+        }
+        output::json_line(&serde_json::json!({
+            "outcome": report.outcome,
+            "session": session.id(),
+            "branch": session.branch(),
+            "commit": report.end.commit,
+            "events": head.seq,
+            "log_head": head.hash,
+            "verify": verify,
+            "isolation": report.isolation,
+        }));
+    } else {
+        let outcome = serde_json::to_value(report.outcome).unwrap_or_default();
+        output::note(&format!(
+            "{}: {} events, log {verify}, isolation {}",
+            outcome.as_str().unwrap_or_default(),
+            head.seq,
+            report.isolation.as_deref().unwrap_or("not used"),
+        ));
+        if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
+            output::note(&format!("carry on with: glasshouse session resume {}", session.id()));
+        }
+    }
+    Ok(status)
+}
+
+fn exit_status(report: &TurnReport, verified: bool) -> u8 {
+    if !verified {
+        return Exit::Mismatch.status();
+    }
+    let exit = match (report.outcome, report.end.code.as_deref()) {
+        (Outcome::Committed, _) => Exit::Done,
+        (_, Some("no_approver")) => Exit::NeedsApproval,
+        (Outcome::Answered, _) if report.no_approver => Exit::NeedsApproval,
+        (Outcome::Answered, _) => Exit::Done,
+        (Outcome::Rejected, _) => Exit::Denied,
+        (Outcome::Cancelled, _) => Exit::Cancelled,
+        (Outcome::Failed, Some("merge_conflict" | "head_moved" | "stale_review")) => Exit::Conflict,
+        (Outcome::Failed, Some("storage_full" | "log_failed")) => Exit::Storage,
+        (Outcome::Failed, Some("isolation_unavailable")) => Exit::NoIsolation,
+        (Outcome::Failed, Some("policy_denied")) => Exit::Denied,
+        (Outcome::Failed, _) if report.no_approver => Exit::NeedsApproval,
+        (Outcome::Failed, _) => Exit::Unfinished,
+    };
+    exit.status()
+}

@@ -1,0 +1,100 @@
+//! `glasshouse ui`: check, render-plan.
+
+use std::io::Read;
+use std::path::Path;
+
+use glasshouse_kernel::codes;
+use glasshouse_model::Exit;
+use glasshouse_plan::{Context, Limits, Profile, ProfileName};
+
+use crate::args::{ProfileArgument, UiCommand};
+use crate::error::Error;
+use crate::output;
+
+/// Name of the surface that ids are prefixed with.
+const SURFACE: &str = "plan";
+/// Largest plan file that is read at all, in bytes; the profile's own limit is lower.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+impl ProfileArgument {
+    fn profile(self) -> Profile {
+        Profile::named(match self {
+            Self::Strict => ProfileName::Strict,
+            Self::Balanced => ProfileName::Balanced,
+            Self::Trusted => ProfileName::Trusted,
+            Self::Relaxed => ProfileName::Relaxed,
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
+    match command {
+        UiCommand::Check { file, profile, json } => {
+            let report =
+                glasshouse_plan::check_text(&read(&file)?, &Limits::default(), &profile.profile());
+            if json {
+                output::json_line(&report);
+            } else if report.safe {
+                output::data("safe");
+            } else {
+                tell(&report);
+            }
+            Ok(if report.safe { Exit::Done } else { Exit::Denied }.status())
+        }
+        UiCommand::RenderPlan { file, profile } => {
+            let profile = profile.profile();
+            let text = read(&file)?;
+            let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
+            if !report.safe {
+                tell(&report);
+                return Ok(Exit::Denied.status());
+            }
+            let html = render(&text, &profile).map_err(|error| fault(&error))?;
+            output::data(&html.markup);
+            Ok(Exit::Done.status())
+        }
+    }
+}
+
+fn render(text: &str, profile: &Profile) -> Result<glasshouse_plan::Html, glasshouse_plan::Error> {
+    let plan = glasshouse_plan::parse(text, &Limits::default())?;
+    glasshouse_plan::render(&plan, profile, &Context::new(SURFACE)?)
+}
+
+fn tell(report: &glasshouse_plan::Report) {
+    output::note(&format!("unsafe: {} issues", report.issue_count));
+    for issue in &report.issues {
+        output::note(&format!("  {} at {}: {}", issue.code, issue.pointer, issue.message));
+        output::note(&format!("    fix: {}", issue.fix));
+    }
+}
+
+/// The error of `plan`, which knows no other crate, in the shape that commands tell.
+fn fault(error: &glasshouse_plan::Error) -> Error {
+    let report = error.report();
+    Error::new(codes::PLAN_REFUSED, report.what)
+        .why(report.why)
+        .fix(report.fix)
+        .with("code", report.code)
+}
+
+fn read(file: &Path) -> Result<String, Error> {
+    let fail = |why: String| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
+    };
+    let mut text = String::new();
+    let bytes = if file == Path::new("-") {
+        std::io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file)
+            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
+    };
+    match bytes {
+        Err(e) => Err(fail(e.to_string())),
+        Ok(bytes) if bytes as u64 > MAX_FILE_BYTES => {
+            Err(fail(format!("it is larger than {MAX_FILE_BYTES} bytes")))
+        }
+        Ok(_) => Ok(text),
+    }
+}

@@ -1,0 +1,95 @@
+//! Where data lives, and the configuration that applies.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use glasshouse_kernel::config::{Config, PROJECT_FILE};
+use glasshouse_kernel::{Kernel, codes};
+
+/// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`.
+pub(crate) fn data_dir() -> Result<PathBuf, Error> {
+    let from =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let dir = from("GLASSHOUSE_HOME")
+        .or_else(|| from("XDG_STATE_HOME").map(|dir| dir.join("glasshouse")))
+        .or_else(|| from("HOME").map(|home| home.join(".local/state/glasshouse")))
+        .ok_or_else(|| {
+            Error::new(codes::CONFIG_INVALID, "there is no place for data")
+                .why("neither GLASSHOUSE_HOME nor HOME is set")
+                .fix("set GLASSHOUSE_HOME to a directory of your own")
+        })?;
+    if dir.is_absolute() {
+        return Ok(dir);
+    }
+    let here = std::env::current_dir().map_err(|e| {
+        Error::new(codes::CONFIG_INVALID, "the current directory is unknown").why(e)
+    })?;
+    Ok(here.join(dir))
+}
+
+/// The path of this very program, as the system knows it.
+pub(crate) fn program() -> Result<PathBuf, Error> {
+    std::env::current_exe()
+        .map_err(|e| Error::new(codes::CONFIG_INVALID, "the program's own path is unknown").why(e))
+}
+
+/// Opens the installation.
+pub(crate) fn kernel() -> Result<Kernel, Error> {
+    Ok(Kernel::open(&data_dir()?, &program()?)?)
+}
+
+/// The user's own file: `$XDG_CONFIG_HOME/glasshouse/config.yaml`, else below `~/.config`.
+pub(crate) fn user_config_file() -> Option<PathBuf> {
+    let from =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))?;
+    Some(base.join("glasshouse/config.yaml"))
+}
+
+/// The configuration that applies, and who named the model's server.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// Whether the user (a flag, the environment, the user's own file) named the server. A project's
+    /// file is content of somebody else's repository: it never directs the user's key anywhere.
+    pub(crate) own_server: bool,
+}
+
+/// As [`config`], with who named the server.
+pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error> {
+    let user = match user_config_file() {
+        Some(file) => Config::read(&file)?,
+        None => Config::default(),
+    };
+    let own = flags.clone().or(environment()?).or(user);
+    let config = config(flags, project)?;
+    let own_server = config.base_url == own.base_url && config.provider == own.provider;
+    Ok(Settings { config, own_server })
+}
+
+/// Flags over environment over the project's file over the user's file.
+pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
+    let project = Config::read(&project.join(PROJECT_FILE))?;
+    let user = match user_config_file() {
+        Some(file) => Config::read(&file)?,
+        None => Config::default(),
+    };
+    Ok(flags.or(environment()?).or(project).or(user))
+}
+
+/// `GLASSHOUSE_MODE`, `_PROVIDER`, `_MODEL`, `_BASE_URL`.
+fn environment() -> Result<Config, Error> {
+    let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mode = match text("GLASSHOUSE_MODE") {
+        None => None,
+        Some(word) => Some(word.parse().map_err(|why: String| {
+            Error::new(codes::CONFIG_INVALID, format!("GLASSHOUSE_MODE={word} is no mode")).why(why)
+        })?),
+    };
+    Ok(Config {
+        mode,
+        provider: text("GLASSHOUSE_PROVIDER"),
+        model: text("GLASSHOUSE_MODEL"),
+        base_url: text("GLASSHOUSE_BASE_URL"),
+        ..Config::default()
+    })
+}

@@ -1,0 +1,124 @@
+//! The two streams: data on stdout, everything for people on stderr.
+//!
+//! A reader that went away (`glasshouse … | head`) is no failure, so writing never panics.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+/// Whether data was lost on its way out: a full disk behind a redirection, for instance.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether some data could not be written. A reader that went away lost nothing it wanted.
+pub(crate) fn lost_data() -> bool {
+    LOST.load(Ordering::Relaxed) || flush_failed()
+}
+
+fn flush_failed() -> bool {
+    std::io::stdout().lock().flush().is_err_and(|e| e.kind() != ErrorKind::BrokenPipe)
+}
+
+fn note_loss(result: std::io::Result<()>) {
+    if result.is_err_and(|e| e.kind() != ErrorKind::BrokenPipe) {
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One line of data.
+pub(crate) fn data(line: &str) {
+    note_loss(writeln!(std::io::stdout().lock(), "{line}"));
+}
+
+/// One object as a line of data.
+pub(crate) fn json_line(value: &impl Serialize) {
+    data(&serde_json::to_string(value).unwrap_or_default());
+}
+
+/// Bytes of data, exactly.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    note_loss(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+}
+
+/// One line for people.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Text for people without a line end.
+pub(crate) fn note_text(text: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = stderr.write_all(text.as_bytes());
+    let _ = stderr.flush();
+}
+
+/// Whether notes may be coloured: a terminal, and `NO_COLOR` is unset. Colour never carries meaning
+/// alone.
+pub(crate) fn colour() -> bool {
+    std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Text from outside (a model, a repository, a policy file) that cannot move the cursor, hide itself or
+/// forge a line; line ends stay where `lines` says so.
+pub(crate) fn visible(text: &str, lines: bool) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' if lines => c,
+            '\t' => ' ',
+            c if c.is_control() || is_bidi_control(c) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A style for notes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Style {
+    /// Good news.
+    Good,
+    /// Bad news.
+    Bad,
+    /// Needs attention.
+    Warn,
+    /// Less important.
+    Dim,
+}
+
+/// Wraps text in a style where colours are shown.
+pub(crate) fn styled(text: &str, style: Style) -> String {
+    if !colour() {
+        return text.to_owned();
+    }
+    let code = match style {
+        Style::Good => "32",
+        Style::Bad => "31",
+        Style::Warn => "33",
+        Style::Dim => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn a_text_from_outside_cannot_hide_itself() {
+        let check = |text: &str, lines: bool, expected: &str| {
+            assert_eq!(visible(text, lines), expected, "{text:?}");
+        };
+        check("rm -rf x", false, "rm -rf x");
+        check("a\u{1b}[2Kb", true, "a\u{fffd}[2Kb");
+        check("a\rb", true, "a\u{fffd}b");
+        check("a\u{202e}b", true, "a\u{fffd}b");
+        check("a\u{9b}2Jb", true, "a\u{fffd}2Jb");
+        check("a\tb\nc", true, "a b\nc");
+        check("a\nforged", false, "a\u{fffd}forged");
+    }
+}

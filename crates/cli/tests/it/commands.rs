@@ -1,0 +1,191 @@
+//! Commands whose output is a contract.
+
+use crate::harness::Place;
+
+#[test]
+fn e2e_sandbox_run_passes_status_streams_and_changes_nothing() {
+    let check = |argv: &[&str], status: i32, stdout: &str| {
+        let place = Place::new();
+        let mut arguments = vec!["sandbox", "run", "--"];
+        arguments.extend(argv);
+        let ran = place.run(&arguments).expect_status(status);
+        assert_eq!(ran.stdout, stdout, "{argv:?}: {}", ran.stderr);
+    };
+    check(&["echo", "hello"], 0, "hello\n");
+    check(&["sh", "-c", "exit 7"], 7, "");
+    check(&["/no/such/program"], 127, "");
+    check(&["/etc/passwd"], 126, "");
+
+    let place = Place::new();
+    let dir = place.path("work");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("a"), "1\n").unwrap();
+    let workspace = dir.display().to_string();
+    let run = [
+        "sandbox",
+        "run",
+        "--json",
+        "--workspace",
+        &workspace,
+        "--",
+        "sh",
+        "-c",
+        "echo 2 > a; echo 3 > b",
+    ];
+    let last = place.run(&run).expect_status(0).last();
+    assert_eq!(last["exit_code"], 0);
+    assert_eq!(
+        last["changes"],
+        serde_json::json!([
+            { "path": "a", "change": "modified" }, { "path": "b", "change": "added" }
+        ])
+    );
+    assert_eq!(std::fs::read_to_string(dir.join("a")).unwrap(), "1\n");
+    assert!(!dir.join("b").exists());
+
+    let refused =
+        place.run(&["sandbox", "run", "--json", "--allow-host", "example.org", "--", "true"]);
+    assert_eq!(refused.status, Some(125));
+    assert_eq!(refused.last()["error"]["code"], "network_unavailable");
+}
+
+#[test]
+fn e2e_policy_check_follows_the_contract() {
+    let place = Place::new();
+    let dir = place.path("work");
+    std::fs::create_dir_all(dir.join("src")).unwrap();
+    std::fs::write(
+        dir.join("p.yaml"),
+        "capabilities:\n  - name: tests-first\n    match: { syscall: fs.write, path_glob: [\"tests/**\"] }\n    \
+         action: allow\n  - name: docker\n    match: { syscall: fs.write, path_glob: [Dockerfile] }\n    \
+         action: require_review\n    reason: how it is built\n",
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("../.git", dir.join("src/innocent")).unwrap();
+    std::fs::create_dir_all(dir.join(".git")).unwrap();
+    let check = |call: &str, status: i32, decision: &str, words: &str| {
+        let ran = place
+            .run_in(&dir, &["policy", "check", "--policy", "p.yaml", "--json", "--call", call]);
+        assert_eq!(ran.status, Some(status), "{call}: {ran:?}");
+        let last = ran.last();
+        assert_eq!(last["decision"], decision, "{call}");
+        assert!(last["policy_version"].as_str().unwrap().starts_with("sha256:"));
+        assert!(last.to_string().contains(words), "{call}: {last}");
+    };
+    check(r#"{"syscall":"fs.write","path":"tests/a"}"#, 0, "allow", "tests-first");
+    check(r#"{"syscall":"fs.write","path":"./tests//a"}"#, 0, "allow", "tests-first");
+    check(r#"{"syscall":"fs.write","path":"src/a"}"#, 3, "deny", "");
+    check(r#"{"syscall":"fs.write","path":"Dockerfile"}"#, 4, "require_review", "how it is built");
+    check(r#"{"syscall":"fs.write","path":"tests/../../x"}"#, 3, "deny", "workspace-boundary");
+    check(r#"{"syscall":"fs.write","path":".glasshouse/policy.yaml"}"#, 3, "deny", "");
+    check(r#"{"syscall":"fs.write","path":"src/innocent/config"}"#, 3, "deny", ".git");
+    check(r#"{"syscall":"fs.unknown"}"#, 3, "deny", "");
+
+    let broken = place.run_in(
+        &dir,
+        &["policy", "check", "--json", "--policy", "p.yaml", "--call", r#"{"sycall":"x"}"#],
+    );
+    assert_eq!(broken.status, Some(2), "{broken:?}");
+    assert!(broken.last()["error"]["fix"].as_str().is_some());
+}
+
+#[test]
+fn e2e_ui_commands_refuse_unsafe_plans_with_status_3() {
+    let place = Place::new();
+    let plan = |tag: &str| {
+        let file = place.path(&format!("{tag}.json"));
+        let text = format!(
+            r#"{{"specVersion":"runtime-plan/v1","id":"p","version":1,"root":{{"type":"element","tag":"{tag}","children":[{{"type":"text","value":"<x>"}}]}}}}"#
+        );
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let good = place.run(&["ui", "render-plan", &plan("p")]).expect_status(0);
+    assert_eq!(good.stdout, "<p>&lt;x&gt;</p>\n");
+    let bad = place.run(&["ui", "render-plan", &plan("script")]).expect_status(3);
+    assert_eq!(bad.stdout, "");
+    assert!(bad.stderr.contains("script"), "{bad:?}");
+    let checked = place.run(&["ui", "check", &plan("script"), "--json"]).expect_status(3).last();
+    assert_eq!(checked["safe"], false);
+    assert!(checked["issue_count"].as_u64().unwrap() >= 1);
+    place.run(&["ui", "check", &place.path("none").display().to_string()]).expect_status(2);
+}
+
+#[test]
+fn e2e_errors_say_what_why_and_fix() {
+    let place = Place::new();
+    let check = |arguments: &[&str], status: i32, code: &str| {
+        let ran = place.run(arguments);
+        assert_eq!(ran.status, Some(status), "{arguments:?}: {ran:?}");
+        let error = ran.last()["error"].clone();
+        assert_eq!(error["code"], code, "{arguments:?}");
+        for key in ["what", "why", "fix", "retryable", "context"] {
+            assert!(!error[key].is_null(), "{arguments:?}: {key}");
+        }
+    };
+    check(&["session", "show", "s_none", "--json"], 10, "session_not_found");
+    check(&["session", "resume", "s_none", "--json"], 10, "session_not_found");
+    check(&["x", "--provider", "nobody", "--json"], 2, "config_invalid");
+    check(&["x", "--json"], 2, "config_invalid");
+    check(&["x", "--mode", "explore", "--provider", "scripted", "--json"], 2, "config_invalid");
+    check(&["config", "get", "nothing", "--json"], 2, "config_invalid");
+    check(&["session", "show", "nonsense", "--json"], 2, "usage");
+    check(&["audit", "log", "--nope", "--json"], 2, "usage");
+}
+
+#[test]
+fn e2e_data_that_is_lost_on_its_way_out_is_an_error() {
+    let place = Place::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let lost = place.command(&["completions", "bash"]).stdout(full()).status().unwrap();
+    let lost_json = place.command(&["config", "get"]).stdout(full()).status().unwrap();
+    assert_eq!((lost.code(), lost_json.code()), (Some(9), Some(9)));
+}
+
+#[test]
+fn e2e_config_round_trips_and_keeps_comments() {
+    let place = Place::new();
+    let dir = place.path("work");
+    std::fs::create_dir_all(&dir).unwrap();
+    place.run_in(&dir, &["config", "init"]).expect_status(0);
+    place.run_in(&dir, &["config", "init"]).expect_status(2);
+    place.run_in(&dir, &["config", "set", "model", "some-model"]).expect_status(0);
+    let got = place.run_in(&dir, &["config", "get", "model"]).expect_status(0);
+    assert_eq!(got.stdout, "some-model\n");
+    let text = std::fs::read_to_string(dir.join(".glasshouse/config.yaml")).unwrap();
+    assert!(text.contains("# Glasshouse configuration"), "{text}");
+    place.run_in(&dir, &["config", "set", "modell", "x"]).expect_status(2);
+    place.run_in(&dir, &["config", "set", "budget.time", "5"]).expect_status(2);
+    place.run_in(&dir, &["config", "set", "model.part", "5"]).expect_status(2);
+}
+
+#[test]
+fn e2e_completions_and_help_name_only_what_is_built() {
+    let place = Place::new();
+    let script = place.run(&["completions", "bash"]).expect_status(0);
+    assert!(script.stdout.contains("glasshouse"), "{}", script.stdout);
+    let help = place.run(&["--help"]).expect_status(0).stdout;
+    for built in
+        ["demo", "sandbox", "session", "policy", "audit", "ui", "doctor", "config", "completions"]
+    {
+        assert!(help.contains(built), "{built}");
+    }
+    for later in ["serve", "worker", "plugin", "grants", "__sandboxd"] {
+        assert!(!help.contains(later), "{later}");
+    }
+}
+
+#[test]
+fn e2e_doctor_reports_levels_by_measurement() {
+    let place = Place::new();
+    let ran = place.run(&["doctor", "--json"]).expect_status(0);
+    let report = ran.last();
+    assert_ne!(report["level"], "refused");
+    let probes = report["backends"][0]["probes"].as_array().unwrap();
+    assert!(probes.len() >= 8, "{report}");
+    for probe in probes {
+        for key in ["name", "claim", "result"] {
+            assert!(probe[key].is_string(), "{probe}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! End-to-end tests: they drive the built program as a user would.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a failed step of a test is a failed test; skips are told on stderr"
+)]
+
+mod attacks;
+mod cancel;
+mod cases;
+mod commands;
+mod crash;
+mod demo;
+mod harness;
+mod people;
+mod repositories;

@@ -1,0 +1,107 @@
+//! Who runs it, who owns a session, who approves.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use glasshouse_model::Kind;
+use serde_json::json;
+
+use crate::harness::{Place, assert_each_ended_once, count, skipped};
+use crate::repositories::{calls, says, serve};
+
+/// An ordinary user without any right of root plays the whole story.
+#[test]
+fn e2e_demo_as_an_ordinary_user() {
+    const USER: u32 = 65_534;
+    let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    if !root {
+        // Whoever runs the tests is an ordinary user, so every other test shows it.
+        return;
+    }
+    let place = Place::new();
+    let home = place.path("ordinary");
+    std::fs::create_dir_all(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(USER), Some(USER)).unwrap();
+    std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path("glasshouse");
+    std::fs::copy(env!("CARGO_BIN_EXE_glasshouse"), &program).unwrap();
+    let output = Command::new("setpriv")
+        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"])
+        .arg(&program)
+        .args(["demo", "--json"])
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", &home)
+        .current_dir(&home)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(7) || stdout.contains("isolation_unavailable") {
+        skipped("e2e_demo_as_an_ordinary_user", "unprivileged user namespaces are switched off");
+        return;
+    }
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    let last: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["outcome"], "committed");
+    assert!(last["isolation"].as_str().unwrap().starts_with("native:"), "{last}");
+}
+
+/// A14: a session has one owner; a second process is told so and changes nothing.
+#[test]
+fn e2e_a14_a_running_session_cannot_be_taken_over() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - delay_ms: 4000
+    emit: [ { text: 'It prints one.' } ]
+";
+    let mut running = place.spawn(place.scenario_command(&project, yaml));
+    let session = place.wait_for("the request", |events| count(events, &Kind::ModelRequested) == 1);
+    let second = place.run(&["session", "resume", session.as_str(), "--json"]).expect_status(8);
+    assert_eq!(second.last()["error"]["code"], "session_owned");
+    assert_eq!(running.wait(Duration::from_secs(30)), Some(0));
+    assert_each_ended_once(&place.events().1);
+}
+
+/// A person at a terminal is asked, sees what for, and the answer counts once.
+#[test]
+fn e2e_review_in_the_terminal() {
+    let check = |answer: &str, expected: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let risky = json!({ "argv": ["rm", "-rf", "/tmp/x"] });
+        let (url, _requests) = serve(vec![calls(&[("shell.run", risky)]), says("Done.")]);
+        let program = env!("CARGO_BIN_EXE_glasshouse");
+        let line = format!(
+            "'{program}' 'clean up' --provider openai-compatible --base-url {url} --model m"
+        );
+        let mut child = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(&project)
+            .env("GLASSHOUSE_HOME", place.home())
+            .env("XDG_CONFIG_HOME", place.path("config"))
+            .env_remove("OPENAI_API_KEY")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        place.wait_for("the question", |events| count(events, &Kind::ApprovalRequested) == 1);
+        child.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("Approve this once? [y/n]"), "{shown}");
+        let (_, events) = place.events();
+        let resolved = events.iter().find(|e| *e.kind() == Kind::ApprovalResolved).unwrap();
+        assert_eq!(resolved.body["code"], expected, "{shown}");
+        assert_eq!(resolved.body["approver"], json!({ "type": "user", "id": "local" }));
+        assert_each_ended_once(&events);
+    };
+    check("y\n", "approved");
+    check("n\n", "rejected");
+    check("what\ny\n", "approved");
+}
