@@ -1,0 +1,74 @@
+//! Tests that could not run: each is declared with its reason, or the suite fails.
+//!
+//! A test that lacks something on the machine prints `skipped: NAME: REASON` on stderr, appends
+//! `NAME: REASON` to the file that `GLASSHOUSE_SKIP_LOG` names, and returns.
+
+use std::collections::BTreeMap;
+
+use crate::process::Failure;
+
+/// The variable that tells a test where to record that it skipped.
+pub(crate) const LOG_VARIABLE: &str = "GLASSHOUSE_SKIP_LOG";
+
+/// The file of declared skips.
+pub(crate) const DECLARED: &str = "tests/skips.txt";
+
+/// Skipped tests by name, with the reason.
+pub(crate) type Skips = BTreeMap<String, String>;
+
+/// Reads lines `NAME: REASON`; blank lines and lines that start with `#` are comments.
+pub(crate) fn parse(text: &str, source: &str) -> Result<Skips, Failure> {
+    let mut skips = Skips::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        // A test's name may hold `::`, so the separator is a colon and a space.
+        let parts = line.split_once(": ").map(|(name, reason)| (name.trim(), reason.trim()));
+        match parts {
+            Some((name, reason)) if !name.is_empty() && !reason.is_empty() => {
+                skips.insert(name.to_owned(), reason.to_owned());
+            }
+            _ => {
+                let at = index + 1;
+                return Err(Failure::new(format!("{source}:{at}: expected `NAME: REASON`")));
+            }
+        }
+    }
+    Ok(skips)
+}
+
+/// The skips that nobody declared.
+pub(crate) fn undeclared<'a>(happened: &'a Skips, declared: &Skips) -> Vec<(&'a str, &'a str)> {
+    happened
+        .iter()
+        .filter(|(name, _)| !declared.contains_key(*name))
+        .map(|(name, reason)| (name.as_str(), reason.as_str()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skips(text: &str) -> Skips {
+        parse(text, "here").expect("reads")
+    }
+
+    #[test]
+    fn an_undeclared_skip_is_found_and_a_declared_one_may_run() {
+        let declared = skips("# why\n\nlimits::by_cgroup: no cgroup delegation\nother: no kvm\n");
+        let happened = skips("limits::by_cgroup: read-only\nnetwork::dns: no resolver\n");
+        assert_eq!(undeclared(&happened, &declared), [("network::dns", "no resolver")]);
+        assert_eq!(undeclared(&Skips::new(), &declared), []);
+    }
+
+    #[test]
+    fn a_line_without_a_reason_is_refused_with_its_place() {
+        for text in ["name", "name:", "name: ", ": reason", "a::b"] {
+            let failure = parse(&format!("fine: yes\n{text}\n"), "here").expect_err(text);
+            assert!(failure.to_string().starts_with("here:2:"), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The long checks, with a report that stays.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Instant;
+
+use crate::place::Place;
+use crate::process::{Doing, Failure, run};
+use crate::sabotage;
+
+/// Tells ignored tests that they have hours, not seconds.
+const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
+
+type Part = fn(&Place) -> Result<(), Failure>;
+
+/// `cargo xtask soak`: runs everything, then fails if anything failed.
+pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure> {
+    if let Some(argument) = arguments.first() {
+        return Err(Failure::new(format!("`soak` takes no arguments, not `{argument}`")));
+    }
+    let commit = crate::process::capture(place.git().args(["rev-parse", "HEAD"]))?;
+    let mut report = format!("commit {commit}");
+    let mut failed = Vec::new();
+    let parts: [(&str, Part); 2] =
+        [("ignored tests", ignored_tests), ("sabotage", |place| sabotage::command(place, &[]))];
+    for (name, part) in parts {
+        let start = Instant::now();
+        let outcome = part(place);
+        let verdict = match &outcome {
+            Ok(()) => "ok".to_owned(),
+            Err(failure) => format!("FAILED: {failure}"),
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        writeln!(report, "{name:14} {seconds:>9.1} s  {verdict}").doing("could not write")?;
+        if outcome.is_err() {
+            failed.push(name);
+        }
+    }
+    let folder = place.target().join("soak");
+    fs::create_dir_all(&folder).doing(format_args!("could not make {}", folder.display()))?;
+    let path = folder.join("report.txt");
+    fs::write(&path, &report).doing(format_args!("could not write {}", path.display()))?;
+    print!("{report}");
+    eprintln!("the report is in {}", path.display());
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("{} failed", failed.join(", "))))
+    }
+}
+
+fn ignored_tests(place: &Place) -> Result<(), Failure> {
+    let mut command = place.cargo();
+    command.args(["nextest", "run", "--workspace", "--profile", "soak"]);
+    command.args(["--run-ignored", "only", "--no-tests", "pass", "--no-fail-fast"]);
+    run(command.env(SOAK_VARIABLE, "1"))
+}
