@@ -1,5 +1,5 @@
 //! What isolation costs: medians of interleaved pairs in one run, against the same program started
-//! raw. Prints one line a promise; exits 1 when one is missed.
+//! raw. Prints one line a promise; a miss is told there, `cargo xtask bench --gate` fails on it.
 //!
 //! `cargo bench -p glasshouse-sandbox [-- PAIRS]`
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -31,14 +31,14 @@ fn main() {
     println!("level {}, {pairs} pairs, program {PROGRAM:?}", live.attestation());
 
     let (floor, inside) = interleaved(pairs, raw, || run(&live));
-    let mut ok = report("command in a live sandbox", &floor, &inside, Bound::Added(500.0));
+    report("command in a live sandbox", &floor, &inside, Bound::Added(500.0));
     live.destroy().unwrap();
     let (raw, whole) = interleaved(pairs, self::raw, || {
         let sandbox = host.create(&spec).unwrap();
         run(&sandbox);
         sandbox.destroy().unwrap();
     });
-    ok &= report("create, run, destroy", &raw, &whole, Bound::Ratio(5.0));
+    report("create, run, destroy", &raw, &whole, Bound::Ratio(5.0));
     // The kernel takes namespaces down behind the scenes, which slows the raw start beside it:
     // the ratio to an undisturbed one belongs to an honest answer.
     println!(
@@ -46,9 +46,8 @@ fn main() {
         micros(&floor, 0.5),
         micros(&whole, 0.5) / micros(&floor, 0.5)
     );
-    ok &= report("new sandbox, added", &raw, &whole, Bound::Added(3000.0));
-    ok &= bubblewrap(pairs, &host, &spec);
-    std::process::exit(i32::from(!ok));
+    report("new sandbox, added", &raw, &whole, Bound::Added(3000.0));
+    bubblewrap(pairs, &host, &spec);
 }
 
 fn layers(home: &Path) -> OverlayDirs {
