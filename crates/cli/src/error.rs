@@ -5,17 +5,8 @@ glasshouse_model::define_error!(
     pub Error
 );
 
-macro_rules! wrap {
-    ($($other:path),+ $(,)?) => {$(
-        impl From<$other> for Error {
-            fn from(error: $other) -> Self {
-                glasshouse_model::Fault::from(error).into()
-            }
-        }
-    )+};
-}
-
-wrap!(
+glasshouse_model::convert_errors!(
+    Error:
     glasshouse_kernel::Error,
     glasshouse_log::Error,
     glasshouse_policy::Error,

@@ -138,8 +138,15 @@ pub struct Session {
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
     partial: Arc<Mutex<String>>,
-    /// The path that the last decision on a call was about.
-    decided_paths: BTreeMap<CallId, CanonicalPath>,
+    /// What the last decision on a call was about and demands of it.
+    decided: BTreeMap<CallId, Decided>,
+}
+
+/// What a decision on a call was about, and what it demands of the act.
+#[derive(Debug, Clone, Default)]
+struct Decided {
+    path: Option<CanonicalPath>,
+    max_duration_ms: Option<u64>,
 }
 
 /// What a task gives back.

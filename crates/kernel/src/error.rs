@@ -8,17 +8,8 @@ glasshouse_model::define_error!(
 /// Result with the crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-macro_rules! wrap {
-    ($($other:path),+ $(,)?) => {$(
-        impl From<$other> for Error {
-            fn from(error: $other) -> Self {
-                glasshouse_model::Fault::from(error).into()
-            }
-        }
-    )+};
-}
-
-wrap!(
+glasshouse_model::convert_errors!(
+    Error:
     glasshouse_log::Error,
     glasshouse_policy::Error,
     glasshouse_sandbox::Error,

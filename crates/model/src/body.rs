@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Actor, Budget, CallId, Decision, Digest, Mode, Seq, State, Usage};
+use crate::{Actor, Budget, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage};
 
 /// Bytes kept outside the event, by digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -318,6 +318,18 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
+    /// The kind of event that tells it.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Completed => Kind::ToolCompleted,
+            Self::Failed => Kind::ToolFailed,
+            Self::Denied => Kind::ToolDenied,
+            Self::Cancelled => Kind::ToolCancelled,
+            Self::TimedOut => Kind::ToolTimedOut,
+        }
+    }
+
     /// The word that models and scenarios see.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

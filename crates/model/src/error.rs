@@ -254,5 +254,27 @@ macro_rules! define_error {
     };
 }
 
+/// Makes a crate's error of the errors of crates below it; the fault stays as it is.
+///
+/// ```
+/// # mod below { glasshouse_model::define_error!(/// Below.
+/// pub Error); }
+/// glasshouse_model::define_error!(
+///     /// Above.
+///     pub Error
+/// );
+/// glasshouse_model::convert_errors!(Error: below::Error);
+/// ```
+#[macro_export]
+macro_rules! convert_errors {
+    ($into:ident: $($from:path),+ $(,)?) => {$(
+        impl From<$from> for $into {
+            fn from(error: $from) -> Self {
+                $crate::Fault::from(error).into()
+            }
+        }
+    )+};
+}
+
 /// What an error's context may hold; named here so that the macro needs no path into `serde_json`.
 pub type ContextValue = Value;

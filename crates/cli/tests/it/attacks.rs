@@ -379,3 +379,32 @@ steps:
     let sealed = events.iter().find(|event| *event.kind() == Kind::WorkspaceSealed).unwrap();
     assert_eq!(sealed.body["changed_total"], 5000);
 }
+
+/// What an allowing rule demands holds: a shorter run, a sandbox that the call really runs in.
+#[test]
+fn e2e_constraints_of_a_policy_are_enforced() {
+    let check = |constraints: &str, status: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let rules = format!(
+            "capabilities:\n  - {{ name: model, match: {{ syscall: model.call }}, action: allow }}\n  \
+             - {{ name: run, match: {{ syscall: shell.run }}, action: allow, constraints: {constraints} }}\n"
+        );
+        std::fs::write(project.join(".glasshouse/policy.yaml"), rules).unwrap();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: [sleep, \"2\"] }} }} }} ]
+  - expect: {{ results: {{ a: {status} }} }}
+    emit: [ {{ text: done }} ]
+"
+        );
+        place.scenario(&project, &yaml).expect_status(0);
+    };
+    // The control: without a demand the command runs to its end.
+    check("{ max_duration: 60s }", "completed");
+    check("{ max_duration: 200ms }", "timed_out");
+    check("{ require_sandbox: L2 }", "completed");
+    check("{ require_sandbox: integration-test }", "denied");
+}

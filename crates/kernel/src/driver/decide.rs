@@ -14,7 +14,7 @@ use glasshouse_sandbox::view::Intent;
 use glasshouse_tools::{Arguments, parse_arguments};
 
 use super::people::{Answer, ReviewItem};
-use super::{Session, failed_call, lock};
+use super::{Decided, Session, failed_call, lock};
 use crate::session::CallPhase;
 use crate::{Result, codes};
 
@@ -27,6 +27,25 @@ pub fn now_us() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Whether a call of this tool runs a program or writes: those act in the branch's sandbox.
+pub(super) fn is_sandboxed(tool: &str) -> bool {
+    matches!(tool, name::FS_WRITE | name::FS_EDIT | name::SHELL_RUN | name::TEST_RUN)
+}
+
+/// An allowing rule may demand a sandbox. Where the call would run in another one or in none, it is
+/// denied: a demand is never met by something weaker.
+fn in_demanded_sandbox(mut decision: Decision, tool: &str) -> Decision {
+    let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
+    let met = is_sandboxed(tool) && matches!(wanted.as_str(), "L2" | "code-executor");
+    if decision.is_allowed() && !met {
+        decision.effect = Effect::Deny;
+        decision.reasons.push(format!(
+            "a rule demands the sandbox `{wanted}`, which this call would not run in"
+        ));
+    }
+    decision
 }
 
 /// The denial of a path that is not in the workspace: no rule can allow it.
@@ -117,9 +136,9 @@ impl Session {
                 )
             }
         };
-        if let Some(path) = &call.path {
-            self.decided_paths.insert(id, path.clone());
-        }
+        let decision = in_demanded_sandbox(decision, &tool);
+        let max_duration_ms = decision.constraints.max_duration_ms;
+        self.decided.insert(id, Decided { path: call.path.clone(), max_duration_ms });
         let mut drafts = Vec::new();
         for used in &uses {
             let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };

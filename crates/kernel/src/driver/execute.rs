@@ -23,7 +23,7 @@ use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, parse_arguments, read_tool};
 use tokio::task::JoinSet;
 
-use super::decide::now_us;
+use super::decide::{is_sandboxed, now_us};
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
@@ -52,6 +52,7 @@ struct Execution {
     id: CallId,
     arguments: Arguments,
     path: Option<CanonicalPath>,
+    max_duration_ms: Option<u64>,
     state: String,
     session: SessionId,
     agent: Principal,
@@ -118,9 +119,11 @@ impl Session {
             }
             return self.propose_merge(Some((id, message.clone()))).await;
         }
+        let decided = self.decided.get(&id).cloned().unwrap_or_default();
         let execution = Execution {
             id,
-            path: self.decided_paths.get(&id).cloned(),
+            path: decided.path,
+            max_duration_ms: decided.max_duration_ms,
             arguments,
             state: self.state().workflow().to_string(),
             session: self.id().clone(),
@@ -139,7 +142,7 @@ impl Session {
     }
 
     async fn isolation_of(&self, tool: &str) -> Result<String> {
-        if !matches!(tool, name::FS_WRITE | name::FS_EDIT | name::SHELL_RUN | name::TEST_RUN) {
+        if !is_sandboxed(tool) {
             return Ok("in_process".to_owned());
         }
         let workbench = Arc::clone(&self.workbench);
@@ -182,13 +185,7 @@ impl Execution {
             Ok(output) => output,
             Err(error) => return failed_call(self.id, &Fault::from(error)),
         };
-        let kind = match end.status {
-            CallStatus::Completed => Kind::ToolCompleted,
-            CallStatus::Failed => Kind::ToolFailed,
-            CallStatus::Denied => Kind::ToolDenied,
-            CallStatus::Cancelled => Kind::ToolCancelled,
-            CallStatus::TimedOut => Kind::ToolTimedOut,
-        };
+        let kind = end.status.kind();
         let body = CallEnd {
             call: self.id,
             status: end.status,
@@ -429,7 +426,7 @@ impl Execution {
         let cwd = bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone();
         let mut command = Command::new(argv);
         command.cwd = cwd;
-        command.timeout_ms = timeout_ms;
+        command.timeout_ms = self.max_duration_ms.map_or(timeout_ms, |limit| timeout_ms.min(limit));
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
         let mut output = Vec::new();
         let mut masked = self.masker.stream();

@@ -188,7 +188,7 @@ impl Kernel {
             masker: Arc::new(masker),
             workbench: Arc::new(Mutex::new(workbench)),
             partial: Arc::default(),
-            decided_paths: std::collections::BTreeMap::new(),
+            decided: std::collections::BTreeMap::new(),
         })
     }
 

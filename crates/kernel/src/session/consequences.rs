@@ -177,13 +177,6 @@ fn on_model_failed(state: &State, failed: &ModelFailed) -> Vec<Draft> {
 
 /// A call that ends before it ran.
 pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String) -> Draft {
-    let kind = match status {
-        CallStatus::Completed => Kind::ToolCompleted,
-        CallStatus::Failed => Kind::ToolFailed,
-        CallStatus::Denied => Kind::ToolDenied,
-        CallStatus::Cancelled => Kind::ToolCancelled,
-        CallStatus::TimedOut => Kind::ToolTimedOut,
-    };
     let body = CallEnd {
         call,
         status,
@@ -196,7 +189,7 @@ pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String
         truncated: false,
         background_processes: 0,
     };
-    Draft::new(kind, &body)
+    Draft::new(status.kind(), &body)
 }
 
 fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {

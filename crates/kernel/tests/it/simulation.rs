@@ -135,13 +135,6 @@ impl Simulation {
     }
 
     pub(crate) fn end(&mut self, call: CallId, status: CallStatus) -> Vec<String> {
-        let kind = match status {
-            CallStatus::Completed => Kind::ToolCompleted,
-            CallStatus::Failed => Kind::ToolFailed,
-            CallStatus::Denied => Kind::ToolDenied,
-            CallStatus::Cancelled => Kind::ToolCancelled,
-            CallStatus::TimedOut => Kind::ToolTimedOut,
-        };
         let body = CallEnd {
             call,
             status,
@@ -154,7 +147,7 @@ impl Simulation {
             truncated: false,
             background_processes: 0,
         };
-        self.append(Draft::new(kind, &body))
+        self.append(Draft::new(status.kind(), &body))
     }
 
     /// An answer with one call that is allowed, started and completed.
