@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use glasshouse_model::{Mode, SessionId};
+use glasshouse_model::{Digest, Mode, SessionId};
 
 /// An operating system for AI agents: everything an agent does is contained, decided by one policy
 /// and recorded in one verifiable log.
@@ -212,6 +212,24 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print the rules in force here, with the file each comes from
+    Show {
+        /// Print the shipped policy file instead, to copy and change
+        #[arg(long)]
+        shipped: bool,
+        /// Rules as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accept this project's policy file, after a person has seen it
+    Update {
+        /// Accept without asking, if the file has exactly this digest
+        #[arg(long, value_name = "SHA256")]
+        digest: Option<Digest>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `audit`.
@@ -309,7 +327,11 @@ impl Arguments {
                 | SessionCommand::Show { json, .. }
                 | SessionCommand::Resume { json, .. },
             ))
-            | Some(Command::Policy(PolicyCommand::Check { json, .. }))
+            | Some(Command::Policy(
+                PolicyCommand::Check { json, .. }
+                | PolicyCommand::Show { json, .. }
+                | PolicyCommand::Update { json, .. },
+            ))
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. } | AuditCommand::Verify { json },
             ))

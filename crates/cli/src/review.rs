@@ -40,19 +40,28 @@ impl Reviewer for Terminal {
                 output::note(&format!("  | {}", visible(line, false)));
             }
         }
-        // What was typed before the question is no answer to it.
-        let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
-        loop {
-            output::note_text("Approve this once? [y/n] ");
-            let mut line = String::new();
-            match std::io::stdin().lock().read_line(&mut line) {
-                Ok(0) | Err(_) => return Answer::Nobody,
-                Ok(_) => match line.trim() {
-                    "y" | "yes" => return Answer::Approve,
-                    "n" | "no" => return Answer::Reject,
-                    _ => output::note("please answer y or n"),
-                },
-            }
+        match ask("Approve this once? [y/n] ") {
+            Some(true) => Answer::Approve,
+            Some(false) => Answer::Reject,
+            None => Answer::Nobody,
+        }
+    }
+}
+
+/// Asks the person at the terminal; `None` when the answer never comes.
+pub(crate) fn ask(question: &str) -> Option<bool> {
+    // What was typed before the question is no answer to it.
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    loop {
+        output::note_text(question);
+        let mut line = String::new();
+        match std::io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => match line.trim() {
+                "y" | "yes" => return Some(true),
+                "n" | "no" => return Some(false),
+                _ => output::note("please answer y or n"),
+            },
         }
     }
 }

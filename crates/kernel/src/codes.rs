@@ -85,6 +85,34 @@ pub const POLICY_DENIED: Code = Code::new(
     false,
     "`glasshouse policy check` explains the decision",
 );
+/// Something a person must agree to, and nobody was there to ask.
+pub const APPROVAL_NEEDED: Code = Code::new(
+    "approval_needed",
+    Exit::NeedsApproval,
+    true,
+    "run the command at a terminal and answer its question",
+);
+/// A person was asked and said no.
+pub const APPROVAL_REJECTED: Code = Code::new(
+    "approval_rejected",
+    Exit::Denied,
+    false,
+    "nothing was changed; ask again after changing what was shown",
+);
+/// A project without a policy file.
+pub const POLICY_NOT_FOUND: Code = Code::new(
+    "policy_not_found",
+    Exit::NotFound,
+    false,
+    "write one: `glasshouse policy show --shipped > .glasshouse/policy.yaml` is a start",
+);
+/// A policy file that is not the one that was to be accepted.
+pub const POLICY_CHANGED: Code = Code::new(
+    "policy_changed",
+    Exit::Conflict,
+    false,
+    "read the file as it is now, then accept that",
+);
 /// Network access that is not built.
 pub const NETWORK_UNAVAILABLE: Code =
     Code::new("network_unavailable", Exit::Usage, false, "run the command without network access");
@@ -166,6 +194,10 @@ pub const ALL: &[Code] = &[
     PLAN_REFUSED,
     DEMO_BROKEN,
     POLICY_DENIED,
+    APPROVAL_NEEDED,
+    APPROVAL_REJECTED,
+    POLICY_NOT_FOUND,
+    POLICY_CHANGED,
     NETWORK_UNAVAILABLE,
     NOTHING_TO_MERGE,
     USAGE,

@@ -5,11 +5,13 @@
 
 mod decide;
 mod execute;
+mod journal;
 mod merging;
 mod model;
 mod once;
 mod people;
 mod recorder;
+mod rules;
 mod start;
 mod workbench;
 
@@ -34,7 +36,10 @@ use tokio::task::JoinSet;
 pub use decide::{boundary_denial, now_us};
 pub use once::{OneCommand, OneResult};
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
-pub use start::{NewSession, PROJECT_POLICY, policy_texts, protected, test_setup};
+pub use rules::{
+    PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
+};
+pub use start::{NewSession, test_setup};
 
 use crate::session::{CallPhase, Effect, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};

@@ -10,6 +10,12 @@ use serde_json::Value;
 
 use crate::{Actor, Budget, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage};
 
+/// Spares the common case a field.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 /// Bytes kept outside the event, by digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
@@ -69,6 +75,21 @@ pub struct SessionCreated {
 pub struct PolicySource {
     /// Name shown in explanations.
     pub name: String,
+    /// The text.
+    pub text: BlobRef,
+    /// Whether it has to allow each call itself, because nobody accepted it yet or beside such a one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub apart: bool,
+}
+
+/// `policy.proposed`, `policy.updated`: the policy of a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// Absolute path of the project directory.
+    pub project: String,
+    /// Digest of the text that was accepted before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Digest>,
     /// The text.
     pub text: BlobRef,
 }
@@ -244,6 +265,8 @@ pub enum ApprovalSubject {
     Call,
     /// A merge into the project.
     Merge,
+    /// A policy that is to be in force.
+    Policy,
 }
 
 /// `approval.requested`. Its sequence names the approval.

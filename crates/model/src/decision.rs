@@ -39,6 +39,9 @@ pub struct RuleTrace {
     pub name: String,
     /// Layer.
     pub layer: Layer,
+    /// Policy file the rule is in; the workflow's generated rules have one of their own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
     /// Line in the policy file, from 1.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<u64>,

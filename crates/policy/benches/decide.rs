@@ -52,7 +52,7 @@ fn main() {
     };
     let calls = calls();
     let compile = |text: &str| {
-        let sources = [Source { name: "bench", text }];
+        let sources = [Source::new("bench", text)];
         Policy::compile(&sources, &protected).expect("the generated policy compiles")
     };
 
@@ -76,10 +76,7 @@ fn main() {
 
     let tests = ["tests/**".to_owned()];
     let workflow = workflow_source(&tests, &["src/**".to_owned()]);
-    let sources = [
-        Source { name: "workflow", text: &workflow },
-        Source { name: "default", text: default_source() },
-    ];
+    let sources = [Source::new("workflow", &workflow), Source::new("default", default_source())];
     let policy = Policy::compile(&sources, &protected).expect("the shipped policy compiles");
     missed |= measure("shipped policy", &calls, |call| {
         black_box(decide(&policy, &Request::new(call, 0)));

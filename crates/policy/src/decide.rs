@@ -63,7 +63,7 @@ pub struct Verdict {
 /// capabilities:
 ///   - { name: reads, match: { syscall: fs.read, path_glob: 'src/**' }, action: allow }
 /// ";
-/// let policy = Policy::compile(&[Source { name: "p.yaml", text }], &Protected::default()).unwrap();
+/// let policy = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default()).unwrap();
 /// let effect = |call: &str| {
 ///     let call = CallSketch::from_json(call).and_then(CallSketch::into_call).unwrap();
 ///     decide(&policy, &Request::new(&call, 0)).decision.effect
@@ -86,7 +86,7 @@ pub(crate) fn decide_under(
     let facts = Facts::new(request.call);
     for rule in built_ins {
         if (rule.applies)(&policy.guard, &facts) {
-            ledger.add(Layer::BuiltIn, rule.name, None, rule.effect, Some(rule.reason.to_owned()));
+            ledger.add(Layer::BuiltIn, rule.name, rule.effect, Some(rule.reason.to_owned()));
         }
     }
     if ledger.denied {
@@ -97,17 +97,18 @@ pub(crate) fn decide_under(
         .map(|token| token.check(request.call, request.now_us, &policy.version, request.counters));
     if let Some(Ok(used)) = token {
         let reason = Some(used.id.to_string());
-        ledger.add(Layer::Grant, "sealed-grant", None, Effect::Allow, reason);
+        ledger.add(Layer::Grant, "sealed-grant", Effect::Allow, reason);
         ledger.grant_use = Some(used);
         return ledger.verdict(policy, request, None);
     }
     for id in policy.index.candidates(request.call) {
         let rule = &policy.rules[id];
         if rule.contributes_found(request.call) {
-            ledger.add_rule(rule, request.call);
+            ledger.add_rule(policy, rule, request.call);
         }
     }
     ledger.check_sandbox();
+    ledger.check_consent(policy, request.call);
     if !ledger.denied
         && let Some(extension) = request.extension
     {
@@ -123,6 +124,10 @@ struct Ledger {
     denied: bool,
     review: bool,
     allowed: bool,
+    /// Whether anything but a source with a consent of its own let the call pass.
+    joint: bool,
+    /// Sources with a consent of their own that let the call pass.
+    consents: Vec<usize>,
     constraints: Constraints,
     /// Templates demanded, to notice when they differ.
     sandboxes: Vec<Box<str>>,
@@ -134,33 +139,59 @@ struct Ledger {
 const ANY_SANDBOX: &str = "L2";
 
 impl Ledger {
-    fn add(
-        &mut self,
-        layer: Layer,
-        name: &str,
-        line: Option<u64>,
-        action: Effect,
-        reason: Option<String>,
-    ) {
+    fn add(&mut self, layer: Layer, name: &str, action: Effect, reason: Option<String>) {
+        self.hear(action);
+        self.joint |= action != Effect::Deny;
+        let name = name.to_owned();
+        self.traces.push(RuleTrace { name, layer, source: None, line: None, action, reason });
+    }
+
+    const fn hear(&mut self, action: Effect) {
         match action {
             Effect::Allow => self.allowed = true,
             Effect::RequireReview => self.review = true,
             Effect::Deny => self.denied = true,
         }
-        self.traces.push(RuleTrace { name: name.to_owned(), layer, line, action, reason });
     }
 
     /// Adds a rule of a file. A rule whose constraint the call already breaks denies instead.
-    fn add_rule(&mut self, rule: &Rule, call: &Call) {
+    fn add_rule(&mut self, policy: &Policy, rule: &Rule, call: &Call) {
         let (action, reason) = match broken(&rule.demands, call) {
             Some(why) => (Effect::Deny, Some(why)),
             None => (rule.effect, rule.reason.as_deref().map(str::to_owned)),
         };
-        self.add(Layer::File, &rule.name, Some(rule.line), action, reason);
+        self.hear(action);
+        if policy.apart.contains(&rule.source) {
+            self.consents.push(rule.source);
+        } else {
+            self.joint |= action != Effect::Deny;
+        }
+        self.traces.push(RuleTrace {
+            name: rule.name.to_string(),
+            layer: Layer::File,
+            source: Some(policy.source_name(rule.source).to_owned()),
+            line: Some(rule.line),
+            action,
+            reason,
+        });
         let demands = &rule.demands;
         tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
         tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
         self.sandboxes.extend(demands.sandbox.clone());
+    }
+
+    /// What one source allows, another whose consent is needed may not know of.
+    fn check_consent(&mut self, policy: &Policy, call: &Call) {
+        if self.joint || self.denied || self.consents.is_empty() {
+            return;
+        }
+        for source in &policy.apart {
+            if !self.consents.contains(source) {
+                let name = policy.source_name(*source);
+                let reason = format!("no rule of {name} allows `{}` here", call.syscall);
+                self.add(Layer::Default, "default-deny", Effect::Deny, Some(reason));
+            }
+        }
     }
 
     /// One act runs in one sandbox: rules that demand different ones can not all be obeyed.
@@ -175,7 +206,7 @@ impl Ledger {
             [one] => self.constraints.require_sandbox = Some(one.to_string()),
             several => {
                 let reason = format!("rules demand different sandboxes: {}", several.join(", "));
-                self.add(Layer::File, "require_sandbox", None, Effect::Deny, Some(reason));
+                self.add(Layer::File, "require_sandbox", Effect::Deny, Some(reason));
             }
         }
     }
@@ -185,14 +216,14 @@ impl Ledger {
             Ok(None) => {}
             Ok(Some(opinion)) => {
                 let reason = Some(opinion.reason);
-                self.add(Layer::Extension, "extension", None, opinion.effect, reason);
+                self.add(Layer::Extension, "extension", opinion.effect, reason);
             }
             Err(error) => {
                 if matches!(error, ExtensionError::Crashed(_)) {
                     extension.restart();
                 }
                 let reason = Some(error.to_string());
-                self.add(Layer::Extension, "extension", None, Effect::Deny, reason);
+                self.add(Layer::Extension, "extension", Effect::Deny, reason);
             }
         }
     }
@@ -205,7 +236,7 @@ impl Ledger {
         match presented.check(request.call, request.now_us, version, request.counters) {
             Ok(used) => {
                 let reason = format!("{} given by {}", used.id, presented.approval.approver.id);
-                self.add(Layer::Grant, "approval", None, Effect::Allow, Some(reason));
+                self.add(Layer::Grant, "approval", Effect::Allow, Some(reason));
                 self.review = false;
                 self.approval_use = Some(used);
                 Vec::new()
@@ -213,7 +244,7 @@ impl Ledger {
             Err(refusals) => {
                 let words: Vec<String> = refusals.iter().map(ToString::to_string).collect();
                 let reason = Some(words.join("; "));
-                self.add(Layer::Grant, "approval", None, Effect::RequireReview, reason);
+                self.add(Layer::Grant, "approval", Effect::RequireReview, reason);
                 refusals
             }
         }
@@ -232,7 +263,7 @@ impl Ledger {
             (false, false, true) => Effect::Allow,
             (false, false, false) => {
                 let reason = format!("no rule allows `{}` here", request.call.syscall);
-                self.add(Layer::Default, "default-deny", None, Effect::Deny, Some(reason));
+                self.add(Layer::Default, "default-deny", Effect::Deny, Some(reason));
                 Effect::Deny
             }
         };
@@ -244,8 +275,9 @@ impl Ledger {
         if effect == Effect::Deny {
             self.constraints = Constraints::default();
         }
-        // Names are unique within a layer, so this order is that of no file.
-        self.traces.sort_by(|a, b| (a.layer, &a.name).cmp(&(b.layer, &b.name)));
+        // Names are unique within a source, so this order is that of no file.
+        self.traces
+            .sort_by(|a, b| (a.layer, &a.name, &a.source).cmp(&(b.layer, &b.name, &b.source)));
         let reasons = self.traces.iter().filter_map(reason).collect();
         let decision = Decision {
             effect,

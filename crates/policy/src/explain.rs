@@ -27,10 +27,11 @@ pub fn explain_text(decision: &Decision) -> String {
         Effect::Deny => "denied\n".to_owned(),
     };
     for rule in &decision.rules {
-        let _ = write!(out, "  {:<7} {} ({}", verb(rule.action), rule.name, layer(rule.layer));
-        if let Some(line) = rule.line {
-            let _ = write!(out, ", line {line}");
-        }
+        let _ = write!(out, "  {:<7} {} (", verb(rule.action), rule.name);
+        let _ = match (&rule.source, rule.line) {
+            (Some(source), Some(line)) => write!(out, "{source}:{line}"),
+            _ => write!(out, "{}", layer(rule.layer)),
+        };
         out.push(')');
         if let Some(reason) = &rule.reason {
             let _ = write!(out, ": {reason}");

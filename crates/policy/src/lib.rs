@@ -51,4 +51,4 @@ pub use grant::{
 pub use policy::{Policy, RuleInfo};
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};
-pub use source::{Source, Warning};
+pub use source::{Consent, Source, Warning};

@@ -123,7 +123,7 @@ fn compile(rules: &[String]) -> Policy {
             text.push_str(&format!("    {line}\n"));
         }
     }
-    Policy::compile(&[Source { name: "case", text: &text }], &Protected::default()).unwrap()
+    Policy::compile(&[Source::new("case", &text)], &Protected::default()).unwrap()
 }
 
 /// Every order of the items.
@@ -145,7 +145,8 @@ fn orders(items: &[String]) -> Vec<Vec<String>> {
 
 /// The decision without what differs between orders by its nature: lines and the file's digest.
 fn essence(decision: &Decision) -> (Effect, Vec<RuleTrace>, Vec<String>) {
-    let rules = decision.rules.iter().cloned().map(|rule| RuleTrace { line: None, ..rule });
+    let rules =
+        decision.rules.iter().cloned().map(|rule| RuleTrace { source: None, line: None, ..rule });
     (decision.effect, rules.collect(), decision.reasons.clone())
 }
 

@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SOURCES};
 use crate::rule::{Conditions, HostPattern, Rule};
-use crate::source::{self, Source, Warning};
+use crate::source::{self, Consent, Source, Warning};
 
 /// A policy that can decide.
 ///
 /// ```
 /// use glasshouse_policy::{Policy, Protected, Source};
 /// let text = "capabilities:\n  - { name: reads, match: { sycall: fs.read }, action: allow }\n";
-/// let error = Policy::compile(&[Source { name: "p.yaml", text }], &Protected::default())
+/// let error = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default())
 ///     .unwrap_err();
 /// assert_eq!(error.code(), "policy_unknown_key");
 /// assert_eq!(error.report().fix, "did you mean `syscall`?");
@@ -30,7 +30,9 @@ pub struct Policy {
     pub(crate) guard: Guard,
     pub(crate) version: Digest,
     sources: Vec<String>,
-    groups: Vec<(String, Vec<HostPattern>)>,
+    /// Positions of the sources that must allow a call themselves.
+    pub(crate) apart: Vec<usize>,
+    groups: Vec<(usize, String, Vec<HostPattern>)>,
     warnings: Vec<Warning>,
 }
 
@@ -67,13 +69,15 @@ impl Policy {
             guard: Guard::new(protected)?,
             version: version(sources, protected),
             sources: sources.iter().map(|source| source.name.to_owned()).collect(),
+            apart: (0..sources.len()).filter(|at| sources[*at].consent == Consent::Own).collect(),
             groups: Vec::new(),
             warnings: Vec::new(),
         };
         for (position, source) in sources.iter().enumerate() {
             let contents = source::read(source, position)?;
             policy.rules.extend(contents.rules);
-            policy.groups.extend(contents.groups);
+            let groups = contents.groups.into_iter();
+            policy.groups.extend(groups.map(|(name, hosts)| (position, name, hosts)));
             policy.warnings.extend(contents.warnings);
         }
         policy.check_size()?;
@@ -100,11 +104,19 @@ impl Policy {
     }
 
     fn check_names(&self) -> Result<()> {
-        let mut seen: HashMap<&str, String> =
-            BUILT_INS.iter().map(|rule| (rule.name, "the built-in rules".to_owned())).collect();
-        for rule in &self.rules {
+        let mut seen: HashMap<(Option<usize>, &str), String> = BUILT_INS
+            .iter()
+            .map(|rule| ((None, rule.name), "the built-in rules".to_owned()))
+            .collect();
+        // Sources that speak for themselves may use the same names: each is a whole policy.
+        let (apart, joint): (Vec<_>, Vec<_>) =
+            self.rules.iter().partition(|rule| self.apart.contains(&rule.source));
+        for rule in joint.into_iter().chain(apart) {
             let source = &self.sources[rule.source];
-            if let Some(first) = seen.insert(&rule.name, format!("{source}:{}", rule.line)) {
+            let voice = self.apart.contains(&rule.source).then_some(rule.source);
+            let place = format!("{source}:{}", rule.line);
+            let earlier = seen.get(&(None, &*rule.name)).cloned();
+            if let Some(first) = earlier.or(seen.insert((voice, &rule.name), place)) {
                 return Err(Error::new(
                     codes::DUPLICATE_RULE,
                     format!("{source}:{}: rule `{}`", rule.line, rule.name),
@@ -131,6 +143,11 @@ impl Policy {
         self.version
     }
 
+    /// Name of a source.
+    pub(crate) fn source_name(&self, source: usize) -> &str {
+        &self.sources[source]
+    }
+
     /// All rules, built-ins first, then in the order of the sources.
     pub fn rules(&self) -> impl Iterator<Item = RuleInfo<'_>> {
         let built_ins = BUILT_INS.iter().map(|rule| RuleInfo {
@@ -154,16 +171,20 @@ impl Policy {
 
     /// Names of the `network_whitelist` groups.
     pub fn network_groups(&self) -> impl Iterator<Item = &str> {
-        self.groups.iter().map(|(name, _)| name.as_str())
+        self.groups.iter().map(|(_, name, _)| name.as_str())
     }
 
     /// Whether a host belongs to a `network_whitelist` group; an unknown group holds no host.
     #[must_use]
     pub fn group_holds(&self, group: &str, host: &str) -> bool {
-        self.groups
-            .iter()
-            .filter(|(name, _)| name == group)
-            .any(|(_, hosts)| hosts.iter().any(|pattern| pattern.matches(host)))
+        let holds = |of: &dyn Fn(usize) -> bool| {
+            self.groups
+                .iter()
+                .filter(|(source, name, _)| name == group && of(*source))
+                .any(|(_, _, hosts)| hosts.iter().any(|pattern| pattern.matches(host)))
+        };
+        holds(&|source| !self.apart.contains(&source))
+            || (!self.apart.is_empty() && self.apart.iter().all(|one| holds(&|at| at == *one)))
     }
 }
 
@@ -187,7 +208,11 @@ fn version(sources: &[Source<'_>], protected: &Protected) -> Digest {
     parts.push(b"own sources");
     parts.extend(protected.own_sources.iter().map(|path| path.as_str().as_bytes()));
     for source in sources {
-        parts.extend([b"source".as_slice(), source.name.as_bytes(), source.text.as_bytes()]);
+        let kind: &[u8] = match source.consent {
+            Consent::Joint => b"source",
+            Consent::Own => b"source apart",
+        };
+        parts.extend([kind, source.name.as_bytes(), source.text.as_bytes()]);
     }
     let mut bytes = Vec::new();
     for part in parts {

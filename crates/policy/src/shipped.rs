@@ -109,8 +109,7 @@ mod tests {
     fn generated_rules_load_whatever_the_globs() {
         let check = |tests: &[&str], sources: &[&str], rules: usize| {
             let text = workflow_source(&globs(tests), &globs(sources));
-            let policy =
-                Policy::compile(&[Source { name: "workflow", text: &text }], &Protected::default());
+            let policy = Policy::compile(&[Source::new("workflow", &text)], &Protected::default());
             let policy = policy.unwrap_or_else(|error| panic!("{error}\n{text}"));
             let built_in = Policy::compile(&[], &Protected::default()).unwrap().rules().count();
             assert_eq!(policy.rules().count() - built_in, rules, "{text}");
@@ -128,7 +127,7 @@ mod tests {
             &globs(&["x\"] }\n    action: allow\n  - { name: y"]),
             &globs(&["src/**"]),
         );
-        let sources = [Source { name: "workflow", text: &text }];
+        let sources = [Source::new("workflow", &text)];
         let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
         assert_eq!(error.code(), "policy_bad_glob");
     }

@@ -23,6 +23,33 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// The text.
     pub text: &'a str,
+    /// What its silence means.
+    pub consent: Consent,
+}
+
+impl<'a> Source<'a> {
+    /// A source that adds its rules to the others.
+    #[must_use]
+    pub const fn new(name: &'a str, text: &'a str) -> Self {
+        Self { name, text, consent: Consent::Joint }
+    }
+
+    /// A source that has to allow each call itself; see [`Consent::Own`].
+    #[must_use]
+    pub const fn apart(name: &'a str, text: &'a str) -> Self {
+        Self { name, text, consent: Consent::Own }
+    }
+}
+
+/// What it means that no rule of a source allows a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent {
+    /// Nothing: a rule of any joint source is enough.
+    Joint,
+    /// The call is denied, whatever other sources allow: of several such sources each must let the
+    /// call pass, by a rule of its own or one of a joint source. So adding one never opens anything,
+    /// and a file that nobody has accepted yet can be obeyed safely.
+    Own,
 }
 
 /// Something that loads but hardly says what was meant.

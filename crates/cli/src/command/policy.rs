@@ -1,22 +1,28 @@
-//! `glasshouse policy`: check.
+//! `glasshouse policy`: check, show, update.
 
 use std::path::{Path, PathBuf};
 
-use glasshouse_kernel::driver::{boundary_denial, now_us, policy_texts, protected, test_setup};
-use glasshouse_kernel::{Config, codes};
+use glasshouse_kernel::driver::{
+    PROJECT_POLICY, PolicyText, boundary_denial, compile, now_us, policy_texts, project_policy,
+    protected, test_setup,
+};
+use glasshouse_kernel::{Config, Reviewer, codes};
 use glasshouse_model::body::TestSetup;
-use glasshouse_model::{Call, Effect, Exit, State};
+use glasshouse_model::{Call, Digest, Effect, Exit, State};
 use glasshouse_policy::{CallSketch, Policy, Request, Source};
 use glasshouse_sandbox::view::{Intent, View};
 
 use crate::args::PolicyCommand;
 use crate::error::Error;
+use crate::review::{Terminal, ask};
 use crate::{home, output};
 
 /// Runs the command.
 pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
     match command {
         PolicyCommand::Check { policy, call, state, json } => check(policy, &call, state, json),
+        PolicyCommand::Show { shipped, json } => show(shipped, json),
+        PolicyCommand::Update { digest, json } => update(digest, json),
     }
 }
 
@@ -26,9 +32,7 @@ fn check(
     state: Option<String>,
     json: bool,
 ) -> Result<u8, Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
+    let here = current_dir()?;
     let policy = load(file.as_deref(), &here)?;
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
@@ -62,25 +66,131 @@ fn check(
 /// `--policy F` is that file alone (with the built-ins); otherwise what a session here would use.
 fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
     let protected = protected(&home::data_dir()?, &home::program()?);
-    let texts = match file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|e| {
-                Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
-            })?;
-            vec![(file.display().to_string(), text)]
+    let Some(file) = file else { return Ok(compile(&texts(here)?, &protected)?) };
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
+    })?;
+    Ok(Policy::compile(&[Source::new(&file.display().to_string(), &text)], &protected)?)
+}
+
+/// The texts of a session that would start here.
+fn texts(here: &Path) -> Result<Vec<PolicyText>, Error> {
+    let config = home::config(Config::default(), here)?;
+    let test = match test_setup(here, &config) {
+        Ok(test) => test,
+        // No session could start here, but a call can still be explained.
+        Err(error) if error.is(codes::TESTS_UNKNOWN) => no_tests(),
+        Err(error) => return Err(error.into()),
+    };
+    // Where nothing was ever recorded nothing was accepted, and looking must not begin a log.
+    let own = if home::data_dir()?.join("log.db").exists() {
+        home::kernel()?.project_policy(here)?
+    } else {
+        project_policy(here)?
+    };
+    if own.as_ref().is_some_and(|own| !own.accepted) {
+        output::note(NOT_ACCEPTED);
+    }
+    Ok(policy_texts(&test, own.as_ref()))
+}
+
+/// What an unaccepted policy file of a project means.
+pub(crate) const NOT_ACCEPTED: &str = "note: .glasshouse/policy.yaml was not accepted on this machine: it can forbid, but allows nothing \
+     beyond the shipped policy. `glasshouse policy update` shows it and asks.";
+
+fn show(shipped: bool, json: bool) -> Result<u8, Error> {
+    if shipped {
+        output::bytes(glasshouse_policy::default_source().as_bytes());
+        return Ok(Exit::Done.status());
+    }
+    let policy = load(None, &current_dir()?)?;
+    for rule in policy.rules() {
+        if json {
+            output::json_line(&serde_json::json!({
+                "name": rule.name, "layer": rule.layer, "action": rule.action,
+                "source": rule.source, "line": rule.line, "reason": rule.reason,
+            }));
+            continue;
+        }
+        let place = match (rule.source, rule.line) {
+            (Some(source), Some(line)) => format!("{source}:{line}"),
+            _ => "built in".to_owned(),
+        };
+        let action = serde_json::to_value(rule.action).unwrap_or_default();
+        output::data(&output::visible(
+            &format!(
+                "{:<14} {} ({place}){}",
+                action.as_str().unwrap_or_default(),
+                rule.name,
+                rule.reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+            ),
+            false,
+        ));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {
+    let kernel = home::kernel()?;
+    let here = current_dir()?;
+    let own = kernel.project_policy(&here)?.ok_or_else(|| {
+        Error::new(codes::POLICY_NOT_FOUND, format!("{PROJECT_POLICY} is not there"))
+            .why("a project without a policy file uses the shipped policy")
+    })?;
+    let tell = |changed: bool| {
+        if json {
+            output::json_line(&serde_json::json!({ "accepted": own.digest, "changed": changed }));
+        } else if changed {
+            output::note("accepted: it is in force for every session that starts here from now on");
+        } else {
+            output::note("this file is accepted already");
+        }
+        Ok(Exit::Done.status())
+    };
+    if own.accepted {
+        return tell(false);
+    }
+    let approver = Terminal.approver();
+    match digest {
+        Some(digest) if digest == own.digest => {}
+        Some(digest) => {
+            return Err(Error::new(codes::POLICY_CHANGED, "the policy was not accepted")
+                .why(format!("the file has the digest {}, not {digest}", own.digest)));
+        }
+        None if !Terminal::is_there() => {
+            return Err(Error::new(codes::APPROVAL_NEEDED, "nobody is there to accept the policy")
+                .why("this is no terminal")
+                .fix(format!("read the file, then pass --digest {}", own.digest)));
         }
         None => {
-            let config = home::config(Config::default(), here)?;
-            match test_setup(here, &config) {
-                Ok(test) => policy_texts(here, &test)?,
-                // No session could start here, but a call can still be explained.
-                Err(error) if error.is(codes::TESTS_UNKNOWN) => policy_texts(here, &no_tests())?,
-                Err(error) => return Err(error.into()),
+            output::note(&format!("{} ({}):", here.join(PROJECT_POLICY).display(), own.digest));
+            for line in own.text.lines() {
+                output::note(&format!("  | {}", output::visible(line, false)));
+            }
+            match ask("Let this file decide instead of the shipped policy? [y/n] ") {
+                Some(true) => {}
+                Some(false) => {
+                    return Err(Error::new(
+                        codes::APPROVAL_REJECTED,
+                        "the policy was not accepted",
+                    )
+                    .why("the answer was no"));
+                }
+                None => {
+                    return Err(Error::new(codes::APPROVAL_NEEDED, "the policy was not accepted")
+                        .why("the terminal was closed without an answer"));
+                }
             }
         }
-    };
-    let sources: Vec<_> = texts.iter().map(|(name, text)| Source { name, text }).collect();
-    Ok(Policy::compile(&sources, &protected)?)
+    }
+    kernel.accept_policy(&own, &approver)?;
+    tell(true)
+}
+
+fn current_dir() -> Result<PathBuf, Error> {
+    std::env::current_dir().map_err(|e| {
+        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
+    })
 }
 
 fn no_tests() -> TestSetup {

@@ -97,6 +97,9 @@ impl Work {
             own_server: self.own_server,
             secrets: people.secrets,
         };
+        if self.kernel.project_policy(&new.project)?.is_some_and(|policy| !policy.accepted) {
+            output::note(super::policy::NOT_ACCEPTED);
+        }
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;
         if !self.json {

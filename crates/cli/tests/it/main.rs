@@ -13,4 +13,5 @@ mod crash;
 mod demo;
 mod harness;
 mod people;
+mod policy;
 mod repositories;

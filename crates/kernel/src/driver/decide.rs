@@ -52,6 +52,7 @@ fn in_demanded_sandbox(mut decision: Decision, tool: &str) -> Decision {
 #[must_use]
 pub fn boundary_denial(policy: &Policy, reason: &str) -> Decision {
     let rule = RuleTrace {
+        source: None,
         name: "workspace-boundary".to_owned(),
         layer: Layer::BuiltIn,
         line: None,

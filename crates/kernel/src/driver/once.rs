@@ -4,16 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use glasshouse_log::{Append, NewBranch};
 use glasshouse_model::body::{
     BlobRef, CallEnd, CallStatus, ChangedPath, MergeApplied, PolicyDecided, SandboxEvent,
     ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{
-    BranchId, Call, CallId, Draft, Effect, Kind, Principal, PrincipalKind, SessionId, TenantId,
-};
-use glasshouse_policy::{Policy, Request, Source};
+use glasshouse_model::{Call, CallId, Draft, Effect, Kind, Seq};
+use glasshouse_policy::{Consent, Policy, Request};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Workspace, freeze};
 use glasshouse_sandbox::{
     Cancel, Command, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName, WritableMount,
@@ -23,7 +20,9 @@ use glasshouse_tools::sanitise::Masker;
 
 use super::decide::now_us;
 use super::execute::changed_path;
-use super::start::{protected, put, random};
+use super::journal::{Journal, local_user};
+use super::rules::shipped;
+use super::start::put;
 use super::workbench::{
     Blobs, CACHE_TARGET, current_owner, environment, marks, permitted, read_only, tools_of,
 };
@@ -68,7 +67,7 @@ impl Kernel {
     /// Runs one command in a new sandbox. `sink` gets its output as it comes.
     ///
     /// # Errors
-    /// `policy_denied` and `needs_review` by the shipped policy, what the sandbox answers, what the
+    /// `policy_denied` by the shipped policy, what the sandbox answers, what the
     /// merge answers.
     pub fn run_once(
         &self,
@@ -76,29 +75,29 @@ impl Kernel {
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<OneResult> {
-        let mut journal = Journal::open(self)?;
-        let call = journal.propose(one)?;
-        self.decide_once(&mut journal, call, one)?;
-        let scratch = self.home.join("run").join(journal.branch.as_str());
-        let result = self.run_decided(&mut journal, call, one, &scratch, sink, cancel);
+        let record = Record::open(self)?;
+        let call = record.propose(one)?;
+        self.decide_once(&record, call, one)?;
+        let scratch = self.home.join("run").join(record.journal.branch.as_str());
+        let result = self.run_decided(&record, call, one, &scratch, sink, cancel);
         // Nothing refers to the copy any more; its sealed contents are in the blobs.
         let _ = glasshouse_sandbox::remove_tree(&scratch);
         if let Err(error) = &result {
             let report = error.report();
             let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
-            journal.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
+            record.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
         }
         self.log.sign_head()?;
         result
     }
 
-    fn decide_once(&self, journal: &mut Journal<'_>, id: CallId, one: &OneCommand) -> Result<()> {
-        let user = Principal::new(PrincipalKind::User, "local", TenantId::local());
+    fn decide_once(&self, record: &Record<'_>, id: CallId, one: &OneCommand) -> Result<()> {
+        let user = local_user();
         let mut call = Call::new(name::SHELL_RUN, user);
         call.argv = Some(one.argv.clone());
-        call.session = Some(journal.session.clone());
+        call.session = Some(record.journal.session.clone());
         let decision =
-            glasshouse_policy::decide(&journal.policy, &Request::new(&call, now_us())).decision;
+            glasshouse_policy::decide(&record.policy, &Request::new(&call, now_us())).decision;
         let effect = decision.effect;
         let reasons = decision.reasons.join("; ");
         let body = PolicyDecided {
@@ -114,22 +113,22 @@ impl Kernel {
         if effect == Effect::Deny {
             let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
             drafts.push(Draft::new(Kind::ToolDenied, &body));
-            journal.append(drafts)?;
+            record.append(drafts)?;
             return Err(Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons));
         }
-        journal.append(drafts)
+        record.append(drafts).map(|_| ())
     }
 
     fn run_decided(
         &self,
-        journal: &mut Journal<'_>,
+        record: &Record<'_>,
         id: CallId,
         one: &OneCommand,
         scratch: &Path,
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<OneResult> {
-        let Bench { project, workspace, sandbox } = self.set_up(journal, id, one, scratch)?;
+        let Bench { project, workspace, sandbox } = self.set_up(record, id, one, scratch)?;
         let started = Instant::now();
         let isolation = sandbox.attestation().to_string();
         let mut command = Command::new(one.argv.clone());
@@ -170,16 +169,15 @@ impl Kernel {
             background_processes: run.background_processes,
             ..end(id, status, None, exit_code, super::model::elapsed_us(started))
         };
-        journal
-            .append(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
+        record.append(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
         // Only what a command finished is merged.
         if one.merge && one.workspace.is_some() && exit_code == Some(0) {
             let set = workspace.change_set(&seal.manifest, &blobs)?;
-            journal.allow_merge(id, &set)?;
+            record.allow_merge(id, &set)?;
             let input = Input { base: workspace.base(), set: &set, blobs: &blobs };
             let files =
                 merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)?;
-            journal.append(vec![Draft::new(
+            record.append(vec![Draft::new(
                 Kind::MergeApplied,
                 &MergeApplied { merge: id.0, files },
             )])?;
@@ -190,7 +188,7 @@ impl Kernel {
     /// Freezes the directory, makes the sandbox, records both and that the command starts.
     fn set_up(
         &self,
-        journal: &mut Journal<'_>,
+        record: &Record<'_>,
         id: CallId,
         one: &OneCommand,
         scratch: &Path,
@@ -210,7 +208,7 @@ impl Kernel {
                 empty
             }
         };
-        let (tools, mut drafts) = permitted(&journal.policy, &tools_of(&project));
+        let (tools, mut drafts) = permitted(&record.policy, &tools_of(&project));
         let base = Arc::new(freeze(&project, &self.home.join("cache/bases"), current_owner())?);
         let head_commit = base.git.as_ref().and_then(|git| git.head.clone());
         let files = base.manifest.len() as u64;
@@ -218,7 +216,7 @@ impl Kernel {
         let workspace = Workspace::create(base, &scratch.join("layer"), marks())?;
         let cache = scratch.join("cache");
         std::fs::create_dir_all(&cache).map_err(made)?;
-        let mut spec = SandboxSpec::new(journal.branch.as_str(), one.template.template());
+        let mut spec = SandboxSpec::new(record.journal.branch.as_str(), one.template.template());
         spec.overlay = Some(workspace.overlay_dirs());
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
@@ -226,7 +224,7 @@ impl Kernel {
         let sandbox = host.create(&spec)?;
         let isolation = sandbox.attestation().to_string();
         let created = SandboxEvent {
-            sandbox: journal.branch.to_string(),
+            sandbox: record.journal.branch.to_string(),
             template: one.template.as_str().to_owned(),
             isolation: Some(isolation.clone()),
             code: None,
@@ -237,7 +235,7 @@ impl Kernel {
             Draft::new(Kind::SandboxCreated, &created),
             Draft::new(Kind::ToolStarted, &ToolStarted { call: id, isolation }),
         ]);
-        journal.append(drafts)?;
+        record.append(drafts)?;
         Ok(Bench { project, workspace, sandbox })
     }
 }
@@ -294,54 +292,30 @@ fn end(
     }
 }
 
-/// A branch of its own for one command.
-struct Journal<'a> {
-    kernel: &'a Kernel,
-    session: SessionId,
-    branch: BranchId,
+/// The command's journal and the policy that decides it.
+struct Record<'a> {
+    journal: Journal<'a>,
     policy: Policy,
 }
 
-impl<'a> Journal<'a> {
+impl<'a> Record<'a> {
     fn open(kernel: &'a Kernel) -> Result<Self> {
-        let source = Source { name: "default.yaml", text: glasshouse_policy::default_source() };
-        let policy = Policy::compile(&[source], &protected(&kernel.home, &kernel.program))?;
-        let (session, branch) =
-            (SessionId::from_random(random()?), BranchId::from_random(random()?));
-        kernel.log.create_branch(NewBranch {
-            session: session.clone(),
-            branch: branch.clone(),
-            name: "main".to_owned(),
-            parent: None,
-        })?;
-        Ok(Self { kernel, session, branch, policy })
+        let policy = kernel.compile(&[shipped(Consent::Joint)])?;
+        Ok(Self { journal: Journal::open(kernel)?, policy })
     }
 
-    fn append(&mut self, events: Vec<Draft>) -> Result<()> {
-        self.append_at(events).map(|_| ())
-    }
-
-    fn append_at(&mut self, events: Vec<Draft>) -> Result<u64> {
-        let appended = self.kernel.log.append(Append {
-            session: self.session.clone(),
-            branch: self.branch.clone(),
-            events,
-            expected_head: None,
-            idempotency_key: None,
-            epoch: None,
-            cells: Vec::new(),
-        })?;
-        Ok(appended.head.seq)
+    fn append(&self, events: Vec<Draft>) -> Result<Seq> {
+        self.journal.append(events)
     }
 
     /// Decides every changed path. A review is given by the person who asked for the merge.
-    fn allow_merge(&mut self, id: CallId, set: &ChangeSet) -> Result<()> {
+    fn allow_merge(&self, id: CallId, set: &ChangeSet) -> Result<()> {
         let mut drafts = Vec::new();
         let mut denied = None;
         for path in set.changes.iter().flat_map(Change::paths) {
-            let user = Principal::new(PrincipalKind::User, "local", TenantId::local());
+            let user = local_user();
             let mut call = Call::new(name::MERGE_APPLY, user).at(path.clone());
-            call.session = Some(self.session.clone());
+            call.session = Some(self.journal.session.clone());
             let request = Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
             if decision.effect == Effect::Deny {
@@ -369,11 +343,11 @@ impl<'a> Journal<'a> {
         }
     }
 
-    fn propose(&mut self, one: &OneCommand) -> Result<CallId> {
+    fn propose(&self, one: &OneCommand) -> Result<CallId> {
         let arguments = serde_json::json!({ "argv": one.argv }).to_string();
         let body =
             ToolProposed { id: "cli".to_owned(), tool: name::SHELL_RUN.to_owned(), arguments };
-        let user = Principal::new(PrincipalKind::User, "local", TenantId::local()).actor();
-        Ok(CallId(self.append_at(vec![Draft::new(Kind::ToolProposed, &body).by(user)])?))
+        let user = local_user().actor();
+        Ok(CallId(self.append(vec![Draft::new(Kind::ToolProposed, &body).by(user)])?))
     }
 }

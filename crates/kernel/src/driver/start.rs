@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_log::{Log, NewBranch};
 use glasshouse_model::body::{
-    BlobRef, Outcome, PolicySource, SessionCreated, SessionResumed, TestSetup, TurnEnd,
-    WorkspaceFrozen, WorkspaceRolledBack,
+    BlobRef, Outcome, SessionCreated, SessionResumed, TestSetup, TurnEnd, WorkspaceFrozen,
+    WorkspaceRolledBack,
 };
 use glasshouse_model::{BranchId, Draft, Kind, Mode, SessionId};
-use glasshouse_policy::{Policy, Protected, Source};
+use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
@@ -18,14 +18,9 @@ use glasshouse_tools::sanitise::Masker;
 use super::people::{Observer, Reviewer};
 use super::recorder::Recorder;
 use super::workbench::Workbench;
-use super::{Kernel, Session, lock};
+use super::{Kernel, Session, lock, rules};
 use crate::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES};
 use crate::{Error, Result, codes};
-
-/// Policy file of a project, below its root.
-pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
-/// Largest policy file in bytes.
-const MAX_POLICY_BYTES: u64 = 1 << 20;
 
 /// What a new session needs.
 pub struct NewSession {
@@ -69,14 +64,8 @@ impl Kernel {
         let project = canonical_project(&new.project)?;
         self.keep_apart(&project)?;
         let test = test_setup(&project, &new.config)?;
-        let texts = policy_texts(&project, &test)?;
-        let policy = compile(&texts, &self.protected())?;
-        let policy_sources = texts
-            .iter()
-            .map(|(name, text)| {
-                Ok(PolicySource { name: name.clone(), text: put(&self.log, text.as_bytes())? })
-            })
-            .collect::<Result<_>>()?;
+        let texts = self.policy_texts(&project, &test)?;
+        let policy = self.compile(&texts)?;
         let scenario = new.scenario.as_ref().map(|bytes| put(&self.log, bytes)).transpose()?;
         let body = SessionCreated {
             mode,
@@ -88,7 +77,7 @@ impl Kernel {
             scenario,
             budget: new.config.budget()?,
             test,
-            policy: policy_sources,
+            policy: rules::recorded(self, &texts)?,
             max_auto_merge_lines: new
                 .config
                 .merge
@@ -139,15 +128,7 @@ impl Kernel {
         let created = recorder.state().created.clone().ok_or_else(|| {
             Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
         })?;
-        let texts = created
-            .policy
-            .iter()
-            .map(|source| {
-                let text = self.log.blob(&source.text.blob)?;
-                Ok((source.name.clone(), String::from_utf8_lossy(&text).into_owned()))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let policy = compile(&texts, &self.protected())?;
+        let policy = self.compile(&rules::of_session(self, &created.policy)?)?;
         let epoch = lease.epoch();
         let mut session = self.session(
             recorder,
@@ -209,21 +190,6 @@ impl Kernel {
             ));
         }
         Ok(())
-    }
-
-    /// What no rule may open: the data directory and the program's own file.
-    fn protected(&self) -> Protected {
-        protected(&self.home, &self.program)
-    }
-}
-
-/// Host paths that built-in rules protect.
-#[must_use]
-pub fn protected(home: &Path, program: &Path) -> Protected {
-    Protected {
-        host_paths: vec![home.display().to_string()],
-        program_paths: vec![program.display().to_string()],
-        ..Protected::default()
     }
 }
 
@@ -338,40 +304,4 @@ pub fn test_setup(project: &Path, config: &Config) -> Result<TestSetup> {
         test_globs: config.test.globs.clone().unwrap_or(detected.test_globs),
         source_globs: config.source.globs.clone().unwrap_or(detected.source_globs),
     })
-}
-
-/// The policy texts of a project: the workflow's rules, then the project's file or the shipped one.
-///
-/// # Errors
-/// `config_invalid` when the project's file cannot be read.
-pub fn policy_texts(project: &Path, test: &TestSetup) -> Result<Vec<(String, String)>> {
-    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
-    let file = project.join(PROJECT_POLICY);
-    let fail = |why: String| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
-    };
-    let own = match std::fs::symlink_metadata(&file) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            ("default.yaml".to_owned(), glasshouse_policy::default_source().to_owned())
-        }
-        Err(e) => return Err(fail(e.to_string())),
-        // A link may lead out of the project, a device never ends.
-        Ok(meta) if !meta.is_file() => return Err(fail("it is no regular file".to_owned())),
-        Ok(meta) if meta.len() > MAX_POLICY_BYTES => {
-            return Err(fail(format!(
-                "it has {} bytes; the limit is {MAX_POLICY_BYTES}",
-                meta.len()
-            )));
-        }
-        Ok(_) => {
-            let text = std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?;
-            (PROJECT_POLICY.to_owned(), text)
-        }
-    };
-    Ok(vec![("workflow.yaml".to_owned(), workflow), own])
-}
-
-fn compile(texts: &[(String, String)], protected: &Protected) -> Result<Policy> {
-    let sources: Vec<_> = texts.iter().map(|(name, text)| Source { name, text }).collect();
-    Ok(Policy::compile(&sources, protected)?)
 }

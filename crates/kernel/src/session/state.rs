@@ -353,7 +353,7 @@ impl State {
                     merge.phase = MergePhase::InReview(Some(seq));
                 }
             }
-            (ApprovalSubject::Call, None) => {}
+            (ApprovalSubject::Call, None) | (ApprovalSubject::Policy, _) => {}
         }
         self.pending_approvals.insert(seq, request);
     }

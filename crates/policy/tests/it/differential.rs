@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::{
     Call, CanonicalPath, Effect, Principal, PrincipalKind, RuleTrace, TenantId,
 };
-use glasshouse_policy::{Request, decide};
+use glasshouse_policy::{Policy, Protected, Request, Source, decide};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -251,7 +251,8 @@ fn naive(rules: &[NaiveRule], call: &Call) -> (Effect, Vec<(String, Effect)>) {
 fn compiled(rules: &[NaiveRule], call: &Call) -> (Effect, Vec<RuleTrace>, Vec<String>) {
     let policy = compile(&to_yaml(rules)).unwrap();
     let decision = decide(&policy, &Request::new(call, 0)).decision;
-    let traces = decision.rules.into_iter().map(|trace| RuleTrace { line: None, ..trace });
+    let traces =
+        decision.rules.into_iter().map(|trace| RuleTrace { source: None, line: None, ..trace });
     (decision.effect, traces.collect(), decision.reasons)
 }
 
@@ -289,6 +290,30 @@ proptest! {
         prop_assert!(after != Effect::Allow);
         prop_assert!(review || after == Effect::Deny);
         prop_assert!(before != Effect::RequireReview || after >= before);
+    }
+
+    #[test]
+    fn of_sources_with_a_consent_of_their_own_the_strictest_decides(
+        (joint, one, other) in (policy(), policy(), policy()),
+        call in calls(),
+    ) {
+        let joint: Vec<NaiveRule> = joint
+            .into_iter()
+            .map(|rule| NaiveRule { name: format!("joint-{}", rule.name), ..rule })
+            .collect();
+        let texts = [to_yaml(&joint), to_yaml(&one), to_yaml(&other)];
+        let decided = |sources: &[Source<'_>]| {
+            let policy = Policy::compile(sources, &Protected::default()).unwrap();
+            decide(&policy, &Request::new(&call, 0)).decision.effect
+        };
+        let [joint, one, other] = [0, 1, 2].map(|at| texts[at].as_str());
+        let alone = |text| decided(&[Source::new("joint", joint), Source::new("own", text)]);
+        let together = decided(&[
+            Source::new("joint", joint),
+            Source::apart("one", one),
+            Source::apart("other", other),
+        ]);
+        prop_assert_eq!(together, alone(one).max(alone(other)));
     }
 
     #[test]

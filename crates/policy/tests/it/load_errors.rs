@@ -302,8 +302,7 @@ fn names_are_unique_over_all_sources() {
     assert_eq!(compile(twice).unwrap_err().code(), "policy_duplicate_rule");
     let built_in = rule("{ name: protect-git, match: {}, action: allow }");
     assert_eq!(compile(&built_in).unwrap_err().code(), "policy_duplicate_rule");
-    let sources =
-        [Source { name: "one", text: ALLOW_ALL }, Source { name: "two", text: ALLOW_ALL }];
+    let sources = [Source::new("one", ALLOW_ALL), Source::new("two", ALLOW_ALL)];
     let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
     assert_eq!(error.code(), "policy_duplicate_rule");
     assert!(error.report().why.starts_with("one:3"), "{}", error.report().why);
@@ -345,7 +344,7 @@ fn limits_hold() {
         ));
     }
     check(&patterns);
-    let sources = vec![Source { name: "s", text: "" }; limits::MAX_SOURCES + 1];
+    let sources = vec![Source::new("s", ""); limits::MAX_SOURCES + 1];
     let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
     assert!(error.is(codes::LIMIT));
 }
@@ -395,7 +394,7 @@ fn warnings_say_what_is_odd() {
 fn the_version_changes_with_everything_that_decides() {
     let version = |sources: &[(&str, &str)], protected: &Protected| {
         let sources: Vec<Source<'_>> =
-            sources.iter().map(|(name, text)| Source { name, text }).collect();
+            sources.iter().map(|(name, text)| Source::new(name, text)).collect();
         Policy::compile(&sources, protected).unwrap().version()
     };
     let none = Protected::default();

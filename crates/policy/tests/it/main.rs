@@ -3,6 +3,7 @@
 
 mod approvals;
 mod attacks;
+mod consent;
 mod differential;
 mod documents;
 mod grants;

@@ -10,8 +10,7 @@ use Effect::{Allow, Deny, RequireReview};
 fn with(user: &str) -> Policy {
     let workflow =
         workflow_source(&["tests/**".to_owned(), "*.test.ts".to_owned()], &["src/**".to_owned()]);
-    let sources =
-        [Source { name: "workflow", text: &workflow }, Source { name: "policy.yaml", text: user }];
+    let sources = [Source::new("workflow", &workflow), Source::new("policy.yaml", user)];
     Policy::compile(&sources, &Protected::default()).unwrap()
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn compile(text: &str) -> Result<Policy, Error> {
 
 /// Compiles one source with something to protect.
 pub(crate) fn compile_with(text: &str, protected: &Protected) -> Result<Policy, Error> {
-    Policy::compile(&[Source { name: "policy.yaml", text }], protected)
+    Policy::compile(&[Source::new("policy.yaml", text)], protected)
 }
 
 /// Reads a call in its short form; YAML's flow style and JSON both do.

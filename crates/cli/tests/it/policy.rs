@@ -1,0 +1,108 @@
+//! Who decides: the policy file of a repository before and after a person accepted it.
+
+use glasshouse_model::Kind;
+
+use crate::harness::{Place, count};
+
+const ALLOW_ALL: &str = "capabilities: [{ name: everything, match: {}, action: allow }]\n";
+
+/// A session in which the agent runs a command that the shipped policy sends to a person.
+fn scenario(status: &str) -> String {
+    format!(
+        "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ script: 'rm -rf nothing' }} }} }} ]
+  - expect: {{ results: {{ a: {status} }} }}
+    emit: [ {{ text: done }} ]
+"
+    )
+}
+
+/// A cloned repository brought a policy that allows everything, and the agent obeyed it.
+/// The file took the place of the shipped policy without anybody having seen it.
+/// Now it can only forbid until a person accepted exactly these bytes for this directory.
+#[test]
+fn e2e_a_cloned_policy_opens_nothing_until_it_is_accepted() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::write(project.join(".glasshouse/policy.yaml"), ALLOW_ALL).unwrap();
+    let before = place.scenario(&project, &scenario("denied"));
+    assert!(before.stderr.contains("was not accepted"), "{before:?}");
+    before.expect_status(4);
+
+    let unseen = place.run_in(&project, &["policy", "update", "--json"]).expect_status(4).last();
+    assert_eq!(unseen["error"]["code"], "approval_needed");
+    let fix = unseen["error"]["fix"].as_str().unwrap();
+    let digest = fix.split_once("--digest ").unwrap().1;
+    let zero = format!("sha256:{}", "0".repeat(64));
+    let update =
+        |digest: &str| place.run_in(&project, &["policy", "update", "--json", "--digest", digest]);
+    assert_eq!(update(&zero).expect_status(8).last()["error"]["code"], "policy_changed");
+    assert_eq!(update(digest).expect_status(0).last()["changed"], true);
+    assert_eq!(update(digest).expect_status(0).last()["changed"], false);
+
+    // The control: the same file, now accepted, allows the command.
+    let after = place.scenario(&project, &scenario("completed")).expect_status(0);
+    assert!(!after.stderr.contains("was not accepted"), "{after:?}");
+
+    // A byte more, or another directory, and nobody has accepted it.
+    std::fs::write(project.join(".glasshouse/policy.yaml"), format!("{ALLOW_ALL}\n")).unwrap();
+    place.scenario(&project, &scenario("denied")).expect_status(4);
+    let copy = place.path("copy");
+    std::fs::create_dir_all(copy.join(".glasshouse")).unwrap();
+    std::fs::write(copy.join(".glasshouse/policy.yaml"), ALLOW_ALL).unwrap();
+    let call = r#"{"syscall":"net.connect","host":"a.test"}"#;
+    place.run_in(&copy, &["policy", "check", "--call", call]).expect_status(3);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+#[test]
+fn e2e_accepting_a_policy_is_in_the_log_with_what_was_seen() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let accept = |text: &str| {
+        std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+        let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+        place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+        digest
+    };
+    let first = accept(ALLOW_ALL);
+    let (_, events) = place.events();
+    for kind in [Kind::PolicyProposed, Kind::PolicyDecided, Kind::ApprovalRequested] {
+        assert_eq!(count(&events, &kind), 1, "{kind:?}");
+    }
+    let updated = events.iter().find(|event| *event.kind() == Kind::PolicyUpdated).unwrap();
+    assert_eq!(updated.body["text"]["blob"], first.as_str());
+    assert!(updated.body["previous"].is_null());
+    accept("capabilities: []\n");
+    let log = place.run(&["audit", "log", "--kind", "policy.updated", "--json"]).last();
+    assert_eq!(log["body"]["previous"], first.as_str());
+    // A file that does not load is accepted by nobody.
+    let broken = "capabilities: [{ name: x }]\n";
+    std::fs::write(project.join(".glasshouse/policy.yaml"), broken).unwrap();
+    let digest = glasshouse_model::Digest::of(broken.as_bytes()).to_string();
+    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(2);
+    place.run_in(&place.path(""), &["policy", "update"]).expect_status(10);
+}
+
+#[test]
+fn e2e_policy_show_prints_what_decides_here() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let shipped = place.run_in(&project, &["policy", "show", "--shipped"]).expect_status(0);
+    std::fs::write(project.join(".glasshouse/policy.yaml"), &shipped.stdout).unwrap();
+    let shown = place.run_in(&project, &["policy", "show"]).expect_status(0);
+    for words in [
+        "protect-git (built in)",
+        "workflow-frozen (workflow.yaml:",
+        "(default.yaml:",
+        "(.glasshouse/policy.yaml:",
+    ] {
+        assert!(shown.stdout.contains(words), "{words}: {shown:?}");
+    }
+    // Looking does not begin a log.
+    assert!(!place.home().join("log.db").exists());
+    let rule = place.run_in(&project, &["policy", "show", "--json"]).expect_status(0).last();
+    assert!(rule["name"].is_string() && rule["action"].is_string(), "{rule}");
+}

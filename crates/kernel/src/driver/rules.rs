@@ -1,0 +1,278 @@
+//! The policy of a project: its texts, and who accepted them.
+//!
+//! A policy file in a repository is content of somebody else until a person at this machine has
+//! accepted exactly these bytes for exactly this directory. Before that it is obeyed where it is
+//! stricter than the shipped policy, and opens nothing; afterwards it takes the shipped file's place.
+
+use std::path::{Path, PathBuf};
+
+use glasshouse_log::CellWrite;
+use glasshouse_model::body::{
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, PolicyChange, PolicyDecided,
+    PolicySource, TestSetup,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Actor, Call, Digest, Draft, Effect, Kind, PrincipalKind};
+use glasshouse_policy::{Consent, Policy, Protected, Request, Source};
+use serde::{Deserialize, Serialize};
+
+use super::Kernel;
+use super::decide::now_us;
+use super::journal::{Journal, local_user};
+use super::start::{canonical_project, put};
+use crate::{Error, Result, codes};
+
+/// Policy file of a project, below its root.
+pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
+/// Name of the shipped policy in explanations.
+const SHIPPED_POLICY: &str = "default.yaml";
+/// Name of the workflow's generated rules in explanations.
+const WORKFLOW_POLICY: &str = "workflow.yaml";
+/// Largest policy file in bytes.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+/// Cells that say which policy of a project a person accepted last. An index over the
+/// `policy.updated` events.
+const ACCEPTED_SPACE: &str = "policy.accepted";
+
+/// One policy text in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyText {
+    /// Name in explanations.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// Whether it has to allow each call itself.
+    pub consent: Consent,
+}
+
+impl PolicyText {
+    fn new(name: &str, text: String, consent: Consent) -> Self {
+        Self { name: name.to_owned(), text, consent }
+    }
+}
+
+/// The policy file that a project brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectPolicy {
+    /// Canonical directory of the project.
+    pub project: PathBuf,
+    /// The text.
+    pub text: String,
+    /// Digest of the text: what a person accepts.
+    pub digest: Digest,
+    /// Whether a person accepted this text for this directory.
+    pub accepted: bool,
+}
+
+/// Content of a cell in [`ACCEPTED_SPACE`].
+#[derive(Serialize, Deserialize)]
+struct Accepted {
+    project: String,
+    digest: Digest,
+}
+
+impl Kernel {
+    /// The policy file of a project, and whether it was accepted.
+    ///
+    /// # Errors
+    /// `config_invalid` when there is something that is no readable policy file;
+    /// `project_unreadable`; the log's errors.
+    pub fn project_policy(&self, project: &Path) -> Result<Option<ProjectPolicy>> {
+        let Some(mut policy) = project_policy(project)? else { return Ok(None) };
+        policy.accepted =
+            self.accepted(&policy.project)?.is_some_and(|last| last.digest == policy.digest);
+        Ok(Some(policy))
+    }
+
+    /// Lets a project's policy take the place of the shipped one in new sessions. The caller has
+    /// shown `policy.text` to `approver`, a person, and asked.
+    ///
+    /// # Errors
+    /// `policy_denied` when the approver is no person; the policy's load errors; the log's errors.
+    pub fn accept_policy(&self, policy: &ProjectPolicy, approver: &Actor) -> Result<()> {
+        if approver.kind != PrincipalKind::User {
+            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
+                .why("only a person accepts a policy"));
+        }
+        let own = PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint);
+        self.compile(&[own])?;
+        let previous = self.accepted(&policy.project)?.map(|last| last.digest);
+        let rules = self.compile(&[shipped(Consent::Joint)])?;
+        let journal = Journal::open(self)?;
+        let mut call = Call::new(name::POLICY_UPDATE, local_user());
+        call.session = Some(journal.session.clone());
+        let decision = glasshouse_policy::decide(&rules, &Request::new(&call, now_us())).decision;
+        let change = PolicyChange {
+            project: policy.project.display().to_string(),
+            previous,
+            text: put(&self.log, policy.text.as_bytes())?,
+        };
+        let decided = PolicyDecided {
+            call: None,
+            syscall: call.syscall,
+            subject: Some(change.project.clone()),
+            state: None,
+            args_digest: Some(policy.digest),
+            decision: decision.clone(),
+        };
+        let asked = ApprovalRequested {
+            subject: ApprovalSubject::Policy,
+            call: None,
+            tool: name::POLICY_UPDATE.to_owned(),
+            shown: policy.text.clone(),
+            reasons: decision.reasons.clone(),
+            args_digest: policy.digest,
+            policy_version: rules.version(),
+            base: previous.unwrap_or(Digest::ZERO),
+        };
+        let approval = journal.append(vec![
+            Draft::new(Kind::PolicyProposed, &change).by(approver.clone()),
+            Draft::new(Kind::PolicyDecided, &decided),
+            Draft::new(Kind::ApprovalRequested, &asked),
+        ])?;
+        if decision.effect == Effect::Deny {
+            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
+                .why(decision.reasons.join("; ")));
+        }
+        let resolved = ApprovalResolved {
+            approval,
+            approved: true,
+            approver: approver.clone(),
+            code: "approved".to_owned(),
+            expires_us: now_us(),
+        };
+        let accepted = Accepted { project: change.project.clone(), digest: policy.digest };
+        let cell = CellWrite {
+            space: ACCEPTED_SPACE.to_owned(),
+            key: cell_key(&policy.project),
+            expected_version: None,
+            bytes: Some(serde_json::to_vec(&accepted).map_err(|e| {
+                Error::new(codes::TURN_FAILED, "an acceptance cannot be written").why(e)
+            })?),
+        };
+        let drafts = vec![
+            Draft::new(Kind::ApprovalResolved, &resolved),
+            Draft::new(Kind::PolicyUpdated, &change).by(approver.clone()),
+        ];
+        journal.append_with(drafts, vec![cell])?;
+        self.log.sign_head()?;
+        Ok(())
+    }
+
+    /// The texts that decide in a project: the workflow's rules, and the shipped file, or the
+    /// project's once it is accepted, or both of which each must allow.
+    ///
+    /// # Errors
+    /// As [`Kernel::project_policy`].
+    pub fn policy_texts(&self, project: &Path, test: &TestSetup) -> Result<Vec<PolicyText>> {
+        Ok(policy_texts(test, self.project_policy(project)?.as_ref()))
+    }
+
+    fn accepted(&self, project: &Path) -> Result<Option<Accepted>> {
+        let cell = self.log.cell(ACCEPTED_SPACE, &cell_key(project))?;
+        // A cell that cannot be read accepts nothing.
+        Ok(cell.and_then(|cell| serde_json::from_slice::<Accepted>(&cell.bytes).ok()))
+    }
+
+    pub(super) fn compile(&self, texts: &[PolicyText]) -> Result<Policy> {
+        compile(texts, &protected(&self.home, &self.program))
+    }
+}
+
+/// The policy file of a project as it stands, accepted by nobody.
+///
+/// # Errors
+/// As [`Kernel::project_policy`].
+pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
+    let project = canonical_project(project)?;
+    let file = project.join(PROJECT_POLICY);
+    let fail = |why: String| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
+    };
+    let text = match std::fs::symlink_metadata(&file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(fail(e.to_string())),
+        // A link may lead out of the project, a device never ends.
+        Ok(meta) if !meta.is_file() => return Err(fail("it is no regular file".to_owned())),
+        Ok(meta) if meta.len() > MAX_POLICY_BYTES => {
+            let bytes = meta.len();
+            return Err(fail(format!("it has {bytes} bytes; the limit is {MAX_POLICY_BYTES}")));
+        }
+        Ok(_) => std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?,
+    };
+    let digest = Digest::of(text.as_bytes());
+    Ok(Some(ProjectPolicy { project, text, digest, accepted: false }))
+}
+
+/// See [`Kernel::policy_texts`].
+#[must_use]
+pub fn policy_texts(test: &TestSetup, own: Option<&ProjectPolicy>) -> Vec<PolicyText> {
+    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
+    let workflow = PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint);
+    let project =
+        |own: &ProjectPolicy, consent| PolicyText::new(PROJECT_POLICY, own.text.clone(), consent);
+    match own {
+        None => vec![workflow, shipped(Consent::Joint)],
+        Some(own) if own.accepted => vec![workflow, project(own, Consent::Joint)],
+        Some(own) => vec![workflow, shipped(Consent::Own), project(own, Consent::Own)],
+    }
+}
+
+/// The shipped policy.
+pub(super) fn shipped(consent: Consent) -> PolicyText {
+    PolicyText::new(SHIPPED_POLICY, glasshouse_policy::default_source().to_owned(), consent)
+}
+
+/// Compiles texts under what no rule may open.
+///
+/// # Errors
+/// The policy's load errors.
+pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
+    let sources: Vec<_> = texts
+        .iter()
+        .map(|text| Source { name: &text.name, text: &text.text, consent: text.consent })
+        .collect();
+    Ok(Policy::compile(&sources, protected)?)
+}
+
+/// What no rule may open: the data directory and the program's own file.
+#[must_use]
+pub fn protected(home: &Path, program: &Path) -> Protected {
+    Protected {
+        host_paths: vec![home.display().to_string()],
+        program_paths: vec![program.display().to_string()],
+        ..Protected::default()
+    }
+}
+
+/// As the texts of a session are recorded.
+pub(super) fn recorded(kernel: &Kernel, texts: &[PolicyText]) -> Result<Vec<PolicySource>> {
+    texts
+        .iter()
+        .map(|text| {
+            Ok(PolicySource {
+                name: text.name.clone(),
+                text: put(&kernel.log, text.text.as_bytes())?,
+                apart: text.consent == Consent::Own,
+            })
+        })
+        .collect()
+}
+
+/// The texts that a session was started with.
+pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<Vec<PolicyText>> {
+    recorded
+        .iter()
+        .map(|source| {
+            let text = kernel.log.blob(&source.text.blob)?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let consent = if source.apart { Consent::Own } else { Consent::Joint };
+            Ok(PolicyText::new(&source.name, text, consent))
+        })
+        .collect()
+}
+
+/// Paths can be longer than a key may be.
+fn cell_key(project: &Path) -> String {
+    Digest::of(project.as_os_str().as_encoded_bytes()).to_string()
+}
