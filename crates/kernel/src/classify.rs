@@ -1,7 +1,7 @@
 //! What a change is: a test, a source, both at once, or nothing the repository keeps.
 
 use glasshouse_model::{CanonicalPath, ChangeClass};
-use glasshouse_sandbox::toolchain::{RustChange, rust_change};
+use glasshouse_sandbox::toolchain::{RustChange, rust_change, rust_tests_kept};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::{Error, Result, codes};
@@ -83,5 +83,25 @@ impl Classifier {
             },
             _ => ChangeClass::Source,
         }
+    }
+
+    /// Whether a change takes lines out of tests that were there: what then passes is not what was
+    /// asked for before. `lines_removed` is the change's own count.
+    #[must_use]
+    pub fn weakens(
+        &self,
+        path: &CanonicalPath,
+        lines_removed: u64,
+        contents: &Contents<'_>,
+    ) -> bool {
+        if self.is_test_path(path) {
+            return lines_removed > 0;
+        }
+        let (Some(old), Some(new)) = (contents.old, contents.new) else { return false };
+        Self::needs_content(path)
+            && match (std::str::from_utf8(old), std::str::from_utf8(new)) {
+                (Ok(old), Ok(new)) => !rust_tests_kept(old, new),
+                _ => false,
+            }
     }
 }

@@ -9,7 +9,7 @@
 mod rust_change;
 mod tests_of;
 
-pub use rust_change::{RustChange, rust_change};
+pub use rust_change::{RustChange, rust_change, rust_tests_kept};
 pub use tests_of::{TestKind, TestPlan, test_command};
 
 use std::collections::BTreeMap;

@@ -408,3 +408,46 @@ steps:
     check("{ require_sandbox: L2 }", "completed");
     check("{ require_sandbox: integration-test }", "denied");
 }
+
+/// An agent that cannot make an old test pass while it writes new ones could empty the old one first.
+/// Tests may be written before the code, so policy allowed it, and green was green.
+/// Now a change set that takes lines out of a test that was there waits for a person.
+#[test]
+fn e2e_a_weakened_test_is_shown_to_a_person() {
+    let check = |old_test: &str, status: i32| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: plan, tool: plan.complete, args: {{ summary: print two }} }} }} ]
+  - emit:
+      - {{ call: {{ id: t, tool: fs.write, args: {{ path: tests/t_two.sh, content: \"sh src/tool.sh | grep -q two\\n\" }} }} }}
+      - {{ call: {{ id: o, tool: fs.write, args: {{ path: tests/t_one.sh, content: {old_test:?} }} }} }}
+      - {{ call: {{ id: red, tool: test.run, args: {{}} }} }}
+  - emit:
+      - {{ call: {{ id: w, tool: fs.write, args: {{ path: src/tool.sh, content: \"echo one\\necho two\\n\" }} }} }}
+      - {{ call: {{ id: green, tool: test.run, args: {{}} }} }}
+  - expect: {{ results: {{ green: completed }} }}
+    emit: [ {{ call: {{ id: c, tool: git.commit, args: {{ message: print two }} }} }} ]
+  - emit: [ {{ text: done }} ]
+"
+        );
+        let ran = place.scenario(&project, &yaml).expect_status(status);
+        let (_, events) = place.events();
+        let proposed = events.iter().find(|event| *event.kind() == Kind::MergeProposed).unwrap();
+        let reasons = proposed.body["review_reasons"].to_string();
+        assert_eq!(
+            reasons.contains("tests/t_one.sh loses lines"),
+            status == 4,
+            "{ran:?} {reasons}"
+        );
+    };
+    let kept = "[ \"$(sh src/tool.sh | head -1)\" = one ]\n";
+    check("true\n", 4);
+    check("", 4);
+    check(&format!("# {kept}"), 4);
+    // The control: more of the same test needs nobody.
+    check(&format!("{kept}[ -f src/tool.sh ]\n"), 0);
+}

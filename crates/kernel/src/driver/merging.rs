@@ -7,12 +7,13 @@ use glasshouse_model::body::{
     CommitCreated, MergeApplied, MergeFailed, MergeProposed, PolicyDecided,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, Draft, Effect, Fault, Kind, Seq};
+use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Seq};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
+use crate::classify::Contents;
 use crate::merge::{
     self, Author, Authority, Binding, CommitRequest, Committed, Input, OperationDir,
 };
@@ -40,6 +41,8 @@ struct Computed {
     manifest: Vec<u8>,
     base: glasshouse_model::Digest,
     set: ChangeSet,
+    /// Tests that were there before and lose lines.
+    weakened: Vec<CanonicalPath>,
 }
 
 fn compute(bench: &Workbench) -> Result<Computed> {
@@ -57,7 +60,27 @@ fn compute(bench: &Workbench) -> Result<Computed> {
     };
     let manifest = serde_json::to_vec(state)
         .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
-    Ok(Computed { proposal, manifest, base: bench.base()?.digest, set })
+    let weakened = weakened(bench, &set)?;
+    Ok(Computed { proposal, manifest, base: bench.base()?.digest, set, weakened })
+}
+
+/// Changed files whose tests are no longer all there. Deleted files are told of anyway.
+fn weakened(bench: &Workbench, set: &ChangeSet) -> Result<Vec<CanonicalPath>> {
+    let (before, after) = (bench.workspace()?.unchanged(), bench.sealed()?);
+    let mut found = Vec::new();
+    for change in set.changes.iter().filter(|change| change.old.is_some() && change.new.is_some()) {
+        let from = change.paths().find(|path| **path != change.path).unwrap_or(&change.path);
+        let (old, new) = (bench.bytes_in(&before, from)?, bench.bytes_in(after, &change.path)?);
+        let contents = Contents { old: old.as_deref(), new: new.as_deref() };
+        let classifier = bench.classifier();
+        if [from, &change.path]
+            .into_iter()
+            .any(|path| classifier.weakens(path, change.lines_removed, &contents))
+        {
+            found.push(change.path.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// The change set as a unified diff; empty when nothing differs.
@@ -106,7 +129,7 @@ impl Session {
         message: String,
         computed: Computed,
     ) -> Result<()> {
-        let Computed { proposal, manifest, base, set } = computed;
+        let Computed { proposal, manifest, base, set, weakened } = computed;
         let Judged { mut drafts, mut review, denied } = self.judge_merge(id, &set);
         if let Some(fault) = denied {
             drafts.extend(match id {
@@ -115,7 +138,8 @@ impl Session {
             });
             return self.recorder.record(drafts).await;
         }
-        review.extend(self.unmet_criteria(&proposal, &set));
+        review.extend(self.unmet_criteria(&proposal, &set, &weakened));
+
         let log = self.recorder.log();
         let body = MergeProposed {
             call: id,
@@ -168,9 +192,14 @@ impl Session {
         judged
     }
 
-    /// Why the change set is not merged without a person: tests pass on exactly this content, nothing
-    /// is deleted, it is small, and all of it can be read in the diff and leads nowhere else.
-    fn unmet_criteria(&self, proposal: &merge::Proposal, set: &ChangeSet) -> Vec<String> {
+    /// Why the change set is not merged without a person: tests pass on exactly this content, none of
+    /// them lost a line, nothing is deleted, it is small, and all of it can be read in the diff and leads nowhere else.
+    fn unmet_criteria(
+        &self,
+        proposal: &merge::Proposal,
+        set: &ChangeSet,
+        weakened: &[CanonicalPath],
+    ) -> Vec<String> {
         let mut unmet = Vec::new();
         if self.state().green().is_none() {
             unmet.push("the tests were not seen passing on exactly this content".to_owned());
@@ -178,6 +207,9 @@ impl Session {
         if !proposal.deletions.is_empty() {
             let paths: Vec<_> = proposal.deletions.iter().map(ToString::to_string).collect();
             unmet.push(format!("deletes {}", paths.join(", ")));
+        }
+        for path in weakened {
+            unmet.push(format!("{path} loses lines of a test that was there"));
         }
         for change in &set.changes {
             if matches!(change.new, Some(Entry::Symlink { .. })) {

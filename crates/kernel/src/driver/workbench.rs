@@ -373,7 +373,15 @@ impl Workbench {
         Ok(writes)
     }
 
-    fn bytes_in(&self, state: &SealManifest, path: &CanonicalPath) -> Result<Option<Vec<u8>>> {
+    pub(super) const fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    pub(super) fn bytes_in(
+        &self,
+        state: &SealManifest,
+        path: &CanonicalPath,
+    ) -> Result<Option<Vec<u8>>> {
         // Only Rust sources are classified by content; nothing else needs its bytes.
         if !Classifier::needs_content(path) {
             return Ok(None);

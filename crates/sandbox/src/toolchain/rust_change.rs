@@ -40,8 +40,36 @@ pub fn rust_change(old: &str, new: &str) -> RustChange {
     }
 }
 
-/// Cuts a text into tokens: comments, literals, words, and single marks. White space is dropped. None
-/// when a literal or comment does not end.
+/// Whether every test item of the old text is still there, with nothing taken out of it. What was
+/// added in between is not judged. A text that cannot be read keeps nothing.
+///
+/// ```
+/// use glasshouse_sandbox::toolchain::rust_tests_kept;
+/// let old = "#[cfg(test)] mod t { fn a() { assert!(f()); } }";
+/// assert!(rust_tests_kept(old, "#[cfg(test)] mod t { fn a() { assert!(f()); } fn b() {} }"));
+/// assert!(!rust_tests_kept(old, "#[cfg(test)] mod t { fn a() { f(); } }"));
+/// ```
+#[must_use]
+pub fn rust_tests_kept(old: &str, new: &str) -> bool {
+    let Some(old) = tokens(old).and_then(|tokens| split(&tokens)) else { return false };
+    let Some(new) = tokens(new).and_then(|tokens| split(&tokens)) else { return false };
+    let mut left = new.tests.iter();
+    old.tests.iter().all(|token| left.any(|other| other == token))
+}
+
+/// Marks that mean something else when they touch: `a && b` is not `a & &b`.
+const JOINING: &[char] =
+    &['&', '|', '=', '<', '>', '+', '-', '*', '/', '%', '^', '!', ':', '.', '?', '@', '~'];
+
+/// Length of a run of marks that touch each other, up to a comment.
+fn marks(text: &str) -> usize {
+    let run = text.find(|c| !JOINING.contains(&c)).unwrap_or(text.len());
+    let comment = ["//", "/*"].iter().filter_map(|start| text[..run].find(start)).min();
+    comment.unwrap_or(run)
+}
+
+/// Cuts a text into tokens: comments, literals, words, brackets, and runs of other marks. White space
+/// is dropped. None when a literal or comment does not end.
 fn tokens(text: &str) -> Option<Vec<&str>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -59,6 +87,8 @@ fn tokens(text: &str) -> Option<Vec<&str>> {
             char_or_lifetime(rest)?
         } else if is_word(first) {
             word_or_prefixed(rest)?
+        } else if JOINING.contains(&first) {
+            marks(rest)
         } else {
             first.len_utf8()
         };
@@ -278,6 +308,14 @@ mod tests {
         }
         // Marking existing code as a test takes it away from the program.
         check("fn g() {}", "#[cfg(test)] fn g() {}", false);
+        // Marks that touch mean something else than marks that do not.
+        let tested = "#[cfg(test)] mod t {}";
+        for (old, new) in
+            [("a && b", "a & &b"), ("x -= 1", "x = -1"), ("a..=b", "a.. =b"), ("a<-b", "a < -b")]
+        {
+            check(&format!("fn f() {{ {old} }}"), &format!("fn f() {{ {new} }}{tested}"), false);
+        }
+        check("fn f() { a =/* c */b }", "fn f() { a = /* c */ b }#[cfg(test)] mod t {}", true);
         // What cannot be read is source.
         for broken in
             ["#[cfg(test)] mod t {", "\"", "/*", "#[cfg(test)] mod t { ) }", "k\"x\"", "'"]
@@ -300,6 +338,25 @@ mod tests {
         check(&format!("fn f() {{}} {test}"), &format!("fn g() {{}} {test}"), RustChange::CodeOnly);
         check("fn f() {}", "fn g() { \"", RustChange::Both);
         check("fn f() { \"", "fn g() {}", RustChange::CodeOnly);
+    }
+
+    #[test]
+    fn tests_kept() {
+        let check = |old: &str, new: &str, expected: bool| {
+            let (old, new) = (format!("fn f() {{}} {old}"), format!("fn g() {{}} {new}"));
+            assert_eq!(rust_tests_kept(&old, &new), expected, "{old} -> {new}");
+        };
+        let test = "#[cfg(test)] mod t { #[test] fn a() { assert_eq!(f(), 1); } }";
+        check("", "", true);
+        check("", test, true);
+        check(test, test, true);
+        check(test, &test.replace("fn a", "#[test] fn b() {} #[test] fn a"), true);
+        check(test, "", false);
+        check(test, &test.replace("1", "2"), false);
+        check(test, &test.replace("#[test]", ""), false);
+        check(test, &test.replace("assert_eq!(f(), 1);", ""), false);
+        check(test, &test.replace("#[cfg(test)]", ""), false);
+        check(test, "#[cfg(test)] mod t {", false);
     }
 
     proptest! {
