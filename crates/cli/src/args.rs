@@ -33,8 +33,8 @@ pub(crate) struct TaskArguments {
 /// How a session works.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionOptions {
-    /// Workflow mode: strict (explore and debug are not built yet)
-    #[arg(long, value_name = "MODE")]
+    /// Workflow mode; only `strict` is built
+    #[arg(long, value_name = "MODE", hide = true)]
     pub(crate) mode: Option<Mode>,
     /// Model provider: openai-compatible or scripted
     #[arg(long, value_name = "NAME")]
@@ -140,17 +140,20 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_enum, default_value = "code-executor")]
     pub(crate) template: TemplateArgument,
     /// How the sandbox is made; only `native` is built
-    #[arg(long, default_value = "native")]
+    #[arg(long, default_value = "native", hide = true)]
     pub(crate) backend: String,
     /// Directory seen as the workspace; it is copied, never changed (default: an empty one)
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Host that the command may reach; not built yet
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", hide = true)]
     pub(crate) allow_host: Vec<String>,
     /// Write the command's changes into the workspace directory afterwards
     #[arg(long)]
     pub(crate) merge: bool,
+    /// Pass standard input to the command, read to its end before the command starts
+    #[arg(short = 'i', long)]
+    pub(crate) stdin: bool,
     /// Longest run, for example 30s
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,

@@ -132,6 +132,24 @@ pub struct TurnReport {
     pub isolation: Option<String>,
 }
 
+impl TurnReport {
+    /// How the last turn of a session ended.
+    ///
+    /// # Errors
+    /// `turn_failed` when none has.
+    pub fn of(state: &State) -> Result<Self> {
+        let end = state.last_turn.clone().ok_or_else(|| {
+            Error::new(codes::TURN_FAILED, "the turn did not end").why("no end is in the log")
+        })?;
+        Ok(Self {
+            outcome: end.outcome,
+            end,
+            no_approver: state.no_approver,
+            isolation: state.isolation.clone(),
+        })
+    }
+}
+
 /// A session that this process owns (it holds the lease).
 pub struct Session {
     recorder: Recorder,
@@ -200,7 +218,7 @@ impl Session {
             self.recorder.record(drafts).await.map_err(|_| error)?;
         }
         self.recorder.log().sign_head()?;
-        self.report()
+        TurnReport::of(self.state())
     }
 
     async fn begin(&mut self, message: Option<&str>) -> Result<()> {
@@ -355,19 +373,6 @@ impl Session {
             let answer = reviewer.review(&item);
             decide::resolution(&item, answer, reviewer.approver())
         });
-    }
-
-    fn report(&self) -> Result<TurnReport> {
-        let state = self.state();
-        let end = state.last_turn.clone().ok_or_else(|| {
-            Error::new(codes::TURN_FAILED, "the turn did not end").why("no end is in the log")
-        })?;
-        Ok(TurnReport {
-            outcome: end.outcome,
-            end,
-            no_approver: state.no_approver,
-            isolation: state.isolation.clone(),
-        })
     }
 }
 

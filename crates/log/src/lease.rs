@@ -131,6 +131,18 @@ impl Lease {
         Err(owned(session, lease.epoch).why("others are taking it at this moment"))
     }
 
+    /// Whether somebody holds the lease of a session now.
+    pub(crate) fn is_held(
+        store: &dyn Store,
+        clock: &dyn Clock,
+        here: &Owner,
+        session: &SessionId,
+    ) -> Result<bool> {
+        let cell = store.cell(SPACE, session.as_str())?;
+        let current = cell.map(|cell| Stored::parse(&cell.bytes)).transpose()?;
+        Ok(current.is_some_and(|current| !current.is_free(here, clock.uptime_us())))
+    }
+
     /// The session.
     #[must_use]
     pub const fn session(&self) -> &SessionId {

@@ -316,6 +316,15 @@ impl Log {
         Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), session)
     }
 
+    /// Whether a process, this one included, works on a session now.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn is_owned(&self, session: &SessionId) -> Result<bool> {
+        let Inner { store, clock, owner, .. } = &*self.inner;
+        Lease::is_held(&**store, &**clock, owner, session)
+    }
+
     /// Signs the head of everything committed so far and writes it beside the database. Happens by
     /// itself each second while events arrive and when the log is closed.
     ///

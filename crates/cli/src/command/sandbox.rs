@@ -1,6 +1,6 @@
 //! `glasshouse sandbox`: run, gc.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{OneCommand, OneResult};
@@ -45,6 +45,7 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
             TemplateArgument::Script => TemplateName::Script,
         },
         timeout_ms,
+        stdin: if run.stdin { read_stdin()? } else { Vec::new() },
         merge: run.merge,
     };
     let cancel = Cancel::new()?;
@@ -93,6 +94,26 @@ fn refuse_what_is_not_built(run: &SandboxRun) -> Result<(), Error> {
         .fix("leave --backend out"));
     }
     Ok(())
+}
+
+/// Most bytes of standard input that are passed on.
+const MAX_STDIN_BYTES: u64 = 64 << 20;
+
+fn read_stdin() -> Result<Vec<u8>, Error> {
+    let fail = |why: String| {
+        Error::new(codes::CONFIG_INVALID, "cannot pass standard input to the command").why(why)
+    };
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_STDIN_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| fail(e.to_string()))?;
+    if bytes.len() as u64 > MAX_STDIN_BYTES {
+        return Err(fail(format!("it has more than {MAX_STDIN_BYTES} bytes"))
+            .fix("put the bytes into a file of the workspace"));
+    }
+    Ok(bytes)
 }
 
 /// A runtime of its own for the signal: the first Ctrl-C ends the command, not us.

@@ -1,6 +1,7 @@
 //! `glasshouse session`: list, show, resume.
 
-use glasshouse_model::body::{MessageReceived, SessionCreated};
+use glasshouse_kernel::codes;
+use glasshouse_model::body::{MessageReceived, Outcome, SessionCreated};
 use glasshouse_model::{Event, Exit, Kind};
 
 use crate::args::SessionCommand;
@@ -27,12 +28,16 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         }
         SessionCommand::Resume { id, message, no_approver, json } => {
             let state = kernel.state(&id)?;
-            let created = state.created.ok_or_else(|| {
-                Error::new(
-                    glasshouse_kernel::codes::SESSION_NOT_FOUND,
-                    format!("session {id} was never started"),
-                )
+            let created = state.created.clone().ok_or_else(|| {
+                Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
             })?;
+            if message.is_none()
+                && state.turn.is_none()
+                && matches!(state.outcome(), Some(Outcome::Committed | Outcome::Answered))
+            {
+                output::note("nothing to carry on; pass a message for another turn");
+                return task::tell_finished(&kernel, &id, &state, json);
+            }
             task::resume(&kernel, &created, &id, message.as_deref(), no_approver, json)
         }
     }
@@ -47,6 +52,7 @@ fn list(kernel: &glasshouse_kernel::Kernel, json: bool) -> Result<u8, Error> {
     for row in rows {
         let state = kernel.state(&row.session)?;
         let status = match (&state.turn, state.outcome()) {
+            (Some(_), _) if kernel.log().is_owned(&row.session)? => "running".to_owned(),
             (Some(_), _) => "interrupted".to_owned(),
             (None, Some(outcome)) => serde_json::to_value(outcome)
                 .ok()

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use glasshouse_kernel::session::State;
 use glasshouse_kernel::{
     Cancel, Config, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
 };
-use glasshouse_model::Exit;
 use glasshouse_model::body::{Outcome, SessionCreated};
+use glasshouse_model::{BranchId, Exit, SessionId};
 use glasshouse_provider::{OpenAiCompatible, Provider, Scripted, Secret};
 
 use crate::args::SessionOptions;
@@ -111,7 +112,7 @@ impl Work {
         }
         let report = drive(&runtime, &mut session, Some(task))?;
         then(&Finished { kernel: &self.kernel, session: &session, report: &report })?;
-        tell(&self.kernel, &session, &report, self.json)
+        tell(&self.kernel, session.id(), session.branch(), &report, self.json)
     }
 }
 
@@ -150,7 +151,7 @@ pub(crate) fn resume(
         people.secrets,
     ))?;
     let report = drive(&runtime, &mut session, message)?;
-    tell(kernel, &session, &report, json)
+    tell(kernel, session.id(), session.branch(), &report, json)
 }
 
 /// What a session may use of the user's.
@@ -172,13 +173,18 @@ fn people(
     scenario: Option<&[u8]>,
     Rights { own_server, no_approver }: Rights,
 ) -> Result<People, Error> {
-    let missing = |what: &str, fix: &str| {
-        Error::new(codes::CONFIG_INVALID, what).why("it is needed here").fix(fix)
+    let missing = |what: &str, why: &str, fix: &str| {
+        Error::new(codes::CONFIG_INVALID, what).why(why).fix(fix)
     };
     match provider {
         Some("scripted") => {
-            let bytes =
-                scenario.ok_or_else(|| missing("no scenario was given", "pass --scenario FILE"))?;
+            let bytes = scenario.ok_or_else(|| {
+                missing(
+                    "no scenario was given",
+                    "the scripted provider plays a model from a file",
+                    "pass --scenario FILE",
+                )
+            })?;
             let text = std::str::from_utf8(bytes).map_err(|e| {
                 Error::new(codes::CONFIG_INVALID, "the scenario is no UTF-8 text").why(e)
             })?;
@@ -192,10 +198,19 @@ fn people(
         }
         Some("openai-compatible") => {
             let base_url = base_url.ok_or_else(|| {
-                missing("no server was given", "pass --base-url URL or set base_url")
+                missing(
+                    "no server was given",
+                    "an OpenAI-compatible provider is reached at a URL",
+                    "pass --base-url URL, or `glasshouse config set base_url URL`",
+                )
             })?;
-            let model = model
-                .ok_or_else(|| missing("no model was given", "pass --model NAME or set model"))?;
+            let model = model.ok_or_else(|| {
+                missing(
+                    "no model was given",
+                    "the server may offer several",
+                    "pass --model NAME, or `glasshouse config set model NAME`",
+                )
+            })?;
             let key = own_key(own_server)?;
             let secrets = key.iter().map(|key| (KEY_VARIABLE.to_owned(), key.clone())).collect();
             let provider = OpenAiCompatible::builder(base_url, model, key).build()?;
@@ -208,10 +223,12 @@ fn people(
         }
         Some(other) => Err(missing(
             &format!("there is no provider `{other}`"),
+            "only openai-compatible and scripted are built",
             "use openai-compatible (with --base-url and --model) or scripted (with --scenario)",
         )),
         None => Err(missing(
             "no model provider is set",
+            "neither a flag, the environment nor a configuration file names one",
             "pass --provider openai-compatible --base-url URL --model NAME, or try `glasshouse demo`",
         )),
     }
@@ -280,11 +297,28 @@ fn drive(
     Ok(runtime.block_on(session.turn(message, &cancel))?)
 }
 
+/// Tells the outcome of a turn that came to its end earlier.
+pub(crate) fn tell_finished(
+    kernel: &Kernel,
+    session: &SessionId,
+    state: &State,
+    json: bool,
+) -> Result<u8, Error> {
+    let report = TurnReport::of(state)?;
+    tell(kernel, session, &kernel.main_branch(session)?, &report, json)
+}
+
 /// Verifies the log and tells the outcome.
-fn tell(kernel: &Kernel, session: &Session, report: &TurnReport, json: bool) -> Result<u8, Error> {
+fn tell(
+    kernel: &Kernel,
+    session: &SessionId,
+    branch: &BranchId,
+    report: &TurnReport,
+    json: bool,
+) -> Result<u8, Error> {
     let verification = kernel.log().verify()?;
     let verify = if verification.is_ok() { "ok" } else { "failed" };
-    let head = kernel.log().head(session.branch())?;
+    let head = kernel.log().head(branch)?;
     let status = exit_status(report, verification.is_ok());
     if json {
         if let (Some(code), Some(message)) = (&report.end.code, &report.end.message) {
@@ -295,8 +329,8 @@ fn tell(kernel: &Kernel, session: &Session, report: &TurnReport, json: bool) -> 
         }
         output::json_line(&serde_json::json!({
             "outcome": report.outcome,
-            "session": session.id(),
-            "branch": session.branch(),
+            "session": session,
+            "branch": branch,
             "commit": report.end.commit,
             "events": head.seq,
             "log_head": head.hash,
@@ -305,14 +339,16 @@ fn tell(kernel: &Kernel, session: &Session, report: &TurnReport, json: bool) -> 
         }));
     } else {
         let outcome = serde_json::to_value(report.outcome).unwrap_or_default();
+        let commit = report.end.commit.as_deref().map(|id| format!(" {id}")).unwrap_or_default();
         output::note(&format!(
-            "{}: {} events, log {verify}, isolation {}",
+            "{}{commit}: {} events, log {verify}, head {}, isolation {}",
             outcome.as_str().unwrap_or_default(),
             head.seq,
+            head.hash,
             report.isolation.as_deref().unwrap_or("not used"),
         ));
         if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
-            output::note(&format!("carry on with: glasshouse session resume {}", session.id()));
+            output::note(&format!("carry on with: glasshouse session resume {session}"));
         }
     }
     Ok(status)

@@ -1,6 +1,8 @@
 //! Commands whose output is a contract.
 
-use crate::harness::Place;
+use glasshouse_model::Kind;
+
+use crate::harness::{Place, count};
 
 #[test]
 fn e2e_sandbox_run_passes_status_streams_and_changes_nothing() {
@@ -188,4 +190,45 @@ fn e2e_doctor_reports_levels_by_measurement() {
             assert!(probe[key].is_string(), "{probe}");
         }
     }
+}
+
+#[test]
+fn e2e_sandbox_run_passes_its_input_when_asked() {
+    let place = Place::new();
+    let check = |arguments: &[&str], input: &[u8], expected: &str| {
+        let file = place.path("input");
+        std::fs::write(&file, input).unwrap();
+        let mut command = place.command(arguments);
+        command.stdin(std::fs::File::open(&file).unwrap());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{arguments:?}");
+    };
+    check(&["sandbox", "run", "-i", "--", "cat"], b"hello\n", "hello");
+    check(&["sandbox", "run", "--stdin", "--", "wc", "-c"], &[0; 3 << 20], "3145728");
+    check(&["sandbox", "run", "-i", "--", "cat"], b"", "");
+    // Unasked, a command reads nothing of what may be the rest of a script.
+    check(&["sandbox", "run", "--", "cat"], b"hello\n", "");
+}
+
+#[test]
+fn e2e_a_finished_session_is_told_again_and_a_running_one_is_called_so() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - delay_ms: 3000
+    emit: [ { text: 'It prints one.' } ]
+";
+    let mut running = place.spawn(place.scenario_command(&project, yaml));
+    let session = place.wait_for("the request", |events| count(events, &Kind::ModelRequested) == 1);
+    let listed = place.run(&["session", "list", "--json"]).expect_status(0).last();
+    assert_eq!(listed["state"], "running");
+    assert_eq!(running.wait(std::time::Duration::from_secs(30)), Some(0));
+    let before = place.events().1.len();
+    let again = place.run(&["session", "resume", session.as_str(), "--json"]).expect_status(0);
+    assert_eq!(again.last()["outcome"], "answered");
+    assert!(again.stderr.contains("nothing to carry on"), "{again:?}");
+    assert_eq!(place.events().1.len(), before);
 }

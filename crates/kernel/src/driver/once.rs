@@ -41,6 +41,8 @@ pub struct OneCommand {
     pub template: TemplateName,
     /// Longest run, in milliseconds; the template's when absent.
     pub timeout_ms: Option<u64>,
+    /// Everything the command can read from standard input.
+    pub stdin: Vec<u8>,
     /// Whether the changes go into the directory afterwards.
     pub merge: bool,
 }
@@ -134,6 +136,7 @@ impl Kernel {
         let mut command = Command::new(one.argv.clone());
         command.timeout_ms = one.timeout_ms.unwrap_or(0);
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
+        command.stdin.clone_from(&one.stdin);
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut tee = |stream: Stream, bytes: &[u8]| {
             match stream {
