@@ -113,6 +113,13 @@ pub const POLICY_CHANGED: Code = Code::new(
     false,
     "read the file as it is now, then accept that",
 );
+/// A file that would hold a secret.
+pub const SECRET_IN_ARGUMENTS: Code = Code::new(
+    "secret_in_arguments",
+    Exit::Denied,
+    false,
+    "read the secret at run time, for example from the environment, instead of writing it down",
+);
 /// Network access that is not built.
 pub const NETWORK_UNAVAILABLE: Code =
     Code::new("network_unavailable", Exit::Usage, false, "run the command without network access");
@@ -198,6 +205,7 @@ pub const ALL: &[Code] = &[
     APPROVAL_REJECTED,
     POLICY_NOT_FOUND,
     POLICY_CHANGED,
+    SECRET_IN_ARGUMENTS,
     NETWORK_UNAVAILABLE,
     NOTHING_TO_MERGE,
     USAGE,

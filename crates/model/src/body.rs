@@ -174,8 +174,11 @@ pub struct WrittenCall {
     pub id: String,
     /// Tool name.
     pub tool: String,
-    /// Arguments, exactly as written.
+    /// Arguments as written, secrets masked.
     pub arguments: String,
+    /// Whether a secret in them was masked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
 }
 
 /// `model.completed`.
@@ -231,8 +234,11 @@ pub struct ToolProposed {
     pub id: String,
     /// Tool name.
     pub tool: String,
-    /// Arguments, exactly as written.
+    /// Arguments as written, secrets masked.
     pub arguments: String,
+    /// Whether a secret in them was masked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
 }
 
 /// `policy.decided`.

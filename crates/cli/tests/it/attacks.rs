@@ -451,3 +451,32 @@ steps:
     // The control: more of the same test needs nobody.
     check(&format!("{kept}[ -f src/tool.sh ]\n"), 0);
 }
+
+/// A model wrote a file with an access token in it, and got a file with a mask in its place.
+/// Arguments were masked before they were kept, and what was kept was then done.
+/// Now a file that would hold a secret is refused, whatever form the arguments gave it.
+#[test]
+fn e2e_a_secret_is_not_written_into_a_file() {
+    let check = |content: &str, status: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: plan, tool: plan.complete, args: {{ summary: a fixture }} }} }} ]
+  - emit: [ {{ call: {{ id: w, tool: fs.write, args_text: '{{\"path\":\"tests/f\",\"content\":\"{content}\"}}' }} }} ]
+  - expect: {{ results: {{ w: {status} }} }}
+    emit: [ {{ text: done }} ]
+"
+        );
+        place.scenario(&project, &yaml);
+        let (_, events) = place.events();
+        assert!(statuses(&events).contains(&("w".to_owned(), status.to_owned())), "{content}");
+        assert!(!serde_json::to_string(&events).unwrap().contains("0123456789abcdef"));
+    };
+    check("token = ghp_0123456789abcdef0123", "denied");
+    check("token = \\u0067hp_0123456789abcdef0123", "denied");
+    // The control: what only looks like the beginning of one is written as it is.
+    check(".sk-loading-spinner-dark { }", "completed");
+}

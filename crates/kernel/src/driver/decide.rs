@@ -1,10 +1,10 @@
 //! Deciding a call: arguments checked, paths resolved to what they really are, policy asked.
 
 use glasshouse_log::{CellWrite, Log};
-use glasshouse_model::body::{ApprovalResolved, GrantUsed, PolicyDecided};
+use glasshouse_model::body::{ApprovalResolved, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, BranchId, Call, CallId, Decision, Digest, Draft, Effect, Kind, Layer, Principal,
+    Actor, BranchId, Call, CallId, Decision, Digest, Draft, Effect, Fault, Kind, Layer, Principal,
     PrincipalKind, RuleTrace, Seq, TenantId,
 };
 use glasshouse_policy::{
@@ -109,6 +109,21 @@ impl Session {
         glasshouse_policy::decide(&self.policy, &request)
     }
 
+    /// Why a file may not be written: a secret in it would enter the workspace and the log, and a
+    /// mask in its place would be a file that nobody asked for.
+    fn secret_to_write(&self, proposed: &ToolProposed, arguments: &Arguments) -> Option<Fault> {
+        let texts: &[&str] = match arguments {
+            Arguments::FsWrite { path, content } => &[path, content],
+            Arguments::FsEdit { path, new, .. } => &[path, new],
+            _ => return None,
+        };
+        let holds = |text: &&str| self.masker.mask_str(text) != **text;
+        (proposed.masked || texts.iter().any(holds)).then(|| {
+            Fault::new(codes::SECRET_IN_ARGUMENTS, "the file was not written")
+                .why("its content holds a secret, or what looks like an access token")
+        })
+    }
+
     /// Checks, resolves and decides a proposed call; records what came of it.
     pub(super) async fn decide_call(&mut self, id: CallId) -> Result<()> {
         let Some(record) = self.state().calls.get(&id).cloned() else { return Ok(()) };
@@ -117,6 +132,9 @@ impl Session {
             Ok(arguments) => arguments,
             Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
         };
+        if let Some(fault) = self.secret_to_write(&record.proposed, &arguments) {
+            return self.recorder.record(vec![failed_call(id, &fault)]).await;
+        }
         // A tool whose arguments parse is in the registry.
         let syscall = self.registry.lookup(&tool).map_or("unknown", |tool| tool.syscall);
         let (call, outside) = match self.describe(syscall, &arguments).await {

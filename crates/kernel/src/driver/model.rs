@@ -150,10 +150,14 @@ impl Ask {
             Ok(blob) => blob,
             Err(error) => return self.failure(error.code(), &error.to_string(), None, true),
         };
-        let calls = completion.calls.into_iter().map(|call| WrittenCall {
-            id: self.masker.mask_str(&call.id),
-            tool: self.masker.mask_str(&call.tool),
-            arguments: bounded(self.masker.mask_str(&call.arguments)),
+        let calls = completion.calls.into_iter().map(|call| {
+            let arguments = self.mask_arguments(&call.arguments);
+            WrittenCall {
+                id: self.masker.mask_str(&call.id),
+                tool: self.masker.mask_str(&call.tool),
+                masked: arguments != call.arguments,
+                arguments: bounded(arguments),
+            }
         });
         let usage = completion.usage;
         let tokens = [
@@ -181,10 +185,22 @@ impl Ask {
         Draft::new(Kind::ModelCompleted, &body).by(agent)
     }
 
+    /// Masks arguments in the form they were written, and in the text they stand for: escapes can
+    /// hide a secret from the one, but not from the other.
+    fn mask_arguments(&self, written: &str) -> String {
+        let masked = self.masker.mask_str(written);
+        let Ok(mut value) = serde_json::from_str::<serde_json::Value>(&masked) else {
+            return masked;
+        };
+        if mask_texts(&self.masker, &mut value) { value.to_string() } else { masked }
+    }
+
     fn holds_secret(&self, completion: &Completion) -> bool {
         let masked = |text: &str| self.masker.mask_str(text) != text;
         masked(&completion.text)
-            || completion.calls.iter().any(|call| masked(&call.arguments) || masked(&call.tool))
+            || completion.calls.iter().any(|call| {
+                self.mask_arguments(&call.arguments) != call.arguments || masked(&call.tool)
+            })
     }
 
     fn failed(&self, error: &glasshouse_provider::Error) -> Draft {
@@ -240,4 +256,37 @@ fn tool_spec(tool: glasshouse_tools::ToolSpec) -> ToolSpec {
 /// Microseconds since `started`.
 pub(super) fn elapsed_us(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Masks every text of a value, keys included; true when one was changed.
+fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
+    use serde_json::Value;
+    let mask = |text: &mut String| {
+        let masked = masker.mask_str(text);
+        let changed = masked != *text;
+        *text = masked;
+        changed
+    };
+    match value {
+        Value::String(text) => mask(text),
+        Value::Array(items) => {
+            let mut any = false;
+            for item in items {
+                any |= mask_texts(masker, item);
+            }
+            any
+        }
+        Value::Object(fields) => {
+            let mut any = false;
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(mut key, mut value)| {
+                    any |= mask(&mut key) | mask_texts(masker, &mut value);
+                    (key, value)
+                })
+                .collect();
+            any
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }

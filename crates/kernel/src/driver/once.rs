@@ -348,8 +348,12 @@ impl<'a> Record<'a> {
 
     fn propose(&self, one: &OneCommand) -> Result<CallId> {
         let arguments = serde_json::json!({ "argv": one.argv }).to_string();
-        let body =
-            ToolProposed { id: "cli".to_owned(), tool: name::SHELL_RUN.to_owned(), arguments };
+        let body = ToolProposed {
+            id: "cli".to_owned(),
+            tool: name::SHELL_RUN.to_owned(),
+            arguments,
+            masked: false,
+        };
         let user = local_user().actor();
         Ok(CallId(self.append(vec![Draft::new(Kind::ToolProposed, &body).by(user)])?))
     }

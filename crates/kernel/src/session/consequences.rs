@@ -109,6 +109,7 @@ fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
             id: call.id.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
+            masked: call.masked,
         };
         drafts.push(Draft::new(Kind::ToolProposed, &body).by(agent()));
     }

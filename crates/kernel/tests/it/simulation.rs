@@ -94,6 +94,7 @@ impl Simulation {
     pub(crate) fn answer(&mut self, text: &str, calls: &[(&str, &str)]) -> Vec<CallId> {
         let before = self.state.open_calls.clone();
         let calls = calls.iter().enumerate().map(|(n, (tool, arguments))| WrittenCall {
+            masked: false,
             id: format!("t{n}"),
             tool: (*tool).to_owned(),
             arguments: (*arguments).to_owned(),
