@@ -3,22 +3,81 @@
 //! A permissive rule matches the words exactly as they will run. A restrictive rule must not be
 //! escaped by dressing the command up, so it is looked for wherever it could run: behind a
 //! wrapper (`env`, `xargs`, `timeout`), in the script of a shell, under an absolute path, behind
-//! quotes and escapes. What can not be read (an expansion in command position) counts as a match.
+//! quotes, options and escapes. What can not be read counts as a match: a false one asks a person, a
+//! missed one lets the command through.
 
 use crate::limits::MAX_COMMAND_BYTES;
+use crate::shell::{ShellWord, invocations};
 
 /// Programs that run the words behind them.
 const WRAPPERS: &[&str] = &[
-    "busybox", "chroot", "chrt", "command", "doas", "env", "exec", "find", "flock", "ionice",
-    "nice", "nohup", "nsenter", "parallel", "script", "setpriv", "setsid", "stdbuf", "strace",
-    "sudo", "taskset", "time", "timeout", "toybox", "unshare", "watch", "xargs",
+    "builtin",
+    "busybox",
+    "bwrap",
+    "bunx",
+    "chroot",
+    "chrt",
+    "command",
+    "coproc",
+    "doas",
+    "env",
+    "exec",
+    "fakeroot",
+    "find",
+    "firejail",
+    "flock",
+    "gdb",
+    "gosu",
+    "ionice",
+    "linux32",
+    "linux64",
+    "ltrace",
+    "nice",
+    "nohup",
+    "npx",
+    "nsenter",
+    "numactl",
+    "parallel",
+    "perf",
+    "pkexec",
+    "prlimit",
+    "rlwrap",
+    "runuser",
+    "script",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "stdbuf",
+    "strace",
+    "su-exec",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "toybox",
+    "unbuffer",
+    "unshare",
+    "valgrind",
+    "watch",
+    "xargs",
 ];
 
-/// Programs that read a script out of their arguments.
-const SHELLS: &[&str] = &["ash", "bash", "dash", "eval", "fish", "ksh", "mksh", "sh", "su", "zsh"];
+/// Wrappers that add words which are not to be seen here.
+const WITH_MORE_WORDS: &[&str] = &["parallel", "xargs"];
 
-/// Characters after which a shell expects a command, or that end the one before.
-const SEPARATORS: &str = ";&|(){}`\n<>!";
+/// Programs that read a script out of their arguments or their input.
+const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "sh", "su", "zsh"];
+
+/// Options of well-known programs that stand before a subcommand and take the next word as value.
+const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[(
+    "git",
+    &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"],
+)];
+
+/// Long spellings of short options, where the same letter means the same to every program here.
+const LONG_OPTIONS: &[(&str, char)] =
+    &[("--recursive", 'r'), ("--recursive", 'R'), ("--force", 'f')];
 
 /// Whether the words begin exactly with the prefix.
 pub(crate) fn starts_with(argv: &[String], prefix: &[Box<str>]) -> bool {
@@ -28,7 +87,27 @@ pub(crate) fn starts_with(argv: &[String], prefix: &[Box<str>]) -> bool {
 /// Whether running `argv` could run a command that begins with the prefix.
 pub(crate) fn could_run(argv: &[String], prefix: &[Box<str>]) -> bool {
     let mut reach = Reach { prefix, budget: MAX_COMMAND_BYTES };
-    reach.words(argv.iter().map(String::as_str).collect())
+    let words: Vec<_> = argv.iter().map(|word| Word::Text(word)).collect();
+    reach.command(&words, false)
+}
+
+/// A word of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word<'a> {
+    Text(&'a str),
+    /// One word that is not known.
+    One,
+    /// Any number of words.
+    Many,
+}
+
+impl<'a> Word<'a> {
+    const fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::One | Self::Many => None,
+        }
+    }
 }
 
 struct Reach<'a> {
@@ -38,172 +117,180 @@ struct Reach<'a> {
 }
 
 impl Reach<'_> {
-    /// Follows one command given as words.
-    fn words(&mut self, words: Vec<&str>) -> bool {
+    /// Follows one command. `open`: unknown words follow.
+    fn command(&mut self, words: &[Word<'_>], open: bool) -> bool {
         let Some(first) = words.first() else { return false };
-        let bytes = words.iter().map(|word| word.len() + 1).sum::<usize>();
+        let bytes = words.iter().map(|word| word.text().map_or(0, str::len) + 1).sum::<usize>();
         let Some(left) = self.budget.checked_sub(bytes) else { return true };
         self.budget = left;
-        if self.at(&words) {
+        let Some(first) = first.text() else { return true };
+        if begins(words, self.prefix, open) {
             return true;
         }
         let program = base_name(first).to_ascii_lowercase();
-        if SHELLS.contains(&program.as_str()) {
-            return words[1..].iter().any(|word| self.script(word));
-        }
-        if WRAPPERS.contains(&program.as_str()) {
-            // Options of a wrapper are not told apart from its command: any word may start one,
-            // and one that is itself a shell or holds blanks (`env -S`) is read as a script.
-            return (1..words.len()).any(|from| {
-                self.at(&words[from..])
-                    || (SHELLS.contains(&base_name(words[from]))
-                        && words[from + 1..].iter().any(|word| self.script(word)))
-                    || (words[from].contains(char::is_whitespace) && self.script(words[from]))
-            });
-        }
-        false
-    }
-
-    /// Whether the command at the head of these words has the prefix.
-    fn at(&self, words: &[&str]) -> bool {
-        words.len() >= self.prefix.len()
-            && words.iter().zip(self.prefix).enumerate().all(|(position, (word, want))| {
-                // A name without a slash stands for that program wherever it lies.
-                **word == **want
-                    || (position == 0 && !want.contains('/') && base_name(word) == &**want)
-            })
-    }
-
-    /// Looks for the prefix at every word of a script, not only where a command starts: a false
-    /// match asks a person, a missed one lets the command through.
-    fn script(&mut self, text: &str) -> bool {
-        let Some(left) = self.budget.checked_sub(text.len() + 1) else { return true };
-        self.budget = left;
-        let words = script_words(text);
-        (0..words.len()).any(|from| {
-            let starts = words[from].starts_command;
-            if starts && words[from].opaque {
-                return true;
+        let rest = &words[1..];
+        match program.as_str() {
+            shell if SHELLS.contains(&shell) => self.shell(rest),
+            // Later words mean something else than they say.
+            "alias" => !rest.is_empty(),
+            "eval" => match rest.iter().map(|word| word.text()).collect::<Option<Vec<_>>>() {
+                Some(texts) => self.script(&texts.join(" ")),
+                None => true,
+            },
+            "trap" => {
+                rest.first().is_some_and(|word| word.text().is_none_or(|text| self.script(text)))
             }
-            let run: Vec<&str> = words[from..]
+            wrapper if WRAPPERS.contains(&wrapper) || wrapper.starts_with('-') => {
+                let open = open || WITH_MORE_WORDS.contains(&wrapper);
+                self.wrapped(rest, open)
+            }
+            _ => false,
+        }
+    }
+
+    /// Options of a wrapper are not told apart from its command: any word may start one, and one that
+    /// holds blanks (`env -S`) is read as a script.
+    fn wrapped(&mut self, words: &[Word<'_>], open: bool) -> bool {
+        if open && words.is_empty() {
+            return true;
+        }
+        (0..words.len()).any(|from| {
+            let inner = &words[from..];
+            let Some(text) = inner[0].text() else { return true };
+            let name = base_name(text);
+            let nested = SHELLS.contains(&name) || WRAPPERS.contains(&name) || name == "eval";
+            begins(inner, self.prefix, open)
+                || (nested && self.command(inner, open))
+                || (text.contains(char::is_whitespace) && self.script(text))
+        })
+    }
+
+    /// Behind the name of a shell: every word after `-c` may be the script; without operands it reads
+    /// one from its input.
+    fn shell(&mut self, words: &[Word<'_>]) -> bool {
+        let takes_script = |word: &Word<'_>| {
+            word.text()
+                .is_none_or(|text| text == "--command" || (is_short(text) && text.contains('c')))
+        };
+        match words.iter().position(takes_script) {
+            Some(at) => words[at..].iter().any(|word| match word.text() {
+                None => true,
+                Some(text) if text.starts_with('-') => false,
+                Some(text) => self.script(text),
+            }),
+            None => words
                 .iter()
-                .take(self.prefix.len().max(1))
-                .enumerate()
-                .take_while(|(n, word)| *n == 0 || !word.starts_command)
-                .map(|(_, word)| word.text.as_str())
+                .all(|word| word.text().is_some_and(|text| text.starts_with(['-', '+']))),
+        }
+    }
+
+    fn script(&mut self, text: &str) -> bool {
+        let Ok(found) = invocations(text, &mut self.budget) else { return true };
+        found.iter().any(|invocation| {
+            let words: Vec<_> = invocation
+                .words
+                .iter()
+                .map(|word| match word {
+                    ShellWord::Text(text) => Word::Text(text),
+                    ShellWord::One => Word::One,
+                    ShellWord::Many => Word::Many,
+                })
                 .collect();
-            let nested = |c: char| c.is_whitespace() || SEPARATORS.contains(c);
-            self.at(&run) || (words[from].text.contains(nested) && self.script(&words[from].text))
+            self.command(&words, false)
         })
     }
 }
 
+/// Whether a command could begin with the prefix: the same program wherever it lies, the same
+/// subcommands behind whatever options, the same options in any order and spelling.
+fn begins(words: &[Word<'_>], prefix: &[Box<str>], open: bool) -> bool {
+    let ([Word::Text(program), rest @ ..], [wanted, more @ ..]) = (words, prefix) else {
+        return false;
+    };
+    // A name without a slash stands for that program wherever it lies.
+    let same = *program == &**wanted || (!wanted.contains('/') && base_name(program) == &**wanted);
+    if !same {
+        return false;
+    }
+    let (options, operands): (Vec<&str>, Vec<&str>) =
+        more.iter().map(|word| &**word).partition(|word| word.starts_with('-'));
+    has_operands(base_name(program), rest, &operands, open)
+        && options.iter().all(|option| open || has_option(rest, option))
+}
+
+/// Whether the first operands of a command could be these. An option may take the word behind it as
+/// its value, so that word may be an operand or not.
+fn has_operands(program: &str, words: &[Word<'_>], wanted: &[&str], open: bool) -> bool {
+    let Some((next, more)) = wanted.split_first() else { return true };
+    let with_value = OPTIONS_WITH_VALUE.iter().find(|(name, _)| *name == program).map(|(_, o)| *o);
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let Some(text) = word.text() else { return true };
+        if !text.starts_with('-') {
+            return text == *next && has_operands(program, &words[at + 1..], more, open);
+        }
+        let value_follows = match with_value {
+            Some(options) => options.contains(&text),
+            None => is_option(text) && !text.contains('='),
+        };
+        if value_follows {
+            match words.get(at + 1) {
+                Some(Word::Many) => return true,
+                Some(Word::One) if with_value.is_none() => return true,
+                Some(Word::One) => at += 1,
+                Some(Word::Text(value)) if !value.starts_with('-') => {
+                    if with_value.is_none()
+                        && *value == *next
+                        && has_operands(program, &words[at + 2..], more, open)
+                    {
+                        return true;
+                    }
+                    at += 1;
+                }
+                _ => {}
+            }
+        }
+        at += 1;
+    }
+    open
+}
+
+/// Whether a command has an option, or could have it.
+fn has_option(words: &[Word<'_>], wanted: &str) -> bool {
+    let options = words.iter().take_while(|word| **word != Word::Text("--"));
+    if options.clone().any(|word| word.text().is_none()) {
+        return true;
+    }
+    let mut known = options.filter_map(|word| word.text());
+    if !is_short(wanted) {
+        // Programs take an unambiguous beginning of a long option for the whole.
+        return known.any(|word| {
+            let name = word.split('=').next().unwrap_or_default();
+            name == wanted || (name.len() > 4 && wanted.starts_with(name))
+        });
+    }
+    let given: Vec<&str> = known.collect();
+    wanted[1..].chars().all(|letter| {
+        given.iter().any(|word| {
+            (is_short(word) && word[1..].contains(letter))
+                || LONG_OPTIONS.iter().any(|(long, short)| {
+                    *short == letter && word.len() > 4 && long.starts_with(word)
+                })
+        })
+    })
+}
+
+fn is_option(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-') && word != "--"
+}
+
+/// `-x`, `-xyz`; not `-`, `--long`.
+fn is_short(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-') && !word.starts_with("--")
+}
+
 fn base_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
-}
-
-struct Word {
-    text: String,
-    /// The first word after a separator, where a shell expects a command.
-    starts_command: bool,
-    /// Holds an expansion whose value is not known here.
-    opaque: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Quote {
-    /// `'..'`: nothing is special.
-    Plain,
-    /// `$'..'`: escapes are decoded.
-    Ansi,
-    /// `".."`: expansions and escapes.
-    Double,
-}
-
-/// Splits a script into words with quotes and escapes taken off. Not a shell parser: separators,
-/// brackets, back quotes and braces all count as places where a command may start, and where
-/// nesting confuses it the rest ends up in one word that [`Reach::script`] reads again.
-fn script_words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut current: Option<Word> = None;
-    let mut starts = true;
-    let mut quote: Option<Quote> = None;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let code = quote.is_none();
-        let expands = matches!(quote, None | Some(Quote::Double));
-        let command_starts = (code && SEPARATORS.contains(c))
-            || (expands && (c == '`' || (c == '$' && chars.peek() == Some(&'('))));
-        if command_starts {
-            words.extend(current.take());
-            starts = true;
-            quote = None;
-            continue;
-        }
-        if code && c.is_whitespace() {
-            words.extend(current.take());
-            continue;
-        }
-        let ends = match quote {
-            Some(Quote::Plain | Quote::Ansi) => c == '\'',
-            Some(Quote::Double) => c == '"',
-            None => false,
-        };
-        if ends {
-            quote = None;
-            continue;
-        }
-        if c == '\\' && quote != Some(Quote::Plain) && chars.next_if_eq(&'\n').is_some() {
-            // A joined line.
-            continue;
-        }
-        let ansi = code && c == '$' && chars.peek() == Some(&'\'');
-        if ansi {
-            chars.next();
-        }
-        let word = current.get_or_insert_with(|| new_word(&mut starts));
-        match c {
-            '$' if ansi => quote = Some(Quote::Ansi),
-            '\'' if code => quote = Some(Quote::Plain),
-            '"' if code => quote = Some(Quote::Double),
-            // The value of an assignment is no command.
-            '$' if expands => word.opaque |= !word.text.contains('='),
-            '\\' if quote != Some(Quote::Plain) => {
-                // A backslash at the very end stands for itself.
-                word.text.push(escaped(&mut chars).unwrap_or('\\'));
-            }
-            literal => word.text.push(literal),
-        }
-    }
-    words.extend(current);
-    words
-}
-
-fn new_word(starts: &mut bool) -> Word {
-    Word { text: String::new(), starts_command: std::mem::take(starts), opaque: false }
-}
-
-/// Decodes what follows a backslash: the hexadecimal and octal forms of `$'..'`, else the
-/// character itself.
-fn escaped(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<char> {
-    let c = chars.next()?;
-    let (radix, most) = match c {
-        'x' => (16, 2),
-        'u' => (16, 4),
-        'U' => (16, 8),
-        '0'..='7' => (8, 2),
-        other => return Some(other),
-    };
-    let mut value = if radix == 8 { c.to_digit(8).unwrap_or(0) } else { 0 };
-    let mut seen = 0;
-    while seen < most
-        && let Some(digit) = chars.peek().and_then(|c| c.to_digit(radix))
-    {
-        value = value.wrapping_mul(radix).wrapping_add(digit);
-        chars.next();
-        seen += 1;
-    }
-    if radix == 16 && seen == 0 { Some(c) } else { char::from_u32(value).or(Some(c)) }
 }
 
 #[cfg(test)]
@@ -268,6 +355,84 @@ mod tests {
             check(&["/bin/bash", "-ec", script]);
         }
         check(&["sh", "-c", &"true; ".repeat(20_000)]);
+        // Other spellings of the same options, other places.
+        for words in [
+            &["rm", "-r", "-f", "x"][..],
+            &["rm", "-fvr", "x"],
+            &["rm", "x", "-rf"],
+            &["rm", "--recursive", "--force", "x"],
+            &["rm", "--rec", "-f", "x"],
+            &["time", "-p", "rm", "-rf", "x"],
+            &["bash", "--norc", "-o", "pipefail", "-c", "rm -rf x"],
+            &["sh", "-c", "-e", "rm -rf x"],
+            &["nice", "env", "sh", "-c", "rm -rf x"],
+            &["sh"],
+            &["sh", "-s"],
+        ] {
+            check(words);
+        }
+        for script in [
+            "X=rm; if true; then $X -rf y; fi",
+            "rm $FLAGS y",
+            "rm $(flags) y",
+            "echo 'rm -rf y' | sh",
+            "bash <<E\nrm -rf y\nE",
+            "echo -rf y | xargs rm",
+            "f() { rm -rf y; }; f",
+            "case a in a) rm -rf y;; esac",
+            "for i in 1 2; do rm -rf $i; done",
+            "while rm -rf y; do :; done",
+            "[[ -n $(rm -rf y) ]]",
+            "x=$(rm -rf y)",
+            "echo ${x:-$(rm -rf y)}",
+            "echo $((1 + $(rm -rf y)))",
+            "cat <<E\n$(rm -rf y)\nE",
+            "true > $(rm -rf y)",
+            "eval rm -rf y",
+            "eval \"$X\"",
+            "trap 'rm -rf y' EXIT",
+            "alias x='rm -rf'; x y",
+            "coproc rm -rf y",
+            "/bin/r? -rf y",
+            "[r]m -rf y",
+            "{rm,-rf,y}",
+            "command rm -rf y",
+            "exec rm -rf y",
+            "if rm -rf y",
+            "rm -rf y )",
+        ] {
+            check(&["sh", "-c", script]);
+        }
+    }
+
+    #[test]
+    fn subcommands_behind_options() {
+        let check = |wanted: &str, words: &[&str], expected: bool| {
+            assert_eq!(could_run(&argv(words), &prefix(wanted)), expected, "{wanted}: {words:?}");
+        };
+        check("git push", &["git", "push"], true);
+        check("git push", &["git", "-C", ".", "push"], true);
+        check("git push", &["git", "-C", "push", "status"], false);
+        check("git push", &["git", "--no-pager", "-c", "a=b", "push", "origin"], true);
+        check("git push", &["git", "--git-dir=x", "push"], true);
+        check("git push", &["git", "status", "push"], false);
+        check("git push", &["git", "commit", "-m", "push"], false);
+        check("git push", &["sh", "-c", "git -C \"$DIR\" status"], false);
+        check("git push", &["sh", "-c", "git -C $DIR status"], true);
+        check("git push", &["sh", "-c", "git -C \"$@\" status"], true);
+        check("git push", &["sh", "-c", "git -C \"${A[@]}\" status"], true);
+        check("git push", &["sh", "-c", "git $DO"], true);
+        check("git push --force", &["git", "push", "origin", "-f"], false);
+        check("git push --force", &["git", "push", "origin", "--force"], true);
+        check("git push --force", &["git", "push", "--forc"], true);
+        check("npm publish", &["npm", "--prefix", "a", "publish"], true);
+        check("npm publish", &["npm", "--loglevel=info", "publish"], true);
+        check("npm publish", &["npm", "test"], false);
+        check("python -m pip", &["python3", "-m", "pip"], false);
+        check("python -m pip", &["python", "-m", "pip", "install", "x"], true);
+        check("python -m pip", &["python", "-m", "pytest"], false);
+        check("chmod -R", &["chmod", "--recursive", "a+x", "."], true);
+        check("chmod -R", &["chmod", "a+x", "f"], false);
     }
 
     #[test]
@@ -283,6 +448,14 @@ mod tests {
         check(&["sh", "-c", "rm; -rf"]);
         check(&["sh", "-c", "ls && cargo test"]);
         check(&["sh", "-c", "echo $HOME"]);
+        check(&["sh", "-c", "echo \"rm -rf\" && printf '%s' 'rm -rf x'"]);
+        check(&["sh", "-c", "grep -c 'rm -rf' *.sh # rm -rf x"]);
+        check(&["sh", "-c", "cat <<'E'\nrm -rf x\nE"]);
+        check(&["sh", "-c", "rm -r x; ls -f"]);
+        check(&["sh", "-c", "for f in rm -rf; do echo $f; done"]);
+        check(&["sh", "tests/run.sh", "rm -rf"]);
+        check(&["bash", "-e", "run.sh"]);
+        check(&["rm", "-r", "--", "-f"]);
         check(&["env", "A=1", "cargo", "test"]);
         check(&["git", "commit", "-m", "do not rm -rf"]);
     }

@@ -32,6 +32,7 @@ mod normative;
 mod policy;
 mod reserved;
 mod rule;
+mod shell;
 mod shipped;
 mod sketch;
 mod source;

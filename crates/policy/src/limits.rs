@@ -28,6 +28,8 @@ pub const MAX_YAML_DEPTH: usize = 16;
 /// Most bytes of command text that are searched for hidden commands; a longer text counts as
 /// holding anything.
 pub const MAX_COMMAND_BYTES: usize = 64 << 10;
+/// Deepest nesting of a shell script that is read; a deeper one counts as holding anything.
+pub const MAX_SCRIPT_DEPTH: usize = 48;
 /// Most built-in rules: few enough that a person can hold all of them in mind.
 pub const MAX_BUILT_INS: usize = 10;
 /// Longest sandbox identity or syscall name in a sealed grant, in bytes.
