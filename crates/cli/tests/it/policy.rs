@@ -106,3 +106,19 @@ fn e2e_policy_show_prints_what_decides_here() {
     let rule = place.run_in(&project, &["policy", "show", "--json"]).expect_status(0).last();
     assert!(rule["name"].is_string() && rule["action"].is_string(), "{rule}");
 }
+
+/// `sandbox run` of a command that policy sends to a person is that person's own word, and says so.
+#[test]
+fn e2e_a_command_run_by_hand_records_who_agreed() {
+    let check = |argv: &[&str], approvals: usize| {
+        let place = Place::new();
+        let mut arguments = vec!["sandbox", "run", "--"];
+        arguments.extend(argv);
+        place.run(&arguments).expect_status(0);
+        let (_, events) = place.events();
+        assert_eq!(count(&events, &Kind::ApprovalRequested), approvals, "{argv:?}");
+        assert_eq!(count(&events, &Kind::ApprovalResolved), approvals, "{argv:?}");
+    };
+    check(&["rm", "-rf", "nothing"], 1);
+    check(&["true"], 0);
+}

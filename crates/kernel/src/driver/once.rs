@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use glasshouse_model::body::{
-    BlobRef, CallEnd, CallStatus, ChangedPath, MergeApplied, PolicyDecided, SandboxEvent,
-    ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, CallStatus,
+    ChangedPath, MergeApplied, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, Draft, Effect, Kind, Seq};
+use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
 use glasshouse_policy::{Consent, Policy, Request};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Workspace, freeze};
 use glasshouse_sandbox::{
@@ -101,7 +102,8 @@ impl Kernel {
         let decision =
             glasshouse_policy::decide(&record.policy, &Request::new(&call, now_us())).decision;
         let effect = decision.effect;
-        let reasons = decision.reasons.join("; ");
+        let reasons = decision.reasons.clone();
+        let policy_version = decision.policy_version;
         let body = PolicyDecided {
             call: Some(id),
             syscall: call.syscall,
@@ -111,14 +113,26 @@ impl Kernel {
             decision,
         };
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
-        // The person who asks is the person who would approve.
         if effect == Effect::Deny {
             let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
             drafts.push(Draft::new(Kind::ToolDenied, &body));
             record.append(drafts)?;
-            return Err(Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons));
+            return Err(
+                Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons.join("; "))
+            );
         }
-        record.append(drafts).map(|_| ())
+        let shown = one.argv.join(" ");
+        let asked = (effect == Effect::RequireReview).then(|| ApprovalRequested {
+            subject: ApprovalSubject::Call,
+            call: Some(id),
+            tool: name::SHELL_RUN.to_owned(),
+            args_digest: Digest::of(shown.as_bytes()),
+            shown,
+            reasons,
+            policy_version,
+            base: Digest::ZERO,
+        });
+        record.append_asked(drafts, asked)
     }
 
     fn run_decided(
@@ -311,18 +325,42 @@ impl<'a> Record<'a> {
         self.journal.append(events)
     }
 
+    /// Appends events and, where a person has to agree, the question and its answer: who asks for a
+    /// command is who would be asked.
+    fn append_asked(&self, mut events: Vec<Draft>, asked: Option<ApprovalRequested>) -> Result<()> {
+        let Some(asked) = asked else { return self.append(events).map(|_| ()) };
+        events.push(Draft::new(Kind::ApprovalRequested, &asked));
+        let approval = self.append(events)?;
+        let resolved = ApprovalResolved {
+            approval,
+            approved: true,
+            approver: local_user().actor(),
+            code: "asked_for".to_owned(),
+            expires_us: now_us(),
+        };
+        self.append(vec![Draft::new(Kind::ApprovalResolved, &resolved)]).map(|_| ())
+    }
+
     /// Decides every changed path. A review is given by the person who asked for the merge.
     fn allow_merge(&self, id: CallId, set: &ChangeSet) -> Result<()> {
         let mut drafts = Vec::new();
         let mut denied = None;
+        let mut reasons = Vec::new();
         for path in set.changes.iter().flat_map(Change::paths) {
             let user = local_user();
             let mut call = Call::new(name::MERGE_APPLY, user).at(path.clone());
             call.session = Some(self.journal.session.clone());
             let request = Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
-            if decision.effect == Effect::Deny {
-                denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+            match decision.effect {
+                Effect::Allow => {}
+                Effect::RequireReview => {
+                    let why = decision.reasons.iter();
+                    reasons.extend(why.map(|reason| format!("{path}: {reason}")));
+                }
+                Effect::Deny => {
+                    denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+                }
             }
             let body = PolicyDecided {
                 call: Some(id),
@@ -337,7 +375,17 @@ impl<'a> Record<'a> {
         if drafts.is_empty() {
             return Ok(());
         }
-        self.append(drafts)?;
+        let asked = (denied.is_none() && !reasons.is_empty()).then(|| ApprovalRequested {
+            subject: ApprovalSubject::Merge,
+            call: Some(id),
+            tool: "merge".to_owned(),
+            shown: format!("{} files", set.changes.len()),
+            reasons,
+            args_digest: Digest::ZERO,
+            policy_version: self.policy.version(),
+            base: set.base,
+        });
+        self.append_asked(drafts, asked)?;
         match denied {
             Some(why) => {
                 Err(Error::new(codes::POLICY_DENIED, "the changes may not be merged").why(why))
