@@ -355,6 +355,13 @@ mod tests {
             check(&["/bin/bash", "-ec", script]);
         }
         check(&["sh", "-c", &"true; ".repeat(20_000)]);
+    }
+
+    #[test]
+    fn neither_spelling_nor_the_grammar_of_a_shell_hides_it() {
+        let check = |words: &[&str]| {
+            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+        };
         // Other spellings of the same options, other places.
         for words in [
             &["rm", "-r", "-f", "x"][..],
