@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use glasshouse_model::Digest;
+use serde_json::Value;
 
 use crate::codes;
 use crate::error::{Error, Result};
@@ -83,6 +84,30 @@ impl Blobs {
         let hex = digest.hex();
         let (shard, rest) = hex.split_at(2);
         self.directory.join(Path::new(shard)).join(rest)
+    }
+}
+
+/// The blobs that a body names: digests under the key `blob`, however deep.
+pub(crate) fn named_in(body: &[u8]) -> Vec<Digest> {
+    let mut named = Vec::new();
+    // Most bodies name none, and looking for the key is much faster than parsing.
+    if memchr::memmem::find(body, b"\"blob\"").is_some()
+        && let Ok(body) = serde_json::from_slice(body)
+    {
+        collect(&body, &mut named);
+    }
+    named
+}
+
+fn collect(value: &Value, named: &mut Vec<Digest>) {
+    match value {
+        Value::Object(members) => {
+            let digest = members.get("blob").and_then(Value::as_str);
+            named.extend(digest.and_then(|text| text.parse::<Digest>().ok()));
+            members.values().for_each(|value| collect(value, named));
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect(value, named)),
+        _ => {}
     }
 }
 

@@ -87,12 +87,30 @@ pub const LOG_FORMAT_UNKNOWN: Code = Code::new(
     false,
     "use the version of Glasshouse that wrote the log, or a later one",
 );
-/// Signed heads exist, but the log they vouch for does not.
+/// The log is opened for reading only.
+pub const LOG_READ_ONLY: Code =
+    Code::new("log_read_only", Exit::Storage, false, "open the log of a home that can be written");
+/// The log's files were deleted or replaced under the process that writes them.
+pub const LOG_REPLACED: Code = Code::new(
+    "log_replaced",
+    Exit::Storage,
+    false,
+    "stop, put the files of the log back, and run `glasshouse audit verify`",
+);
+/// Something says that there was a log, but it is gone.
 pub const MISSING_LOG: Code = Code::new(
     "missing_log",
     Exit::Storage,
     false,
-    "restore `log.db` from a backup; move `heads/` away only to give up the old log",
+    "restore `log.db` from a backup; to give up the old log and start anew, move the whole data \
+     directory away",
+);
+/// A home that never had a log.
+pub const NOTHING_RECORDED: Code = Code::new(
+    "nothing_recorded",
+    Exit::NotFound,
+    false,
+    "check GLASSHOUSE_HOME; the first session makes the log",
 );
 /// Another process owns the session.
 pub const SESSION_OWNED: Code = Code::new(
@@ -135,7 +153,10 @@ pub const ALL: &[Code] = &[
     LOG_CORRUPT,
     LOG_FAILED,
     LOG_FORMAT_UNKNOWN,
+    LOG_READ_ONLY,
+    LOG_REPLACED,
     MISSING_LOG,
+    NOTHING_RECORDED,
     SESSION_OWNED,
     STORAGE_FAILED,
     STORAGE_FULL,

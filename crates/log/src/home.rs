@@ -67,10 +67,58 @@ impl Home {
         self.root.join("keys/head.pub")
     }
 
+    /// A file that only a log leaves behind: keys, signed heads, blobs, the side files of its
+    /// database. `None` in a home that never had a log.
+    ///
+    /// The database comes into being before any of them, so where one is and no database, there
+    /// was a log.
+    pub(crate) fn trace(&self) -> Result<Option<PathBuf>> {
+        for side in ["log.db-wal", "log.db-shm"] {
+            let path = self.root.join(side);
+            if !self.database().exists() && exists(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        for path in [self.secret_key(), self.public_key()] {
+            if exists(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        let note = first_entry(&self.heads(), |name| name.ends_with(".note"))?;
+        Ok(match note {
+            None => first_entry(&self.blobs(), |_| true)?,
+            note => note,
+        })
+    }
+
+    pub(crate) fn has_blobs(&self) -> Result<bool> {
+        Ok(first_entry(&self.blobs(), |_| true)?.is_some())
+    }
+
     /// Held while the home is opened, so that two processes do not both create it.
     pub(crate) fn lock_opening(&self) -> Result<FileLock> {
         FileLock::acquire(&self.root.join("run/open.lock"))
     }
+}
+
+fn exists(path: &Path) -> Result<bool> {
+    path.try_exists().map_err(|cause| Error::file("look for", path, &cause))
+}
+
+/// An entry of a directory, which may be missing.
+fn first_entry(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Option<PathBuf>> {
+    let failed = |cause: &std::io::Error| Error::file("list", directory, cause);
+    let entries = match fs::read_dir(directory) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|cause| failed(&cause))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(|cause| failed(&cause))?;
+        if is_wanted(&entry.file_name().to_string_lossy()) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
 }
 
 /// An exclusive lock on a file, released when dropped or when the process ends.

@@ -116,14 +116,19 @@ impl HeadKey {
         self.secret.sign(text).to_bytes()
     }
 
-    /// Writes both halves. The public one comes last: where it is, the secret one is too.
-    pub(crate) fn save(&self, secret_path: &Path, public_path: &Path) -> Result<()> {
+    /// Writes the secret half.
+    pub(crate) fn save_secret(&self, path: &Path) -> Result<()> {
         let seed: Vec<u8> = [ED25519].iter().chain(self.secret.as_bytes()).copied().collect();
         let PublicKey { name, .. } = &self.public;
         let text =
             format!("{PRIVATE_PREFIX}{name}+{}+{}\n", hex(self.public.id()), BASE64.encode(seed));
-        home::write_atomically(secret_path, text.as_bytes())?;
-        home::write_atomically(public_path, format!("{}\n", self.public).as_bytes())?;
+        home::write_atomically(path, text.as_bytes())?;
+        Ok(())
+    }
+
+    /// Writes the public half.
+    pub(crate) fn save_public(&self, path: &Path) -> Result<()> {
+        home::write_atomically(path, format!("{}\n", self.public).as_bytes())?;
         Ok(())
     }
 
@@ -170,7 +175,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (secret, public) = (dir.path().join("s"), dir.path().join("p"));
         let key = HeadKey::generate(&TenantId::local()).unwrap();
-        key.save(&secret, &public).unwrap();
+        key.save_secret(&secret).unwrap();
+        key.save_public(&public).unwrap();
         let read = PublicKey::load(&public).unwrap();
         assert_eq!(&read, key.public());
         let signature = HeadKey::load(&secret).unwrap().sign(b"text");
@@ -194,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         let key = HeadKey::generate(&TenantId::local()).unwrap();
-        key.save(&path, &dir.path().join("p")).unwrap();
+        key.save_secret(&path).unwrap();
         let good = std::fs::read_to_string(&path).unwrap();
         let middle = good.len() - 10;
         for bad in ["", "PRIVATE+KEY+", "hello", &good[..middle], &good.replacen('+', "-", 3)] {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod append;
+mod audit;
 mod blobs;
 mod branch;
 mod chain;
@@ -20,6 +21,7 @@ mod checkpoint;
 mod clock;
 pub mod codes;
 mod error;
+mod founding;
 mod heads;
 mod home;
 mod keys;
@@ -37,6 +39,7 @@ pub use append::{
     Append, Appended, Cell, CellWrite, Head, MAX_CELL_BYTES, MAX_CELLS_PER_APPEND,
     MAX_EVENTS_PER_APPEND, MAX_KEY_BYTES,
 };
+pub use audit::verify_home;
 pub use blobs::MAX_BLOB_BYTES;
 pub use branch::{
     BranchRow, BranchState, Fork, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment,
@@ -47,7 +50,7 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
-pub use log::{Events, Log, Options, verify_home};
+pub use log::{Events, Log, Options};
 pub use record::Record;
-pub use store::{Leaf, Merge, Stats, Store, TreeHead};
+pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 pub use verify::{Broken, Sound, Verification};

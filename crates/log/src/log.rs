@@ -15,6 +15,7 @@ use crate::checkpoint::SignedHead;
 use crate::clock::{Clock, SystemClock};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::founding;
 use crate::heads::Heads;
 use crate::home::Home;
 use crate::keys::{HeadKey, PublicKey};
@@ -22,8 +23,8 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::record::Record;
 use crate::signer::Signer;
-use crate::sqlite::Sqlite;
-use crate::store::{Merge, Stats, Store};
+use crate::sqlite::{FileState, Sqlite};
+use crate::store::{Flaw, Merge, Stats, Store};
 use crate::verify::{Broken, Verification, cut_below, verify};
 
 /// Branches remembered as proved; beyond, they are proved again.
@@ -85,6 +86,15 @@ struct Inner {
     signer: Option<Signer>,
 }
 
+/// What the ways to open a log find or make.
+struct Opened {
+    store: Arc<dyn Store>,
+    heads: Arc<Heads>,
+    public_key: Result<PublicKey>,
+    refusal: Option<Error>,
+    signer: Option<Signer>,
+}
+
 impl Log {
     /// Opens the log of a tenant, or makes it.
     ///
@@ -107,23 +117,54 @@ impl Log {
         let home = Home::new(home);
         home.create()?;
         let _opening = home.lock_opening()?;
-        let heads = Arc::new(Heads::new(home.heads()));
-        let note = heads.latest()?;
-        let exists = Sqlite::exists(&home.database(), vfs.as_deref())?;
-        if !exists && note.is_some() {
-            return Err(missing_log(&home));
+        if !Sqlite::exists(&home.database(), vfs.as_deref())? {
+            founding::refuse_replacing(&home)?;
         }
-        let secret_key = load_key(&home, tenant, exists);
         let store: Arc<dyn Store> =
             Arc::new(Sqlite::open(&home.database(), tenant, Arc::clone(&clock), vfs)?);
+        let heads = Arc::new(Heads::new(home.heads()));
+        founding::finish(&home, tenant, store.as_ref(), &heads)?;
         let public_key = PublicKey::load(&home.public_key());
-        let (refusal, signer) = match vouch(store.as_ref(), &heads, note, &public_key, secret_key) {
+        let (refusal, signer) = match vouch(store.as_ref(), &heads, &home, &public_key) {
             Ok(key) => (None, Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?)),
             Err(error) if error.is(codes::LOG_CORRUPT) || error.is(codes::HEAD_KEY_INVALID) => {
                 (Some(error), None)
             }
             Err(error) => return Err(error),
         };
+        let opened = Opened { store, heads, public_key, refusal, signer };
+        Ok(Self::of(&home, tenant, clock, opened))
+    }
+
+    /// Opens a log for reading only, also in a home that cannot be written. Makes nothing; every
+    /// write is refused with `log_read_only`.
+    ///
+    /// # Errors
+    /// `nothing_recorded` or `missing_log` where no log is, `tenant_mismatch`,
+    /// `log_format_unknown`, or a storage error.
+    pub fn open_read_only(home: &Path, tenant: &TenantId) -> Result<Self> {
+        let home = Home::new(home);
+        let is_there = FileState::of(&home.database())? != FileState::Missing;
+        let store = if is_there { Sqlite::open_reading(&home.database(), tenant)? } else { None };
+        let Some(store) = store else {
+            founding::refuse_replacing(&home)?;
+            return Err(founding::nothing_recorded(&home));
+        };
+        let opened = Opened {
+            store: Arc::new(store),
+            heads: Arc::new(Heads::new(home.heads())),
+            public_key: PublicKey::load(&home.public_key()),
+            refusal: Some(
+                Error::new(codes::LOG_READ_ONLY, "could not write to the log")
+                    .why("it was opened for reading only"),
+            ),
+            signer: None,
+        };
+        Ok(Self::of(&home, tenant, Arc::new(SystemClock), opened))
+    }
+
+    fn of(home: &Home, tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
+        let Opened { store, heads, public_key, refusal, signer } = opened;
         let inner = Inner {
             tenant: tenant.clone(),
             store,
@@ -136,7 +177,7 @@ impl Log {
             proved: Mutex::new(HashSet::new()),
             signer,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 
     /// The tenant.
@@ -349,7 +390,8 @@ impl Log {
     /// # Errors
     /// A storage error; what does not prove itself is no error but the result.
     pub fn verify(&self) -> Result<Verification> {
-        verify(self.inner.store.as_ref(), &self.inner.heads, &self.inner.public_key)
+        let Inner { store, blobs, heads, public_key, .. } = &*self.inner;
+        verify(store.as_ref(), blobs, heads, public_key)
     }
 
     /// Work done since the log was opened.
@@ -368,29 +410,6 @@ impl Log {
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Log({})", self.inner.tenant)
-    }
-}
-
-/// Proves the log in a home, which may be missing: what `audit verify` asks. Makes nothing.
-///
-/// # Errors
-/// As [`Log::open`], except that a missing log is a result.
-pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
-    let place = Home::new(home);
-    let note = Heads::new(place.heads()).latest()?;
-    let missing = |expected: &str| Ok(Verification::Broken(Broken::missing_log(expected)));
-    match note {
-        Some(note) if !Sqlite::exists(&place.database(), None)? => {
-            let signed = PublicKey::load(&place.public_key())
-                .ok()
-                .and_then(|key| SignedHead::open(&note, &key).ok());
-            missing(&signed.map_or_else(
-                || "the log of a signed head".to_owned(),
-                |head| format!("{} events", head.tree.size),
-            ))
-        }
-        None if !place.database().exists() => missing("a log"),
-        _ => Log::open(home, tenant)?.verify(),
     }
 }
 
@@ -450,39 +469,27 @@ impl fmt::Debug for Events {
     }
 }
 
-/// The key of a log; made only with a new log.
-fn load_key(home: &Home, tenant: &TenantId, exists: bool) -> Result<HeadKey> {
-    if exists || home.public_key().exists() {
-        return HeadKey::load(&home.secret_key());
-    }
-    let key = HeadKey::generate(tenant)?;
-    key.save(&home.secret_key(), &home.public_key())?;
-    Ok(key)
-}
-
 /// Checks that the signed head vouches for no more than the log holds, and gives the key that may
-/// sign it further. A new log gets its first head here, so a log without one has lost it.
+/// sign it further.
 fn vouch(
     store: &dyn Store,
     heads: &Heads,
-    note: Option<String>,
+    home: &Home,
     public_key: &Result<PublicKey>,
-    secret_key: Result<HeadKey>,
 ) -> Result<HeadKey> {
-    let secret_key = secret_key?;
+    if let Some(Flaw { expected, found }) = store.flaw(false)? {
+        return Err(unvouched("its database is not as the log makes it")
+            .with("expected", expected)
+            .with("found", found));
+    }
+    let secret_key = HeadKey::load(&home.secret_key())?;
     let public_key = public_key.as_ref().map_err(Clone::clone)?;
     if secret_key.public() != public_key {
         return Err(Error::new(codes::HEAD_KEY_INVALID, "could not use the log's key")
             .why("the public key is not that of the secret key"));
     }
     let tree = store.tree()?;
-    let Some(note) = note else {
-        if tree.size > 0 {
-            return Err(unvouched("it has events but no signed head"));
-        }
-        heads.publish(&SignedHead::sign(tree, &secret_key), public_key)?;
-        return Ok(secret_key);
-    };
+    let note = heads.latest()?.ok_or_else(|| unvouched("it has no signed head"))?;
     let signed = SignedHead::open(&note, public_key).map_err(unvouched)?;
     if signed.tree.size > tree.size {
         let Broken { kind, branch, seq, expected, found } = cut_below(&signed, &tree, store)?;
@@ -500,9 +507,4 @@ fn unvouched(why: &str) -> Error {
     Error::new(codes::LOG_CORRUPT, "the log does not match its signed head")
         .why(why)
         .fix("run `glasshouse audit verify`; restore the log or its heads from a backup")
-}
-
-fn missing_log(home: &Home) -> Error {
-    Error::new(codes::MISSING_LOG, format!("no log in {}", home.root().display()))
-        .why("its signed heads are there, so there was one")
 }

@@ -1,6 +1,8 @@
 //! The store on one machine: SQLite with a write-ahead log, synced at every commit.
 
+mod audit;
 mod connection;
+mod file;
 mod group;
 mod queries;
 mod schema;
@@ -12,7 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use glasshouse_model::{BranchId, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
+pub(crate) use self::file::FileState;
+
 use self::connection::{Use, explain};
+use self::file::Identity;
 use self::writer::Writer;
 use crate::append::{Append, Appended, Cell, CellWrite, Prepared};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
@@ -21,7 +26,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::home;
 use crate::record::Record;
-use crate::store::{Leaf, Merge, Stats, Store, TreeHead};
+use crate::store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 
 /// Reading connections that are kept open while nobody reads; more are opened when needed.
 const IDLE_READERS: usize = 4;
@@ -29,8 +34,11 @@ const IDLE_READERS: usize = 4;
 pub(crate) struct Sqlite {
     path: PathBuf,
     vfs: Option<String>,
+    reading: Use,
+    identity: Arc<Identity>,
     readers: Mutex<Vec<Connection>>,
-    writer: Writer,
+    /// `None` when the log is open for reading only.
+    writer: Option<Writer>,
 }
 
 impl Sqlite {
@@ -48,8 +56,59 @@ impl Sqlite {
         }
         let connection = connection::open(path, vfs.as_deref(), Use::Write)?;
         schema::prepare(&connection, path, tenant)?;
-        let writer = Writer::start(connection, tenant.clone(), clock)?;
-        Ok(Self { path: path.to_owned(), vfs, readers: Mutex::new(Vec::new()), writer })
+        let identity = Arc::new(Identity::of(path));
+        let writer = Writer::start(connection, tenant.clone(), clock, Arc::clone(&identity))?;
+        Ok(Self {
+            path: path.to_owned(),
+            vfs,
+            reading: Use::Read,
+            identity,
+            readers: Mutex::new(Vec::new()),
+            writer: Some(writer),
+        })
+    }
+
+    /// Opens a log for reading only; makes and changes nothing. Where SQLite cannot make its side
+    /// files, the log is read as it lies there. `None` for a file without tables.
+    pub(crate) fn open_reading(path: &Path, tenant: &TenantId) -> Result<Option<Self>> {
+        let attempt = |reading| {
+            let connection = connection::open(path, None, reading)?;
+            let is_empty = schema::is_empty(&connection)?;
+            Ok((reading, connection, is_empty))
+        };
+        let (reading, connection, is_empty) = match attempt(Use::Read) {
+            Err(error) if Error::is(&error, codes::STORAGE_FAILED) => attempt(Use::Still)?,
+            other => other?,
+        };
+        if is_empty {
+            return Ok(None);
+        }
+        schema::check(&connection, path, tenant)?;
+        Ok(Some(Self::reader(path, reading, connection)))
+    }
+
+    /// Opens what is left of a log whose file was cut.
+    pub(crate) fn open_remains(path: &Path) -> Result<Self> {
+        let connection = connection::open(path, None, Use::Remains)?;
+        Ok(Self::reader(path, Use::Remains, connection))
+    }
+
+    fn reader(path: &Path, reading: Use, connection: Connection) -> Self {
+        Self {
+            path: path.to_owned(),
+            vfs: None,
+            reading,
+            identity: Arc::new(Identity::of(path)),
+            readers: Mutex::new(vec![connection]),
+            writer: None,
+        }
+    }
+
+    fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or_else(|| {
+            Error::new(codes::LOG_READ_ONLY, "could not write to the log")
+                .why("it was opened for reading only")
+        })
     }
 
     /// Whether a file is a log, as far as its tables tell.
@@ -65,7 +124,10 @@ impl Sqlite {
         let pooled = idle().pop();
         let connection = match pooled {
             Some(connection) => connection,
-            None => connection::open(&self.path, self.vfs.as_deref(), Use::Read)?,
+            None => {
+                self.identity.check_database()?;
+                connection::open(&self.path, self.vfs.as_deref(), self.reading)?
+            }
         };
         let outcome = read(&connection)?;
         // A connection that has met an error is not used again.
@@ -97,21 +159,21 @@ impl Store for Sqlite {
     fn create_branch(&self, new: &NewBranch) -> Result<()> {
         new.check()?;
         let new = new.clone();
-        self.writer.submit(move |group| group.create_branch(&new))
+        self.writer()?.submit(move |group| group.create_branch(&new))
     }
 
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         let request = Prepared::new(append)?;
-        self.writer.submit(move |group| group.append(request, merge.as_ref()))
+        self.writer()?.submit(move |group| group.append(request, merge.as_ref()))
     }
 
     fn close_branch(&self, branch: &BranchId) -> Result<()> {
         let branch = branch.clone();
-        self.writer.submit(move |group| group.close_branch(&branch))
+        self.writer()?.submit(move |group| group.close_branch(&branch))
     }
 
     fn write_cells(&self, writes: Vec<CellWrite>) -> Result<()> {
-        self.writer.submit(move |group| group.write_cells(&writes))
+        self.writer()?.submit(move |group| group.write_cells(&writes))
     }
 
     fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>> {
@@ -149,6 +211,10 @@ impl Store for Sqlite {
         self.read(|connection| queries::leaves(connection, from_position, limit))
     }
 
+    fn position(&self, branch: &BranchId, seq: Seq) -> Result<Option<u64>> {
+        self.read_branch(branch, |connection, number, _| queries::position(connection, number, seq))
+    }
+
     fn tree(&self) -> Result<TreeHead> {
         let stored = self.read(queries::tree)?;
         let (tree, newest) = stored.ok_or_else(group::damaged_tree)?;
@@ -156,7 +222,15 @@ impl Store for Sqlite {
         Ok(TreeHead { size: tree.size(), root: tree.root(), newest })
     }
 
+    fn flaw(&self, is_thorough: bool) -> Result<Option<Flaw>> {
+        let shape = self.read(schema::first_foreign)?;
+        if shape.is_some() || !is_thorough {
+            return Ok(shape);
+        }
+        self.read(audit::first_flaw)
+    }
+
     fn stats(&self) -> Stats {
-        self.writer.stats()
+        self.writer.as_ref().map_or_else(Stats::default, Writer::stats)
     }
 }

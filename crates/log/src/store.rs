@@ -107,18 +107,40 @@ pub trait Store: Send + Sync {
     /// A storage error.
     fn leaves(&self, from_position: u64, limit: usize) -> Result<Vec<Leaf>>;
 
+    /// Where an event was committed, as far as that is known without the event itself.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn position(&self, branch: &BranchId, seq: Seq) -> Result<Option<u64>>;
+
     /// The tree.
     ///
     /// # Errors
     /// `log_corrupt` when its stored form cannot be read, or a storage error.
     fn tree(&self) -> Result<TreeHead>;
 
+    /// What in the store itself is not as a log has it, the first of it: foreign tables, views or
+    /// triggers; when `is_thorough`, also damage beside the events.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn flaw(&self, is_thorough: bool) -> Result<Option<Flaw>>;
+
     /// What was written through this handle.
     fn stats(&self) -> Stats;
 }
 
+/// Something in a store that no log has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flaw {
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
 /// Work done since the store was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Transactions; each is one sync.
     pub commits: u64,

@@ -1,7 +1,8 @@
 //! `glasshouse audit`: log, verify.
 
-use glasshouse_log::Verification;
-use glasshouse_model::Exit;
+use glasshouse_kernel::codes;
+use glasshouse_log::{Log, Verification};
+use glasshouse_model::{Exit, SessionId, TenantId};
 
 use crate::args::AuditCommand;
 use crate::error::Error;
@@ -13,37 +14,41 @@ use super::session::line;
 /// Runs the command.
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
     match command {
-        AuditCommand::Log { session, kind, json } => {
-            let kernel = home::kernel()?;
-            let mut rows = kernel.log().sessions()?;
-            rows.sort_by_key(|row| row.created_us);
-            if let Some(id) = &session {
-                kernel.main_branch(id)?;
-            }
-            for row in
-                rows.iter().filter(|row| session.as_ref().is_none_or(|id| *id == row.session))
-            {
-                for event in kernel.log().events(&row.main) {
-                    let event = event?;
-                    if kind.as_ref().is_some_and(|kind| event.kind().as_str() != kind) {
-                        continue;
-                    }
-                    if json {
-                        output::json_line(&event);
-                    } else {
-                        output::data(&format!("{} {}", row.session, line(&event)));
-                    }
-                }
-            }
-            Ok(Exit::Done.status())
-        }
+        AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_deref(), json),
         AuditCommand::Verify { json } => verify(json),
     }
 }
 
+/// Prints events. Reads only, so that a home which cannot be written can be looked at.
+fn log(session: Option<&SessionId>, kind: Option<&str>, json: bool) -> Result<u8, Error> {
+    let log = Log::open_read_only(&home::data_dir()?, &TenantId::local())?;
+    let mut rows = log.sessions()?;
+    rows.sort_by_key(|row| row.created_us);
+    if let Some(id) = session {
+        rows.retain(|row| row.session == *id);
+        if rows.is_empty() {
+            let what = format!("there is no session {id}");
+            return Err(Error::new(codes::SESSION_NOT_FOUND, what));
+        }
+    }
+    for row in &rows {
+        for event in log.events(&row.main) {
+            let event = event?;
+            if kind.is_some_and(|kind| event.kind().as_str() != kind) {
+                continue;
+            }
+            if json {
+                output::json_line(&event);
+            } else {
+                output::data(&format!("{} {}", row.session, line(&event)));
+            }
+        }
+    }
+    Ok(Exit::Done.status())
+}
+
 fn verify(json: bool) -> Result<u8, Error> {
-    let verification =
-        glasshouse_log::verify_home(&home::data_dir()?, &glasshouse_model::TenantId::local())?;
+    let verification = glasshouse_log::verify_home(&home::data_dir()?, &TenantId::local())?;
     if json {
         output::json_line(&verification);
     } else {
@@ -61,6 +66,7 @@ fn tell(verification: &Verification) {
                 "signed head: {} ({} events)",
                 sound.signed_head, sound.signed_events
             ));
+            output::data(&format!("blobs: {}", sound.blobs));
         }
         Verification::Broken(broken) => {
             output::data(&styled(&format!("mismatch: {}", broken.kind), Style::Bad));

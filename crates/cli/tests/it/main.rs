@@ -6,6 +6,7 @@
 )]
 
 mod attacks;
+mod audit;
 mod cancel;
 mod cases;
 mod commands;

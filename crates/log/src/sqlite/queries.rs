@@ -160,6 +160,13 @@ pub(crate) fn leaves(connection: &Connection, from_position: u64, limit: usize) 
         .collect()
 }
 
+/// The position of an event, from the index of positions alone. Reads all of that.
+pub(crate) fn position(connection: &Connection, branch_number: i64, seq: Seq) -> Sql<Option<u64>> {
+    // The sign keeps SQLite from looking the row up in its table.
+    let sql = "SELECT position FROM event INDEXED BY event_position WHERE +place = ?1";
+    cached(connection, sql)?.query_row([place(branch_number, seq)], |row| number(row, 0)).optional()
+}
+
 /// The tree and the number, id and head of the branch that holds its newest event. The outer
 /// `None` stands for a right edge that does not fit its size.
 #[expect(clippy::type_complexity, reason = "one row, read in two places")]

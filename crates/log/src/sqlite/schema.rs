@@ -4,6 +4,7 @@
 //! table without such a key would cluster as well, but SQLite keeps only a quarter page of each of
 //! its rows in place and moves the rest of most events to pages of their own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use glasshouse_model::{Digest, Seq, TenantId};
@@ -13,11 +14,14 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::connection::explain;
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::store::Flaw;
 
 /// `PRAGMA application_id` of a log: "GHlg".
 const APPLICATION_ID: i64 = 0x4748_6c67;
 /// `PRAGMA user_version`: the version of the tables.
 const FORMAT: i64 = 1;
+/// Versions that some later release may have; another one is damage.
+const PLAUSIBLE_FORMATS: std::ops::RangeInclusive<i64> = 1..=1_000;
 /// Bits of an event's key that hold the sequence; the branch's number stands above them.
 pub(crate) const SEQ_BITS: u32 = 40;
 /// Largest sequence: a million events a second reach it after twelve days on one branch.
@@ -91,10 +95,26 @@ pub(crate) fn prepare(connection: &Connection, path: &Path, tenant: &TenantId) -
     if is_empty(connection)? {
         return create(connection, tenant).map_err(|cause| explain(&cause));
     }
+    check(connection, path, tenant)
+}
+
+/// Checks that a file is this tenant's log.
+///
+/// # Errors
+/// `log_format_unknown`, `tenant_mismatch`, or a storage error.
+pub(crate) fn check(connection: &Connection, path: &Path, tenant: &TenantId) -> Result<()> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = pragma("application_id").map_err(|cause| explain(&cause))?;
     let format = pragma("user_version").map_err(|cause| explain(&cause))?;
     if application != APPLICATION_ID || format != FORMAT {
+        let is_plausible = application == APPLICATION_ID && PLAUSIBLE_FORMATS.contains(&format);
+        if !is_plausible && first_foreign(connection).map_err(|cause| explain(&cause))?.is_none() {
+            return Err(Error::new(codes::LOG_CORRUPT, "the log's database is damaged").why(
+                format!(
+                    "it has the tables of a log, but names its format {application:#x} {format}"
+                ),
+            ));
+        }
         return Err(Error::new(
             codes::LOG_FORMAT_UNKNOWN,
             format!("could not open {}", path.display()),
@@ -124,6 +144,35 @@ pub(crate) fn is_empty(connection: &Connection) -> Result<bool> {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))
         .map(|tables| tables == 0)
         .map_err(|cause| explain(&cause))
+}
+
+/// The first table, index, view or trigger that is not one of the log's, or not as the log makes it.
+pub(crate) fn first_foreign(connection: &Connection) -> rusqlite::Result<Option<Flaw>> {
+    let objects = |connection: &Connection| -> rusqlite::Result<BTreeMap<(String, String), _>> {
+        connection
+            .prepare("SELECT type, name, sql FROM sqlite_schema")?
+            .query_map([], |row| {
+                Ok(((row.get(0)?, row.get(1)?), row.get::<_, Option<String>>(2)?))
+            })?
+            .collect()
+    };
+    let known = Connection::open_in_memory()?;
+    known.execute_batch(TABLES)?;
+    let (known, found) = (objects(&known)?, objects(connection)?);
+    let flaw = |expected: String, found: String| Ok(Some(Flaw { expected, found }));
+    for ((kind, name), sql) in &found {
+        match known.get(&(kind.clone(), name.clone())) {
+            None => return flaw("only the log's own tables".into(), format!("{kind} `{name}`")),
+            Some(known) if known != sql => {
+                return flaw(format!("{kind} `{name}` as the log makes it"), "another".into());
+            }
+            Some(_) => {}
+        }
+    }
+    match known.keys().find(|object| !found.contains_key(*object)) {
+        Some((kind, name)) => flaw(format!("{kind} `{name}`"), "none".into()),
+        None => Ok(None),
+    }
 }
 
 fn create(connection: &Connection, tenant: &TenantId) -> rusqlite::Result<()> {

@@ -11,6 +11,7 @@ use glasshouse_model::TenantId;
 use rusqlite::Connection;
 
 use super::connection::{checkpoint, explain};
+use super::file::Identity;
 use super::group::{Group, Salts};
 use super::queries::cached;
 use crate::clock::Clock;
@@ -52,6 +53,7 @@ impl Writer {
         mut connection: Connection,
         tenant: TenantId,
         clock: Arc<dyn Clock>,
+        identity: Arc<Identity>,
     ) -> Result<Self> {
         let wal_pages = Arc::new(AtomicU32::new(0));
         let pages = Arc::clone(&wal_pages);
@@ -67,6 +69,7 @@ impl Writer {
             connection,
             tenant,
             clock,
+            identity,
             salts: Salts::new(),
             failed: None,
             is_settled: false,
@@ -131,6 +134,7 @@ struct State {
     connection: Connection,
     tenant: TenantId,
     clock: Arc<dyn Clock>,
+    identity: Arc<Identity>,
     salts: Salts,
     /// Set by the first failed commit or sync. What the disk holds is then unknown: the system may
     /// have dropped the unsynced pages and would report success the next time.
@@ -193,6 +197,11 @@ impl State {
         });
         match outcome {
             Ok(events) => {
+                // Nothing is acknowledged that went into files which are no longer the log.
+                if let Err(error) = self.identity.check() {
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
                 self.counters.events.fetch_add(events, Ordering::Relaxed);
                 Ok(())

@@ -6,6 +6,7 @@ mod branches;
 mod child;
 mod concurrency;
 mod crash;
+mod damaged;
 mod disk;
 mod errors;
 mod files;

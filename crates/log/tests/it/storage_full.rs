@@ -2,15 +2,13 @@
 //! there is space.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use glasshouse_log::{Append, Log};
 use glasshouse_model::{Draft, Kind, TenantId};
 use serde_json::json;
 
 use crate::disk::Disk;
-use crate::support::{Fixture, branch, numbered, numbers, refusal, root, session, skip};
+use crate::support::{Fixture, Mount, branch, numbered, numbers, refusal, root, session, skip};
 
 #[test]
 fn a_full_disk_refuses_and_recovers() {
@@ -29,24 +27,6 @@ fn a_full_disk_refuses_and_recovers() {
         disk.set_full(false);
         assert_eq!(fixture.append(round).head.seq, round);
         assert!(fixture.log().verify().unwrap().is_ok());
-    }
-}
-
-/// A small file system in memory, unmounted when dropped.
-struct Mount<'a>(&'a Path);
-
-impl<'a> Mount<'a> {
-    fn new(at: &'a Path, bytes: u64) -> Option<Self> {
-        let size = format!("size={bytes}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at);
-        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
-    }
-}
-
-impl Drop for Mount<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
 

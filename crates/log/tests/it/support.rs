@@ -1,6 +1,7 @@
 //! A log in a temporary home, and short ways to say what happens to it.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -167,4 +168,28 @@ impl Clock for ManualClock {
 
 pub(crate) fn clocked(clock: &Arc<ManualClock>) -> Options {
     Options { clock: Arc::clone(clock) as Arc<dyn Clock>, ..Options::default() }
+}
+
+/// A small file system in memory, unmounted when dropped.
+pub(crate) struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    pub(crate) fn new(at: &'a Path, bytes: u64) -> Option<Self> {
+        let size = format!("size={bytes}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at);
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
+    }
+
+    pub(crate) fn close_to_writing(&self) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,ro"]).arg(self.0);
+        assert!(mount.status().unwrap().success());
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
 }

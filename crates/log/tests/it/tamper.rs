@@ -96,6 +96,9 @@ fn a_branch_with_another_past_is_named() {
         assert!(verdict.starts_with(expected), "{verdict}");
     };
     check("UPDATE lineage SET upto_seq = 2", "reordered b_fork 4");
+    check("INSERT INTO lineage VALUES (1, 1, 2)", "reordered b_main 1");
+    let orphan = "PRAGMA foreign_keys = OFF; INSERT INTO lineage VALUES (7, 1, 2)";
+    check(orphan, "hash_mismatch - -: expected lineage of branches that exist");
     let other_fork = "UPDATE branch SET fork_hash = zeroblob(32) WHERE number = 2";
     check(other_fork, "hash_mismatch b_fork 4: expected hash, found hash");
 }
@@ -196,22 +199,93 @@ fn a_past_rewritten_without_fault_is_narrowed_down_by_the_signed_heads() {
     assert!((7..=8).contains(&seq), "1 to 6 are vouched for: {verdict}");
 }
 
+/// Whoever takes the database away, and with it any of the files that vouch for it, does not get
+/// a new log.
 #[test]
 fn a_missing_log_is_no_new_log() {
-    let mut fixture = Fixture::of_events(5);
-    fixture.close();
-    let database = fixture.path().join("log.db");
-    fs::remove_file(&database).unwrap();
-    let missing = "missing_log - -: expected 5 events, found no log";
-    assert_eq!(fixture.verdict(), missing);
-    assert_eq!(refusal(Log::open(fixture.path(), &TenantId::local()), ""), "missing_log");
-    fs::write(&database, "").unwrap();
-    assert_eq!(fixture.verdict(), missing, "an empty file is no log");
-    assert_eq!(refusal(Log::open(fixture.path(), &TenantId::local()), ""), "missing_log");
+    let check = |also: &[&str], expected: &str| {
+        let mut fixture = Fixture::of_events(5);
+        fixture.log().put_blob(b"content").unwrap();
+        fixture.close();
+        let remove = |name: &str| {
+            let path = fixture.path().join(name);
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        };
+        for name in ["log.db", "log.db-wal", "log.db-shm"].iter().chain(also) {
+            remove(name);
+        }
+        let open = || Log::open(fixture.path(), &TenantId::local());
+        assert_eq!(refusal(open(), ""), "missing_log", "without {also:?}");
+        let read_only = Log::open_read_only(fixture.path(), &TenantId::local());
+        assert_eq!(refusal(read_only, ""), "missing_log", "without {also:?}");
+        let fix = open().unwrap_err().report().fix.clone();
+        assert!(fix.contains("move the whole data directory away"), "{fix}");
+        for database in [None, Some("")] {
+            if let Some(text) = database {
+                fs::write(fixture.path().join("log.db"), text).unwrap();
+            }
+            assert_eq!(refusal(open(), ""), "missing_log", "an empty file is no log");
+            let found = verify_home(fixture.path(), &TenantId::local()).unwrap();
+            assert_eq!(
+                verdict(&found),
+                format!("missing_log - -: expected {expected}, found no log")
+            );
+        }
+    };
+    check(&[], "5 events");
+    check(&["blobs"], "5 events");
+    check(&["keys/head.pub", "keys/head.ed25519"], "the log of heads/latest.note");
+    check(&["heads"], "the log of keys/head.ed25519");
+    check(&["heads", "blobs", "keys/head.ed25519"], "the log of keys/head.pub");
+    let shard =
+        format!("the log of blobs/{}", &glasshouse_model::Digest::of(b"content").hex()[..2]);
+    check(&["heads", "keys"], &shard);
+}
+
+/// A log without events in the place of the old one: the public key says that it had a head.
+#[test]
+fn an_empty_log_put_in_place_of_another_is_found_out() {
+    let check = |also: &[&str], refused: &str, expected: &str| {
+        let mut fixture = Fixture::of_events(5);
+        fixture.log().put_blob(b"content").unwrap();
+        fixture.close();
+        let other = tempfile::tempdir().unwrap();
+        drop(Log::open(other.path(), &TenantId::local()).unwrap());
+        fs::copy(other.path().join("log.db"), fixture.path().join("log.db")).unwrap();
+        for name in also {
+            let path = fixture.path().join(name);
+            fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path)).unwrap();
+        }
+        let log = fixture.open();
+        assert_eq!(refusal(log.create_branch(root("s_9", "b_9")), ""), refused, "without {also:?}");
+        let verdict = fixture.verdict();
+        assert!(verdict.starts_with(expected), "{verdict}");
+    };
+    check(&[], "log_corrupt", "truncated b_main 1: expected 5, found 0");
+    check(&["heads"], "log_corrupt", "bad_signature");
+    check(&["heads", "keys/head.pub"], "head_key_invalid", "bad_signature");
+    check(&["heads", "keys"], "head_key_invalid", "bad_signature");
+}
+
+#[test]
+fn a_home_that_never_had_a_log_has_nothing_to_prove() {
     let nothing = tempfile::tempdir().unwrap();
-    let verification = verify_home(nothing.path(), &TenantId::local()).unwrap();
-    assert_eq!(verdict(&verification), "missing_log - -: expected a log, found no log");
+    let check = |home: &std::path::Path| {
+        let refused = verify_home(home, &TenantId::local()).unwrap_err();
+        assert_eq!((refused.code(), refused.exit().status()), ("nothing_recorded", 10));
+        let refused = Log::open_read_only(home, &TenantId::local());
+        assert_eq!(refusal(refused, ""), "nothing_recorded");
+    };
+    check(nothing.path());
+    check(&nothing.path().join("nowhere"));
     assert_eq!(fs::read_dir(nothing.path()).unwrap().count(), 0, "proving makes nothing");
+    for directory in ["keys", "heads", "blobs", "run"] {
+        fs::create_dir(nothing.path().join(directory)).unwrap();
+    }
+    check(nothing.path());
+    drop(Log::open(nothing.path(), &TenantId::local()).unwrap());
+    let found = verify_home(nothing.path(), &TenantId::local()).unwrap();
+    assert_eq!(verdict(&found), "ok 0", "a log without events proves itself");
 }
 
 #[test]

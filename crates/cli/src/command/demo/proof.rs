@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::codes;
@@ -129,6 +130,7 @@ fn a_changed_byte_is_found(home: &Path) -> Result<(), Error> {
     if let Verification::Broken(found) = copy.verify()? {
         return Err(broken("a copy of the log does not prove itself", found.kind));
     }
+    copy.close()?;
     copy.change_one_event()?;
     match copy.verify()? {
         Verification::Broken(found) if found.kind == "hash_mismatch" => Ok(()),
@@ -141,7 +143,7 @@ fn a_changed_byte_is_found(home: &Path) -> Result<(), Error> {
     }
 }
 
-/// The files of a log, copied; removed when dropped.
+/// The files of a log, copied, beside its own blobs; removed when dropped.
 struct Copy(PathBuf);
 
 impl Copy {
@@ -158,6 +160,8 @@ impl Copy {
                 }
             }
         }
+        let blobs = copy.0.join("blobs");
+        symlink(home.join("blobs"), &blobs).map_err(|e| unusable(&blobs, e))?;
         Ok(copy)
     }
 
@@ -165,7 +169,13 @@ impl Copy {
         Ok(verify_home(&self.0, &TenantId::local())?)
     }
 
-    /// Changes the database itself: verifying has closed it, so nothing is in its journal any more.
+    /// Opens and closes the log, after which its database holds everything.
+    fn close(&self) -> Result<(), Error> {
+        drop(Log::open(&self.0, &TenantId::local())?);
+        Ok(())
+    }
+
+    /// Changes the database itself: nothing is in its journal any more.
     fn change_one_event(&self) -> Result<(), Error> {
         let file = self.0.join("log.db");
         let mut bytes = fs::read(&file).map_err(|e| unusable(&file, e))?;

@@ -1,0 +1,87 @@
+//! `audit`: what it says of a home that is whole, empty, robbed, damaged or closed to writing.
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::Place;
+
+const STORY: &str = "
+steps:
+  - emit: [ { text: \"Nothing to do.\" } ]
+";
+
+/// A place with one finished session.
+fn place() -> Place {
+    let place = Place::new();
+    let project = place.shell_project();
+    let ran = place.scenario(&project, STORY);
+    assert!(place.home().join("log.db").exists(), "{ran:?}");
+    place
+}
+
+#[test]
+fn e2e_audit_of_nothing_says_so() {
+    let place = Place::new();
+    for command in [["audit", "verify", "--json"], ["audit", "log", "--json"]] {
+        let ran = place.run(&command).expect_status(10);
+        assert_eq!(ran.last()["error"]["code"], "nothing_recorded", "{ran:?}");
+    }
+    assert!(!place.home().exists(), "auditing makes nothing");
+}
+
+#[test]
+fn e2e_a_log_that_was_taken_away_is_not_replaced() {
+    let place = place();
+    let sound = place.run(&["audit", "verify", "--json"]).expect_status(0).last();
+    assert_eq!(sound["ok"], true, "the control: {sound}");
+    for (also, expected) in [("run", 5), ("heads", 5), ("keys", 5)] {
+        for name in ["log.db", "log.db-wal", "log.db-shm"] {
+            let _ = fs::remove_file(place.home().join(name));
+        }
+        let _ = fs::remove_dir_all(place.home().join(also));
+        let listed = place.run(&["session", "list", "--json"]).expect_status(9);
+        assert_eq!(listed.last()["error"]["code"], "missing_log");
+        let found = place.run(&["audit", "verify", "--json"]).expect_status(expected).last();
+        assert_eq!((&found["ok"], &found["kind"]), (&false.into(), &"missing_log".into()));
+    }
+}
+
+#[test]
+fn e2e_a_damaged_database_is_a_finding() {
+    let check = |damage: &dyn Fn(&mut Vec<u8>), kind: &str| {
+        let place = place();
+        let path = place.home().join("log.db");
+        let mut bytes = fs::read(&path).unwrap();
+        damage(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let found = place.run(&["audit", "verify", "--json"]).expect_status(5).last();
+        assert_eq!((&found["ok"], &found["kind"]), (&false.into(), &kind.into()), "{found}");
+        assert!(found["branch"].is_string() && found["seq"].is_u64(), "{found}");
+    };
+    check(&|bytes| bytes[..100].fill(9), "hash_mismatch");
+    check(&|bytes| bytes[4096..8192].fill(9), "hash_mismatch");
+    check(&|bytes| bytes.truncate(bytes.len() / 2), "truncated");
+}
+
+#[test]
+fn e2e_a_home_closed_to_writing_is_audited() {
+    let place = place();
+    close(&place.home());
+    let sound = place.run(&["audit", "verify", "--json"]).expect_status(0).last();
+    assert_eq!(sound["ok"], true, "{sound}");
+    let events = place.run(&["audit", "log", "--json"]).expect_status(0);
+    assert!(events.stdout.lines().count() > 3, "{events:?}");
+}
+
+/// Takes the right to write from everyone but root, whom it does not bind.
+fn close(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        if entry.path().is_dir() {
+            close(&entry.path());
+        } else {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o400)).unwrap();
+        }
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o500)).unwrap();
+}

@@ -1,0 +1,216 @@
+//! The events: each against the one before it, against the fork it builds on, and against the blobs
+//! it names.
+
+use std::collections::HashMap;
+
+use glasshouse_model::event::event_hash;
+use glasshouse_model::{BranchId, Digest, Seq};
+
+use super::Broken;
+use crate::blobs::{Blobs, named_in};
+use crate::branch::{BranchRow, ancestors_of_child};
+use crate::chain::PAGE;
+use crate::codes;
+use crate::error::Result;
+use crate::record::{Defect, Record};
+use crate::store::Store;
+
+/// Proves events and remembers the blobs that they name.
+pub(super) struct Events<'a> {
+    store: &'a dyn Store,
+    blobs: &'a Blobs,
+    /// What reading each blob said.
+    seen: HashMap<Digest, Option<String>>,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs) -> Self {
+        Self { store, blobs, seen: HashMap::new() }
+    }
+
+    /// Number of blobs that were read.
+    pub(super) fn blobs(&self) -> u64 {
+        u64::try_from(self.seen.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The bad event that was committed first.
+    pub(super) fn first_bad(&mut self) -> Result<Option<Broken>> {
+        let mut first: Option<(u64, Broken)> = None;
+        for row in self.store.branches(None)? {
+            if let Some(found) = self.check_branch(&row)?
+                && first.as_ref().is_none_or(|(position, _)| found.0 < *position)
+            {
+                first = Some(found);
+            }
+        }
+        Ok(first.map(|(_, broken)| broken))
+    }
+
+    /// The first blob of an event that is missing or damaged.
+    fn check_blobs(&mut self, record: &Record) -> Result<Option<Defect>> {
+        for digest in named_in(&record.body) {
+            let found = match self.seen.get(&digest) {
+                Some(found) => found.clone(),
+                None => {
+                    let found = match self.blobs.get(&digest) {
+                        Ok(_) => None,
+                        Err(error)
+                            if error.is(codes::BLOB_NOT_FOUND) || error.is(codes::BLOB_CORRUPT) =>
+                        {
+                            Some(error.to_string())
+                        }
+                        Err(error) => return Err(error),
+                    };
+                    self.seen.insert(digest, found.clone());
+                    found
+                }
+            };
+            if let Some(found) = found {
+                return Ok(Some(Defect::Hash { expected: format!("blob {digest}"), found }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Proves a branch's own events. The number beside a bad one is about where it was committed.
+    fn check_branch(&mut self, row: &BranchRow) -> Result<Option<(u64, Broken)>> {
+        let store = self.store;
+        let (branch, base) = (&row.branch, row.base());
+        let mut after = match check_fork(store, row)? {
+            Ok(after) => after,
+            Err((defect, at)) => {
+                return Ok(Some((at, Broken::of_event(branch, base.seq + 1, &defect))));
+            }
+        };
+        let mut last = base;
+        while last.seq < row.head.seq {
+            let next = last.seq + 1;
+            let lost = |defect: &Defect| {
+                let at = match store.position(branch, next) {
+                    Ok(Some(position)) => position,
+                    Err(error) if !error.is(codes::LOG_CORRUPT) => return Err(error),
+                    _ => after,
+                };
+                Ok(Some((at, Broken::of_event(branch, next, defect))))
+            };
+            let rows = match readable_rows(store, branch, next, row.head.seq)? {
+                Ok(rows) => rows,
+                Err(defect) => return lost(&defect),
+            };
+            if rows.first().is_none_or(|record| record.seq != next) {
+                return lost(&Defect::Missing { head: row.head.seq, found: last.seq });
+            }
+            for record in rows {
+                if record.seq != last.seq + 1 {
+                    break;
+                }
+                if let Err(defect) = record.prove(branch, &last.hash) {
+                    let defect = explain(store, &record, &last.hash, defect)?;
+                    return Ok(Some((after, Broken::of_event(branch, record.seq, &defect))));
+                }
+                if let Some(defect) = record.belongs_elsewhere(&row.session) {
+                    return Ok(Some((after, Broken::of_event(branch, record.seq, &defect))));
+                }
+                if record.position < after {
+                    let defect = Defect::Place {
+                        expected: format!("position {after} or later"),
+                        found: format!("position {}", record.position),
+                    };
+                    return Ok(Some((
+                        record.position,
+                        Broken::of_event(branch, record.seq, &defect),
+                    )));
+                }
+                if let Some(defect) = self.check_blobs(&record)? {
+                    let broken = Broken::of_event(branch, record.seq, &defect);
+                    return Ok(Some((record.position, broken)));
+                }
+                after = record.position + 1;
+                (last.seq, last.hash) = (record.seq, record.hash);
+            }
+        }
+        if last != row.head {
+            let (expected, found) = (row.head.hash.to_string(), last.hash.to_string());
+            let defect = Defect::Hash { expected, found };
+            return Ok(Some((after, Broken::of_event(branch, row.head.seq, &defect))));
+        }
+        Ok(None)
+    }
+}
+
+/// A page of rows; when the database cannot read it, as much of it as can be read, or the defect of
+/// the row that cannot.
+fn readable_rows(
+    store: &dyn Store,
+    branch: &BranchId,
+    from: Seq,
+    upto: Seq,
+) -> Result<Result<Vec<Record>, Defect>> {
+    for limit in [PAGE, 1] {
+        match store.rows(branch, from, upto, limit) {
+            Ok(rows) => return Ok(Ok(rows)),
+            Err(error) if !error.is(codes::LOG_CORRUPT) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(Err(damaged_row()))
+}
+
+/// Checks what a branch says of its past. Answers the earliest position of its own events, or what
+/// is wrong and about where that was committed.
+fn check_fork(store: &dyn Store, row: &BranchRow) -> Result<Result<u64, (Defect, u64)>> {
+    let stored = store.ancestors(&row.branch)?;
+    let Some(fork) = &row.fork else {
+        let (expected, found) = ("no ancestors".to_owned(), format!("{stored:?}"));
+        let is_root = stored.is_empty();
+        return Ok(if is_root { Ok(0) } else { Err((Defect::Place { expected, found }, 0)) });
+    };
+    let parent = store.branch(&fork.parent)?;
+    let past = if parent.fork.is_some() { store.ancestors(&fork.parent)? } else { Vec::new() };
+    let expected = ancestors_of_child(&fork.parent, past, fork.seq)?;
+    let owner = expected.last().expect("a fork has an ancestor");
+    let shared = match readable_rows(store, &owner.branch, fork.seq, fork.seq)? {
+        Ok(rows) => rows.into_iter().next(),
+        // The owner's own proof names it, and it comes before.
+        Err(_) => return Ok(Err((damaged_row(), u64::MAX))),
+    };
+    let after = shared.as_ref().map_or(0, |record| record.position + 1);
+    if stored != expected {
+        let (expected, found) = (format!("{expected:?}"), format!("{stored:?}"));
+        return Ok(Err((Defect::Place { expected, found }, after)));
+    }
+    let found = shared.map(|record| record.hash);
+    if found == Some(fork.hash) {
+        return Ok(Ok(after));
+    }
+    let expected = fork.hash.to_string();
+    let found = found.map_or_else(|| "no event".to_owned(), |hash| hash.to_string());
+    Ok(Err((Defect::Hash { expected, found }, after)))
+}
+
+fn damaged_row() -> Defect {
+    let expected = "an event that can be read".to_owned();
+    Defect::Hash { expected, found: "a damaged row".to_owned() }
+}
+
+/// Tells a record that stands in another's place from one whose bytes were damaged into naming
+/// another place: in the second case that place holds its own record.
+fn explain(store: &dyn Store, record: &Record, prev: &Digest, defect: Defect) -> Result<Defect> {
+    let Defect::Place { found, .. } = &defect else { return Ok(defect) };
+    let named = found.split_once('/').and_then(|(branch, seq)| {
+        Some((branch.parse::<BranchId>().ok()?, seq.parse::<Seq>().ok()?))
+    });
+    let is_taken = match named {
+        None => true,
+        Some((branch, seq)) => match store.rows(&branch, seq, seq, 1) {
+            Ok(rows) => rows.first().is_some_and(|record| record.names(&branch)),
+            Err(error) if error.is(codes::BRANCH_NOT_FOUND) => true,
+            Err(error) => return Err(error),
+        },
+    };
+    let (expected, found) = (record.hash, event_hash(prev, &record.header));
+    if is_taken && expected != found {
+        return Ok(Defect::Hash { expected: expected.to_string(), found: found.to_string() });
+    }
+    Ok(defect)
+}
