@@ -12,6 +12,7 @@ mod commands;
 mod crash;
 mod demo;
 mod harness;
+mod merges;
 mod people;
 mod policy;
 mod repositories;
