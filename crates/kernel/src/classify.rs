@@ -6,6 +6,32 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::{Error, Result, codes};
 
+/// Names of the files in which package managers pin versions. They write them anew, or for the first
+/// time, whenever a build or a test run resolves dependencies.
+const LOCK_FILES: &[&str] = &[
+    "Cargo.lock",
+    "Gemfile.lock",
+    "Pipfile.lock",
+    "bun.lock",
+    "composer.lock",
+    "deno.lock",
+    "go.sum",
+    "gradle.lockfile",
+    "npm-shrinkwrap.json",
+    "package-lock.json",
+    "pdm.lock",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "uv.lock",
+    "yarn.lock",
+];
+
+/// Whether a path is a lock file of a package manager.
+#[must_use]
+pub fn is_lock_file(path: &CanonicalPath) -> bool {
+    path.file_name().is_some_and(|name| LOCK_FILES.contains(&name))
+}
+
 /// A file before and after; `None` where there is none.
 #[derive(Debug, Clone, Copy)]
 pub struct Contents<'a> {

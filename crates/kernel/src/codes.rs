@@ -161,12 +161,12 @@ pub const STALE_REVIEW: Code = Code::new(
     true,
     "look at the new proposal and approve that one",
 );
-/// The branch is not where the merge found it.
+/// The project is on another branch than the session.
 pub const HEAD_MOVED: Code = Code::new(
     "head_moved",
     Exit::Conflict,
     false,
-    "go back to the branch and commit the merge started from, or commit the merged files by hand",
+    "go back to the branch that the session began on, then commit again",
 );
 /// The repository is in the middle of something, or locked.
 pub const REPOSITORY_BUSY: Code = Code::new(
@@ -174,6 +174,27 @@ pub const REPOSITORY_BUSY: Code = Code::new(
     Exit::Conflict,
     true,
     "finish or abort the git operation in progress, then retry",
+);
+/// A file that the repository stores by a filter or another conversion that a merge does not run.
+pub const ATTRIBUTES_UNSUPPORTED: Code = Code::new(
+    "attributes_unsupported",
+    Exit::Usage,
+    false,
+    "change the named files yourself, or take the named attribute off them",
+);
+/// An object of the repository that is not there.
+pub const GIT_OBJECT_MISSING: Code = Code::new(
+    "git_object_missing",
+    Exit::Conflict,
+    false,
+    "`git fsck` names what is missing; in a partial clone `git fetch` what the last commit holds",
+);
+/// A merge that failed and could not be undone whole.
+pub const MERGE_INCOMPLETE: Code = Code::new(
+    "merge_incomplete",
+    Exit::Storage,
+    true,
+    "mend what is named (free space, rights), then `glasshouse session resume`: the merge goes back",
 );
 /// An operation id is malformed, or names another merge.
 pub const OPERATION_INVALID: Code =
@@ -216,6 +237,9 @@ pub const ALL: &[Code] = &[
     STALE_REVIEW,
     HEAD_MOVED,
     REPOSITORY_BUSY,
+    ATTRIBUTES_UNSUPPORTED,
+    GIT_OBJECT_MISSING,
+    MERGE_INCOMPLETE,
     OPERATION_INVALID,
     OPERATION_DAMAGED,
 ];

@@ -2,19 +2,26 @@
 //!
 //! [`propose`] works out, three-way against the frozen base, what a merge would do to the project as
 //! it is now, and writes it as a patch for review. [`apply`] does it, all or nothing, by an operation
-//! log that a crash at any point resumes from. [`commit`] records exactly those paths in git without
-//! running anything of the repository. Nothing follows a link, and nothing ever writes into `.git`
-//! except git's own plumbing.
+//! log that a crash at any point resumes from and any failure goes back by. [`commit`] brings the same
+//! edits onto the last commit without running anything of the repository; what it cannot commit it
+//! takes back. Nothing follows a link. In `.git` everything is written by git's own plumbing, but for
+//! the index's lock and the finished index that takes the old one's place under it.
 
 mod apply;
+mod busy;
 mod commit;
 mod conflict;
 pub mod diff3;
+mod edits;
 mod oplog;
 mod patch;
+mod place;
 mod plan;
+mod repository;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod three_way;
 
 pub use apply::{Applied, Authority, Outcome, apply};
 pub use commit::{Author, CommitRequest, Committed, commit};

@@ -365,8 +365,13 @@ fn exit_status(report: &TurnReport, verified: bool) -> u8 {
         (Outcome::Answered, _) => Exit::Done,
         (Outcome::Rejected, _) => Exit::Denied,
         (Outcome::Cancelled, _) => Exit::Cancelled,
-        (Outcome::Failed, Some("merge_conflict" | "head_moved" | "stale_review")) => Exit::Conflict,
-        (Outcome::Failed, Some("storage_full" | "log_failed")) => Exit::Storage,
+        (
+            Outcome::Failed,
+            Some("merge_conflict" | "head_moved" | "stale_review" | "repository_busy"),
+        ) => Exit::Conflict,
+        (Outcome::Failed, Some("storage_full" | "log_failed" | "merge_incomplete")) => {
+            Exit::Storage
+        }
         (Outcome::Failed, Some("isolation_unavailable")) => Exit::NoIsolation,
         (Outcome::Failed, Some("policy_denied")) => Exit::Denied,
         (Outcome::Failed, _) if report.no_approver => Exit::NeedsApproval,

@@ -13,6 +13,7 @@ mod commands;
 mod crash;
 mod demo;
 mod harness;
+mod merges;
 mod people;
 mod policy;
 mod repositories;

@@ -29,6 +29,7 @@ use super::people::{Cancel, Notice, Observer};
 use super::start::put;
 use super::workbench::{Workbench, Write};
 use super::{Session, TaskEnd, failed_call, lock};
+use crate::classify::is_lock_file;
 use crate::session::refused;
 use crate::{Error, Result, codes};
 
@@ -246,14 +247,35 @@ impl Execution {
 
     fn settle(&self, bench: &mut Workbench, acted: Result<End>) -> Result<TaskEnd> {
         let before = bench.sealed()?.clone();
-        let seal = bench.seal()?;
+        let mut seal = bench.seal()?;
         if seal.changed.len() > MAX_CHANGED_PATHS {
             return Err(Error::new(codes::CHANGE_DENIED, "one call changed too many paths")
                 .why(format!("{} changed; the limit is {MAX_CHANGED_PATHS}", seal.changed.len())));
         }
         let writes = bench.writes(&before, &seal.manifest, &seal.changed)?;
-        let (mut drafts, refusal) = self.judge(&writes)?;
-        if let Some(refused_change) = refusal {
+        let (mut drafts, mut refused) = self.judge(&writes)?;
+        // What a test run does to a lock file says nothing about the tests, and is no edit of the
+        // agent: it alone goes back, and the run counts.
+        if matches!(self.arguments, Arguments::TestRun { .. })
+            && !refused.is_empty()
+            && refused.iter().all(|change| is_lock_file(&change.at))
+        {
+            let paths: Vec<_> = refused.iter().map(|change| change.at.clone()).collect();
+            seal = bench.put_back(&before, seal, &paths)?;
+            drafts.extend(bench.take_events());
+            let to = self.seal_blob(&seal.manifest)?;
+            drafts.extend(refused.drain(..).map(|change| {
+                let body = WorkspaceRolledBack {
+                    call: Some(self.id),
+                    to: to.clone(),
+                    code: "lock_file_put_back".to_owned(),
+                    path: Some(change.path),
+                    rules: change.rules,
+                };
+                Draft::new(Kind::WorkspaceRolledBack, &body)
+            }));
+        }
+        if let Some(refused_change) = refused.into_iter().next() {
             bench.rollback()?;
             drafts.extend(bench.take_events());
             drafts.extend(self.rolled_back(&before, refused_change)?);
@@ -302,11 +324,11 @@ impl Execution {
         Ok(Some(put(&self.log, &manifest_bytes(state)?)?))
     }
 
-    /// Decides every changed path as a write. The second part is the first change that may not stay.
+    /// Decides every changed path as a write. The second part are the changes that may not stay.
     /// Many allowed paths of one kind are told by one event with the list beside it.
-    fn judge(&self, writes: &[Write]) -> Result<(Vec<Draft>, Option<RefusedChange>)> {
+    fn judge(&self, writes: &[Write]) -> Result<(Vec<Draft>, Vec<RefusedChange>)> {
         let mut drafts = Vec::new();
-        let mut refusal = None;
+        let mut refused = Vec::new();
         let mut allowed: BTreeMap<(&str, ChangeClass), Vec<PolicyDecided>> = BTreeMap::new();
         for write in writes {
             // The file that the call itself names was decided on before it was written.
@@ -322,8 +344,9 @@ impl Execution {
             let request = glasshouse_policy::Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
             let may_stay = decision.effect == Effect::Allow;
-            if !may_stay && refusal.is_none() {
-                refusal = Some(RefusedChange {
+            if !may_stay {
+                refused.push(RefusedChange {
+                    at: write.path.clone(),
                     path: self.masker.mask_str(write.path.as_str()),
                     rules: decision.rules.iter().map(|rule| rule.name.clone()).collect(),
                     reasons: decision.reasons.join("; "),
@@ -347,7 +370,7 @@ impl Execution {
         for bodies in allowed.into_values() {
             drafts.extend(self.told(bodies)?);
         }
-        Ok((drafts, refusal))
+        Ok((drafts, refused))
     }
 
     fn told(&self, bodies: Vec<PolicyDecided>) -> Result<Vec<Draft>> {
@@ -480,6 +503,8 @@ impl Execution {
 
 /// A change that may not stay.
 struct RefusedChange {
+    at: CanonicalPath,
+    /// As it may be told.
     path: String,
     rules: Vec<String>,
     reasons: String,

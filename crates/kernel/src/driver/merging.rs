@@ -45,13 +45,13 @@ struct Computed {
     weakened: Vec<CanonicalPath>,
 }
 
-fn compute(bench: &Workbench) -> Result<Computed> {
+fn compute(bench: &Workbench, commits: bool) -> Result<Computed> {
     let state = bench.sealed()?;
     let set = bench.workspace()?.change_set(state, bench.blobs())?;
     if set.changes.is_empty() {
         return Err(Error::new(codes::NOTHING_TO_MERGE, "there is nothing to commit"));
     }
-    let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs() };
+    let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs(), commits };
     let proposal = match merge::propose(bench.project(), input)? {
         merge::Proposed::Clean(proposal) => proposal,
         merge::Proposed::Conflict(conflicts) => {
@@ -89,14 +89,14 @@ pub(super) fn patch(bench: &Workbench) -> Result<String> {
     if set.changes.is_empty() {
         return Ok(String::new());
     }
-    Ok(compute(bench)?.proposal.patch)
+    Ok(compute(bench, false)?.proposal.patch)
 }
 
 impl Session {
     /// Puts the sealed changes up for merging. `call` is the `git.commit` call that asks, if any.
     pub(super) async fn propose_merge(&mut self, call: Option<(CallId, String)>) -> Result<()> {
         let workbench = Arc::clone(&self.workbench);
-        let proposal = tokio::task::spawn_blocking(move || compute(&lock(&workbench))).await;
+        let proposal = tokio::task::spawn_blocking(move || compute(&lock(&workbench), true)).await;
         let proposal = proposal
             .map_err(|e| Error::new(codes::TURN_FAILED, "computing the change set failed").why(e));
         let (id, message) = match call {
@@ -234,7 +234,8 @@ impl Session {
         let result = tokio::task::spawn_blocking(move || {
             let bench = lock(&workbench);
             let set = bench.workspace()?.change_set(bench.sealed()?, bench.blobs())?;
-            let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs() };
+            let input =
+                Input { base: bench.base()?, set: &set, blobs: bench.blobs(), commits: true };
             let binding: Binding =
                 serde_json::from_value(record.proposed.binding).map_err(|e| {
                     Error::new(codes::LOG_UNREADABLE, "the merge's binding cannot be read").why(e)
@@ -255,11 +256,11 @@ impl Session {
         .await
         .map_err(|e| Error::new(codes::TURN_FAILED, "the merge broke down").why(e))
         .and_then(|inner| inner);
-        let draft = match result {
-            Ok(files) => Draft::new(Kind::MergeApplied, &MergeApplied { merge, files }),
-            Err(error) => merge_failed(merge, &error),
+        let drafts = match result {
+            Ok(files) => vec![Draft::new(Kind::MergeApplied, &MergeApplied { merge, files })],
+            Err(error) => self.merge_failed(merge, &error),
         };
-        self.recorder.record(vec![draft]).await
+        self.recorder.record(drafts).await
     }
 
     /// Commits what was merged.
@@ -283,17 +284,23 @@ impl Session {
         .await
         .map_err(|e| Error::new(codes::TURN_FAILED, "the commit broke down").why(e))
         .and_then(|inner| inner);
-        let draft = match result {
+        let drafts = match result {
             Ok(commit) => {
-                Draft::new(Kind::CommitCreated, &CommitCreated { merge, commit, subject })
+                let body = CommitCreated { merge, commit, subject };
+                vec![Draft::new(Kind::CommitCreated, &body)]
             }
-            Err(error) => merge_failed(merge, &error),
+            Err(error) => self.merge_failed(merge, &error),
         };
-        self.recorder.record(vec![draft]).await
+        self.recorder.record(drafts).await
     }
-}
 
-fn merge_failed(merge: Seq, error: &Error) -> Draft {
-    let body = MergeFailed { merge, code: error.code().to_owned(), message: error.to_string() };
-    Draft::new(Kind::MergeFailed, &body)
+    /// A merge that could not even be undone is not over: the turn ends, and when the session is
+    /// resumed the merge is taken up where it stopped.
+    fn merge_failed(&self, merge: Seq, error: &Error) -> Vec<Draft> {
+        if error.is(codes::MERGE_INCOMPLETE) {
+            return turn_failed(self.state(), error.code(), &error.to_string());
+        }
+        let body = MergeFailed { merge, code: error.code().to_owned(), message: error.to_string() };
+        vec![Draft::new(Kind::MergeFailed, &body)]
+    }
 }

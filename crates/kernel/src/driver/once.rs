@@ -191,7 +191,7 @@ impl Kernel {
         if one.merge && one.workspace.is_some() && exit_code == Some(0) {
             let set = workspace.change_set(&seal.manifest, &blobs)?;
             record.allow_merge(id, &set)?;
-            let input = Input { base: workspace.base(), set: &set, blobs: &blobs };
+            let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
             let files =
                 merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)?;
             record.append(vec![Draft::new(

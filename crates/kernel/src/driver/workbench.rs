@@ -484,6 +484,30 @@ impl Workbench {
         Ok(())
     }
 
+    /// Gives some paths back the content they had in an earlier state, and seals the rest.
+    pub(super) fn put_back(
+        &mut self,
+        before: &SealManifest,
+        seal: Seal,
+        paths: &[CanonicalPath],
+    ) -> Result<Seal> {
+        let mut manifest = seal.manifest;
+        for path in paths {
+            manifest.entries.remove(path);
+            manifest.removed.remove(path);
+            if let Some(entry) = before.entries.get(path) {
+                manifest.entries.insert(path.clone(), entry.clone());
+            }
+            if before.removed.contains(path) {
+                manifest.removed.insert(path.clone());
+            }
+        }
+        self.accept(manifest.clone())?;
+        self.rollback()?;
+        let changed = self.workspace()?.changes(before, &manifest, &self.blobs)?;
+        Ok(Seal { digest: manifest.digest(), manifest, changed })
+    }
+
     /// Makes what the tests prove what would be merged: exactly the sealed content in a new sandbox,
     /// without ignored files, with plain modes, and with a cache that no earlier command could prepare.
     pub(super) fn start_anew(&mut self) -> Result<()> {

@@ -2,22 +2,27 @@
 //!
 //! Each step prepares the new file beside its place, exchanges the two names in one act of the file
 //! system, and then looks at what came out. If that is not what the plan expected, the user saved in
-//! between: the exchange is undone, the merge goes back step by step, and the answer is a conflict.
-//! A crash anywhere leaves each file old or new; the next call with the same operation finishes.
+//! between: the exchange is undone, the merge goes back step by step, and the answer is a conflict. It
+//! goes back as well when anything fails. The replaced files stay beside their places until all steps
+//! are done, so that going back needs no space. A crash anywhere leaves each file old or new; the next
+//! call with the same operation finishes.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 
 use glasshouse_model::{CanonicalPath, Digest};
+use glasshouse_sandbox::workspace::Owner;
 use glasshouse_sandbox::workspace::beneath::{Found, Root, WriteHow};
-use glasshouse_sandbox::workspace::git::Git;
-use glasshouse_sandbox::workspace::{Entry, Owner};
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
+use super::busy::expect_free;
 use super::conflict::{Conflict, ConflictKind};
-use super::oplog::{Fact, Operation, OperationDir, Record};
-use super::plan::{Binding, Input, Plan, Step, make};
+use super::edits::Repository;
+use super::oplog::{Cause, Fact, Operation, OperationDir, Record};
+use super::place::{Place, Recovered, Undone, is};
+use super::plan::{Binding, Input, Plan, Step, is_at_or_below, make};
 use crate::codes;
 use crate::{Error, Result};
 
@@ -55,13 +60,18 @@ pub enum Outcome {
     Conflict(Vec<Conflict>),
 }
 
+/// Most times a merge without a person is worked out again because files changed under it.
+const MAX_ATTEMPTS: usize = 4;
+
 /// Merges a change set into the project. Calling it again with the same operation finishes what a
 /// crash cut off, and answers the same when nothing is left to do.
 ///
 /// # Errors
 /// `stale_review` naming the path when what was approved is not what would be merged, `head_moved`
-/// when the project is on another branch than at the freeze, `operation_invalid` when the id was used
-/// for another change set, `operation_damaged`, `workspace_io`.
+/// when the project is on another branch than at the freeze, `repository_busy` when the commit that
+/// follows could not be made, `attributes_unsupported`, `operation_invalid` when the id was used for
+/// another change set, `operation_damaged`, `workspace_io`: with all of these no file is changed.
+/// `merge_incomplete` names the files that could not be taken back; the same call tries it again.
 pub fn apply(
     project: &Path,
     input: Input<'_>,
@@ -71,7 +81,7 @@ pub fn apply(
     apply_with(project, input, authority, operation, &mut |_| Ok(()))
 }
 
-/// Called before each act that a crash could fall on; tests stop there.
+/// Called before each act; a test stops there (a crash), or answers a fault as a file system would.
 pub(super) type Interrupt<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
 pub(super) fn apply_with(
@@ -84,47 +94,76 @@ pub(super) fn apply_with(
     let set = serde_json::to_vec(input.set)
         .map_err(|e| Error::new(codes::OPERATION_DAMAGED, "cannot write the change set").why(e))?;
     let set = Digest::of(&set);
-    let operation = match Operation::open(at)? {
-        Some(operation) if operation.record.set == set && operation.record.project == project => {
-            operation
-        }
-        Some(_) => {
-            return Err(Error::new(
-                codes::OPERATION_INVALID,
-                format!("cannot use operation `{}`", at.id()),
-            )
-            .why("it is the record of another merge"));
-        }
-        None => {
-            let plan = match planned(project, input, authority)? {
-                Ok(plan) => plan,
+    for attempt in 1.. {
+        let operation = match Operation::open(at)? {
+            Some(operation) => {
+                if operation.record.set != set || operation.record.project != project {
+                    let what = format!("cannot use operation `{}`", at.id());
+                    return Err(Error::new(codes::OPERATION_INVALID, what)
+                        .why("it is the record of another merge"));
+                }
+                operation
+            }
+            None => match begin(project, input, authority, at, set, interrupt)? {
+                Ok(operation) => operation,
                 Err(conflicts) => return Ok(Outcome::Conflict(conflicts)),
-            };
-            let head = head_for_merge(project, input)?;
-            interrupt("begin")?;
-            Operation::begin(at, Record::new(at.id(), project, set, head, &plan), &plan)?
+            },
+        };
+        let mut run = Run::new(project, operation, interrupt)?;
+        let outcome = run.finish()?;
+        // Another session or the user was quicker: what is there now may well go with the change set.
+        let raced = |conflict: &Conflict| conflict.kind == ConflictKind::ChangedMeanwhile;
+        let again = match (&outcome, authority) {
+            (Outcome::Conflict(conflicts), Authority::Automatic) => conflicts.iter().all(raced),
+            _ => false,
+        };
+        if !again || attempt == MAX_ATTEMPTS {
+            return Ok(outcome);
         }
+        run.operation.discard()?;
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Plans, looks whether everything can be done, and records the plan; conflicts instead of it.
+fn begin(
+    project: &Path,
+    input: Input<'_>,
+    authority: Authority<'_>,
+    at: &OperationDir,
+    set: Digest,
+    interrupt: Interrupt<'_>,
+) -> Result<Result<Operation, Vec<Conflict>>> {
+    let repository = Repository::of(project, input)?;
+    if let Some(repository) = &repository {
+        expect_same_branch(repository, input)?;
+        expect_free(&repository.git, repository.head.0.as_deref())?;
+    }
+    let plan = match planned(project, input, repository.as_ref(), authority)? {
+        Ok(plan) => plan,
+        Err(conflicts) => return Ok(Err(conflicts)),
     };
-    let root = Root::open(project)?;
-    let owner = rustix::process::geteuid().is_root().then(|| root.owner()).transpose()?;
-    Run { root, owner, operation, interrupt }.finish()
+    interrupt("begin")?;
+    let head = repository.map(|repository| repository.head);
+    Operation::begin(at, Record::new(at, project, set, head, &plan), &plan).map(Ok)
 }
 
 fn planned(
     project: &Path,
     input: Input<'_>,
+    repository: Option<&Repository>,
     authority: Authority<'_>,
 ) -> Result<Result<Plan, Vec<Conflict>>> {
     let Authority::Reviewed { binding, deletions } = authority else {
-        return make(project, input, false);
+        return make(project, input, repository, false);
     };
     // The proposal was made with deletions, so that the person saw them.
-    let whole = make(project, input, true)?;
+    let whole = make(project, input, repository, true)?;
     let now = whole.as_ref().ok().map(|plan| plan.binding(input.base.digest));
     if now.as_ref() != Some(binding) {
         return Err(stale(binding, now.as_ref(), whole.as_ref().err()));
     }
-    if deletions { Ok(whole) } else { make(project, input, false) }
+    if deletions { Ok(whole) } else { make(project, input, repository, false) }
 }
 
 fn stale(approved: &Binding, now: Option<&Binding>, conflicts: Option<&Vec<Conflict>>) -> Error {
@@ -147,27 +186,40 @@ fn stale(approved: &Binding, now: Option<&Binding>, conflicts: Option<&Vec<Confl
     }
 }
 
-/// Where git stands, recorded for the commit; another branch than at the freeze is refused.
-fn head_for_merge(
-    project: &Path,
-    input: Input<'_>,
-) -> Result<Option<(Option<String>, Option<String>)>> {
-    let (Some(frozen), Some(git)) = (&input.base.git, Git::discover(project)?) else {
-        return Ok(None);
-    };
-    let head = git.head()?;
-    if head.0 != frozen.branch {
-        let name =
-            |branch: &Option<String>| branch.clone().unwrap_or_else(|| "no branch".to_owned());
-        return Err(Error::new(codes::HEAD_MOVED, "the project is on another branch").why(
-            format!("the session began on {}, now it is {}", name(&frozen.branch), name(&head.0)),
-        ));
+/// Another branch than at the freeze is refused.
+fn expect_same_branch(repository: &Repository, input: Input<'_>) -> Result<()> {
+    let frozen = input.base.git.as_ref().and_then(|git| git.branch.as_ref());
+    let now = repository.head.0.as_ref();
+    if now == frozen {
+        return Ok(());
     }
-    Ok(Some(head))
+    let name = |branch: Option<&String>| branch.map_or("no branch", String::as_str).to_owned();
+    Err(Error::new(codes::HEAD_MOVED, "the project is on another branch").why(format!(
+        "the session began on {}, now it is {}",
+        name(frozen),
+        name(now)
+    )))
+}
+
+/// Takes an applied merge back because the commit could not be made, or goes on doing so; answers why,
+/// for the caller.
+pub(super) fn take_back(
+    project: &Path,
+    operation: Operation,
+    why: Error,
+    interrupt: Interrupt<'_>,
+) -> Error {
+    let undone = Run::new(project, operation, interrupt).and_then(|mut run| {
+        match run.operation.going_back() {
+            Some(cause) => run.go_back(cause),
+            None => run.turn_back(Cause::fault(&why)),
+        }
+    });
+    undone.err().unwrap_or(why)
 }
 
 struct Run<'a> {
-    root: Root,
+    root: Rc<Root>,
     owner: Option<Owner>,
     operation: Operation,
     interrupt: Interrupt<'a>,
@@ -180,32 +232,23 @@ enum Ended {
     Unexpected(Conflict),
 }
 
-impl Run<'_> {
-    fn finish(mut self) -> Result<Outcome> {
-        let going_back = self.operation.facts().iter().find_map(|fact| match fact {
-            Fact::GoingBack(conflicts) => Some(conflicts.clone()),
-            _ => None,
-        });
-        if let Some(conflicts) = going_back {
-            return self.go_back(conflicts);
+impl<'a> Run<'a> {
+    fn new(project: &Path, operation: Operation, interrupt: Interrupt<'a>) -> Result<Self> {
+        let root = Rc::new(Root::open(project)?);
+        let owner = rustix::process::geteuid().is_root().then(|| root.owner()).transpose()?;
+        Ok(Self { root, owner, operation, interrupt })
+    }
+
+    fn finish(&mut self) -> Result<Outcome> {
+        if let Some(cause) = self.operation.going_back() {
+            return self.go_back(cause);
         }
         if !self.operation.facts().contains(&Fact::Applied) {
-            let done = self.operation.done();
-            for number in 0..self.operation.record.steps.len() {
-                if done.contains(&number) {
-                    continue;
-                }
-                let step = self.operation.record.steps[number].clone();
-                if let Ended::Unexpected(conflict) = self.perform(&step, number, "f")? {
-                    self.operation.note(Fact::GoingBack(vec![conflict.clone()]))?;
-                    return self.go_back(vec![conflict]);
-                }
-                (self.interrupt)("note done")?;
-                self.operation.note(Fact::Done(number))?;
+            match self.go_forward() {
+                Ok(None) => {}
+                Ok(Some(conflict)) => return self.turn_back(Cause::Conflicts(vec![conflict])),
+                Err(error) => return self.turn_back(Cause::fault(&error)),
             }
-            self.prune()?;
-            (self.interrupt)("note applied")?;
-            self.operation.note(Fact::Applied)?;
         }
         let of = |wanted: bool| -> Vec<_> {
             let steps = self.operation.record.steps.iter();
@@ -218,70 +261,152 @@ impl Run<'_> {
         }))
     }
 
-    /// Undoes the done steps, last first. A file the user changed again after the step stays as the
-    /// user has it and is named in the answer.
-    fn go_back(mut self, mut conflicts: Vec<Conflict>) -> Result<Outcome> {
-        let facts = self.operation.facts();
-        if facts.contains(&Fact::WentBack) {
-            return Ok(Outcome::Conflict(conflicts));
-        }
-        let undone: Vec<_> = facts
-            .iter()
-            .filter_map(|f| if let Fact::Undone(n) = f { Some(*n) } else { None })
-            .collect();
-        for number in self.operation.done().into_iter().rev() {
-            if undone.contains(&number) {
+    /// Does every step that is not done yet. A path that does not hold what the plan expected ends it.
+    fn go_forward(&mut self) -> Result<Option<Conflict>> {
+        let done = self.operation.done();
+        for number in 0..self.operation.record.steps.len() {
+            if done.contains(&number) {
                 continue;
             }
             let step = self.operation.record.steps[number].clone();
-            let back = Step {
-                path: step.path,
-                before: step.after,
-                after: step.before,
-                replaces_directory: false,
-            };
-            if let Ended::Unexpected(conflict) = self.perform(&back, number, "b")? {
-                conflicts.push(conflict);
+            if let Ended::Unexpected(conflict) = self.perform(&step, number, Way::Forward)? {
+                return Ok(Some(conflict));
             }
-            (self.interrupt)("note undone")?;
-            self.operation.note(Fact::Undone(number))?;
+            (self.interrupt)("note done")?;
+            self.operation.note(Fact::Done(number))?;
         }
-        let mut made: Vec<_> = self
-            .operation
-            .facts()
-            .iter()
-            .filter_map(|f| if let Fact::MadeDirectory(dir) = f { Some(dir.clone()) } else { None })
-            .collect();
-        made.sort();
-        for dir in made.iter().rev() {
-            self.remove_if_empty(dir)?;
-        }
-        (self.interrupt)("note went back")?;
-        self.operation.note(Fact::WentBack)?;
-        Ok(Outcome::Conflict(conflicts))
+        self.let_go()?;
+        self.prune()?;
+        (self.interrupt)("note applied")?;
+        self.operation.note(Fact::Applied)?;
+        Ok(None)
     }
 
-    fn perform(&mut self, step: &Step, number: usize, way: &str) -> Result<Ended> {
-        let unexpected = || {
-            let kind = ConflictKind::ChangedMeanwhile;
-            Ok(Ended::Unexpected(Conflict { path: step.path.clone(), kind, detail: None }))
-        };
-        let holder = match (&step.after, self.root.find(&step.path)?) {
-            // A way that is blocked now was open when the plan was made.
-            (_, Found::BehindLink | Found::BehindFile) => return unexpected(),
-            (None, Found::Absent) if self.root.holder(&step.path).is_err() => {
-                return Ok(Ended::Done);
+    /// Records that the merge goes back, and goes back.
+    fn turn_back(&mut self, cause: Cause) -> Result<Outcome> {
+        let noted = self.operation.note(Fact::GoingBack(cause.clone())).is_ok();
+        let outcome = self.go_back(cause);
+        if !noted {
+            // Nothing says that the steps are not done any more, so nobody may read that they are.
+            self.operation.discard()?;
+        }
+        outcome
+    }
+
+    /// Undoes every step that was begun, last first. A file the user changed again after the step
+    /// stays as the user has it and is named in the answer. What cannot be undone now is left for the
+    /// next call, after all that can.
+    fn go_back(&mut self, cause: Cause) -> Result<Outcome> {
+        let mut kept = Vec::new();
+        if !self.operation.facts().contains(&Fact::WentBack) {
+            let undone = self.operation.undone();
+            let mut stuck = Vec::new();
+            for number in (0..self.operation.record.steps.len()).rev() {
+                if undone.contains(&number) {
+                    continue;
+                }
+                match self.undo(number) {
+                    Ok(conflict) => {
+                        kept.extend(conflict);
+                        // Undoing a step twice does no harm, so this need not be on disk.
+                        let _ = self.operation.note(Fact::Undone(number));
+                    }
+                    Err(error) => stuck.push((number, error)),
+                }
             }
-            (None, _) => self.root.holder(&step.path)?,
-            (Some(_), _) => self.make_holder(&step.path)?,
+            self.remove_made_directories();
+            if let Some((_, error)) = stuck.first() {
+                let paths =
+                    stuck.iter().map(|(n, _)| self.operation.record.steps[*n].path.as_str());
+                let paths: Vec<_> = paths.collect();
+                let what = format!("the merge is not undone at {}", paths.join(", "));
+                return Err(Error::new(codes::MERGE_INCOMPLETE, what)
+                    .why(error)
+                    .with("paths", paths));
+            }
+            (self.interrupt)("note went back")?;
+            let _ = self.operation.note(Fact::WentBack);
+        }
+        match cause {
+            Cause::Conflicts(mut conflicts) => {
+                conflicts.extend(kept);
+                Ok(Outcome::Conflict(conflicts))
+            }
+            fault @ Cause::Fault { .. } => {
+                let names: Vec<_> = kept.iter().map(|conflict| conflict.path.as_str()).collect();
+                Err(fault.into_error().with("kept_as_you_changed_them", names))
+            }
+        }
+    }
+
+    /// Undoes one step; a conflict when the user changed the path after it.
+    fn undo(&mut self, number: usize) -> Result<Option<Conflict>> {
+        let step = self.operation.record.steps[number].clone();
+        let done = self.operation.done();
+        // The step that was under way may have put its file in place without being noted.
+        let next = (0..).find(|number| !done.contains(number));
+        let was_under_way = next == Some(number) && step.before.is_none() && {
+            self.root.find(&step.path).is_ok_and(|found| is(&found, step.after.as_ref()))
         };
-        let place = Place {
-            root: &self.root,
-            path: &step.path,
-            name: step.path.file_name().unwrap_or_default().to_owned(),
-            swap: format!(".glasshouse-{}-{number}{way}", self.operation.record.id),
+        let mine = done.contains(&number) || was_under_way;
+        (self.interrupt)("undo")?;
+        let undone = match self.place(&step.path, number, Way::Forward, false)? {
+            Some(place) => place.undo(&step, mine, self.interrupt)?,
+            None if mine => Undone::ByContent,
+            None => Undone::Back,
+        };
+        let conflict = match undone {
+            Undone::Back => None,
+            Undone::Users => Some(changed(&step.path)),
+            Undone::ByContent => {
+                let Step { path, before, after, .. } = step.clone();
+                let back = Step { path, before: after, after: before, replaces_directory: false };
+                match self.perform(&back, number, Way::Back)? {
+                    Ended::Done => None,
+                    Ended::Unexpected(conflict) => Some(conflict),
+                }
+            }
+        };
+        // So that a file which a directory took the place of finds its place free.
+        self.remove_made_directories();
+        Ok(conflict)
+    }
+
+    /// A step's path with its directory opened; none when there is no way to it.
+    fn place(
+        &mut self,
+        path: &CanonicalPath,
+        number: usize,
+        way: Way,
+        makes: bool,
+    ) -> Result<Option<Place>> {
+        let holder = match self.root.find(path)? {
+            // A way that is blocked now was open when the plan was made.
+            Found::BehindLink | Found::BehindFile => return Ok(None),
+            _ if makes => self.make_holder(path)?,
+            Found::Absent if self.root.holder(path).is_err() => return Ok(None),
+            _ => self.root.holder(path)?,
+        };
+        let replaced = |step: &Step| step.replaces_directory && is_at_or_below(path, &step.path);
+        let emptied = self.operation.record.steps.iter().any(replaced);
+        Ok(Some(Place {
+            root: Rc::clone(&self.root),
+            path: path.clone(),
+            name: path.file_name().unwrap_or_default().to_owned(),
+            swap: format!(".glasshouse-{}-{number}{}", self.operation.record.tag, way.letter()),
             holder,
+            // A directory that a file replaces must become empty, so nothing is kept in it.
+            keeps: way == Way::Forward && !emptied,
+        }))
+    }
+
+    fn perform(&mut self, step: &Step, number: usize, way: Way) -> Result<Ended> {
+        let unexpected = || Ok(Ended::Unexpected(changed(&step.path)));
+        let Some(place) = self.place(&step.path, number, way, step.after.is_some())? else {
+            let gone = self.root.find(&step.path)? == Found::Absent;
+            return if gone && step.after.is_none() { Ok(Ended::Done) } else { unexpected() };
         };
+        let interrupt = &mut *self.interrupt;
         match place.recover(step)? {
             Recovered::Fresh => {}
             Recovered::Finished => return Ok(Ended::Done),
@@ -289,7 +414,7 @@ impl Run<'_> {
         }
         match place.look(&place.name)? {
             Found::Directory if step.replaces_directory => {
-                (self.interrupt)("remove emptied directory")?;
+                interrupt("remove emptied directory")?;
                 match rustix::fs::unlinkat(&place.holder, place.name.as_str(), AtFlags::REMOVEDIR) {
                     Ok(()) => {}
                     Err(Errno::NOTEMPTY | Errno::EXIST) => return unexpected(),
@@ -300,29 +425,51 @@ impl Run<'_> {
             found if is(&found, step.before.as_ref()) => {}
             _ => return unexpected(),
         }
-        let Some(after) = &step.after else {
-            return if place.take_away(step, self.interrupt)? {
-                Ok(Ended::Done)
-            } else {
-                unexpected()
-            };
+        let made = match &step.after {
+            None => place.take_away(step, interrupt)?,
+            Some(after) => {
+                let bytes = self.operation.content(after)?;
+                let file_mode = place.mode_for(after)?;
+                let how = WriteHow { owner: self.owner, sync: true, file_mode };
+                place.prepare(after, &bytes, how, interrupt)?;
+                place.put(step, interrupt)?
+            }
         };
-        let bytes = self.operation.content(after)?;
-        let how = WriteHow { owner: self.owner, sync: true, file_mode: place.mode_for(after)? };
-        place.prepare(after, &bytes, how, self.interrupt)?;
-        if place.put(step, self.interrupt)? { Ok(Ended::Done) } else { unexpected() }
+        if made { Ok(Ended::Done) } else { unexpected() }
     }
 
     fn make_holder(&mut self, path: &CanonicalPath) -> Result<OwnedFd> {
-        (self.interrupt)("make directory")?;
+        let parents = std::iter::successors(path.parent(), CanonicalPath::parent);
+        let parents: Vec<_> = parents.take_while(|dir| !dir.is_root()).collect();
+        for dir in parents.iter().rev() {
+            if self.root.find(dir)? == Found::Absent {
+                // Noted before it is made, so that going back finds it whatever fails meanwhile.
+                (self.interrupt)("make directory")?;
+                self.operation.note(Fact::MadeDirectory(dir.clone()))?;
+            }
+        }
         let (holder, made) = self.root.make_holder(path, self.owner)?;
         for dir in made {
             // The name of a new directory is durable before anything in it counts as done.
             rustix::fs::fsync(self.root.holder(&dir)?)
                 .map_err(|e| self.root.error("cannot sync the directory of", &dir, e))?;
-            self.operation.note(Fact::MadeDirectory(dir))?;
         }
         Ok(holder)
+    }
+
+    /// Deletes the replaced files that were kept.
+    fn let_go(&mut self) -> Result<()> {
+        for number in 0..self.operation.record.steps.len() {
+            let step = self.operation.record.steps[number].clone();
+            if step.before.is_none() {
+                continue;
+            }
+            (self.interrupt)("let go")?;
+            if let Some(place) = self.place(&step.path, number, Way::Forward, false)? {
+                place.let_go(&step)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes directories that deletions emptied, as git does.
@@ -341,6 +488,19 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Removes the directories that the merge made and that hold nothing any more.
+    fn remove_made_directories(&self) {
+        let facts = self.operation.facts().iter();
+        let mut made: Vec<_> = facts
+            .filter_map(|fact| if let Fact::MadeDirectory(dir) = fact { Some(dir) } else { None })
+            .collect();
+        made.sort();
+        for dir in made.into_iter().rev() {
+            // An empty directory that stays is nothing that a merge or git sees.
+            let _ = self.remove_if_empty(dir);
+        }
+    }
+
     /// Whether the directory is gone.
     fn remove_if_empty(&self, dir: &CanonicalPath) -> Result<bool> {
         let Some(name) = dir.file_name() else { return Ok(false) };
@@ -352,186 +512,22 @@ impl Run<'_> {
     }
 }
 
-/// What an interrupted earlier try left.
-enum Recovered {
-    /// Nothing that matters; begin.
-    Fresh,
-    /// The step had been done.
-    Finished,
-    /// The user's edit was met; it is back in its place.
-    Taken,
+/// Which way a step goes; its letter keeps the names beside a file apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Back,
 }
 
-/// One path of the project, its directory opened, and the name beside it that a step works with.
-/// The swap name only ever holds whole files: the prepared one before the exchange, the replaced one
-/// after it. What is being written has a third name.
-struct Place<'a> {
-    root: &'a Root,
-    path: &'a CanonicalPath,
-    holder: OwnedFd,
-    name: String,
-    swap: String,
-}
-
-impl Place<'_> {
-    fn look(&self, name: &str) -> Result<Found> {
-        Ok(self.root.find_in(&self.holder, name, self.path)?.0)
-    }
-
-    fn fail(&self, what: &str, errno: Errno) -> Error {
-        self.root.error(what, self.path, errno).into()
-    }
-
-    fn rename(&self, from: &str, to: &str, how: RenameFlags) -> Result<(), Errno> {
-        rustix::fs::renameat_with(&self.holder, from, &self.holder, to, how)
-    }
-
-    fn unlink(&self, name: &str) -> Result<()> {
-        match rustix::fs::unlinkat(&self.holder, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(e) => Err(self.fail("cannot remove the leftover beside", e)),
+impl Way {
+    const fn letter(self) -> char {
+        match self {
+            Self::Forward => 'f',
+            Self::Back => 'b',
         }
-    }
-
-    fn sync(&self) -> Result<()> {
-        rustix::fs::fsync(&self.holder).map_err(|e| self.fail("cannot sync the directory of", e))
-    }
-
-    fn part(&self) -> String {
-        format!("{}.part", self.swap)
-    }
-
-    fn recover(&self, step: &Step) -> Result<Recovered> {
-        self.unlink(&self.part())?;
-        let swapped = self.look(&self.swap)?;
-        if swapped == Found::Absent {
-            return Ok(Recovered::Fresh);
-        }
-        let current = self.look(&self.name)?;
-        let prepared = step.after.is_some() && is(&swapped, step.after.as_ref());
-        if prepared && !is(&current, step.after.as_ref()) {
-            // Stopped before the exchange.
-            self.unlink(&self.swap)?;
-            return Ok(Recovered::Fresh);
-        }
-        if is(&swapped, step.before.as_ref()) || prepared {
-            // Stopped after it, with the expected file taken out.
-            self.unlink(&self.swap)?;
-            self.sync()?;
-            return Ok(Recovered::Finished);
-        }
-        if is(&current, step.after.as_ref()) {
-            self.give_back(step)?;
-            return Ok(Recovered::Taken);
-        }
-        Err(Error::new(
-            codes::OPERATION_DAMAGED,
-            format!("cannot finish the merge of `{}`", self.path),
-        )
-        .why(format!("both it and `{}` beside it were changed by someone else", self.swap))
-        .with("path", self.path.as_str()))
-    }
-
-    /// The bits that other users' access to the file had, with the executable bits as `after` says.
-    fn mode_for(&self, after: &Entry) -> Result<Option<u32>> {
-        let Entry::File { executable, .. } = after else { return Ok(None) };
-        let stat = rustix::fs::statat(&self.holder, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-        let stat = match stat {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(self.fail("cannot look at", e)),
-        };
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-            return Ok(None);
-        }
-        let bits = stat.st_mode & 0o666;
-        Ok(Some(if *executable { bits | 0o100 | (bits & 0o444) >> 2 } else { bits }))
-    }
-
-    fn prepare(
-        &self,
-        after: &Entry,
-        bytes: &[u8],
-        how: WriteHow,
-        interrupt: Interrupt<'_>,
-    ) -> Result<()> {
-        interrupt("write part")?;
-        self.root.write_new(&self.holder, &self.part(), after, bytes, how)?;
-        interrupt("name swap")?;
-        self.rename(&self.part(), &self.swap, RenameFlags::NOREPLACE)
-            .map_err(|e| self.fail("cannot prepare", e))
-    }
-
-    /// Exchanges the prepared file with the present one, or puts it where nothing is. `false`: the
-    /// path did not hold what was expected, and holds it still.
-    fn put(&self, step: &Step, interrupt: Interrupt<'_>) -> Result<bool> {
-        interrupt("exchange")?;
-        if step.before.is_none() {
-            match self.rename(&self.swap, &self.name, RenameFlags::NOREPLACE) {
-                Ok(()) => {}
-                Err(Errno::EXIST) => {
-                    self.unlink(&self.swap)?;
-                    return Ok(false);
-                }
-                Err(e) => return Err(self.fail("cannot put in place", e)),
-            }
-            interrupt("sync")?;
-            self.sync()?;
-            return Ok(true);
-        }
-        match self.rename(&self.swap, &self.name, RenameFlags::EXCHANGE) {
-            Ok(()) => {}
-            Err(Errno::NOENT) => {
-                self.unlink(&self.swap)?;
-                return Ok(false);
-            }
-            Err(e) => return Err(self.fail("cannot put in place", e)),
-        }
-        interrupt("verify")?;
-        self.settle(step, interrupt)
-    }
-
-    /// Takes the file out of its place and deletes it. `false` as in [`Place::put`].
-    fn take_away(&self, step: &Step, interrupt: Interrupt<'_>) -> Result<bool> {
-        interrupt("take away")?;
-        match self.rename(&self.name, &self.swap, RenameFlags::NOREPLACE) {
-            Ok(()) => {}
-            Err(Errno::NOENT) => return Ok(true),
-            Err(e) => return Err(self.fail("cannot delete", e)),
-        }
-        interrupt("verify")?;
-        self.settle(step, interrupt)
-    }
-
-    /// Looks at what came out. Expected: delete it. Else it is the user's newer file: give it back.
-    fn settle(&self, step: &Step, interrupt: Interrupt<'_>) -> Result<bool> {
-        if !is(&self.look(&self.swap)?, step.before.as_ref()) {
-            self.give_back(step)?;
-            return Ok(false);
-        }
-        // The new name is durable before the old content is gone.
-        self.sync()?;
-        interrupt("remove swap")?;
-        self.unlink(&self.swap)?;
-        interrupt("sync")?;
-        self.sync()?;
-        Ok(true)
-    }
-
-    fn give_back(&self, step: &Step) -> Result<()> {
-        let how = if step.after.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-        self.rename(&self.swap, &self.name, how).map_err(|e| self.fail("cannot give back", e))?;
-        if step.after.is_some() {
-            self.unlink(&self.swap)?;
-        }
-        self.sync()
     }
 }
 
-fn is(found: &Found, expected: Option<&Entry>) -> bool {
-    match (found, expected) {
-        (Found::Absent, None) => true,
-        (Found::Entry(entry), Some(expected)) => entry == expected,
-        _ => false,
-    }
+fn changed(path: &CanonicalPath) -> Conflict {
+    Conflict { path: path.clone(), kind: ConflictKind::ChangedMeanwhile, detail: None }
 }

@@ -1,26 +1,30 @@
 //! Recording a merge in git, by plumbing alone.
 //!
-//! The tree is `HEAD`'s with only the merged paths replaced, built in an index of its own. The commit
-//! is recorded in the operation log before the branch moves, and the branch moves only from the commit
-//! the merge was planned on. The user's index then learns the merged paths and nothing else.
+//! The tree is the last commit's with the change set's edits brought onto it, built in an index of its
+//! own. All of it happens under the index's lock, from reading the last commit until the index knows
+//! the new one. The commit is recorded in the operation log before the branch moves. If the branch
+//! moved meanwhile, the commit is built again on what it is at now. What cannot be committed is taken
+//! out of the project again: nothing stays applied and not committed.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use glasshouse_model::CanonicalPath;
-use glasshouse_sandbox::workspace::Entry;
 use glasshouse_sandbox::workspace::git::{Git, GitOutput};
+use glasshouse_sandbox::workspace::{Entry, Owner};
 
-use super::apply::Interrupt;
+use super::apply::{Interrupt, take_back};
+use super::busy::{self, IndexLock, expect_at_rest};
+use super::conflict::conflict_error;
 use super::oplog::{Fact, Operation, OperationDir};
+use super::repository::{Resolved, Side, resolve};
 use crate::codes;
 use crate::{Error, Result};
 
-/// What git leaves in its directory while it is in the middle of something.
-const IN_PROGRESS: &[&str] =
-    &["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "sequencer"];
+/// Most times a commit is built because the branch moved while it was.
+const MAX_ATTEMPTS: usize = 8;
 
 /// Whose name a commit carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +64,14 @@ pub enum Committed {
     NoRepository,
 }
 
-/// Commits exactly the paths of an applied merge. A second call finds the first one's commit.
+/// Commits exactly the edits of an applied merge. A second call finds the first one's commit.
 ///
 /// # Errors
-/// `operation_invalid` when the merge was not applied, `head_moved` when the branch is not where the
-/// merge found it, `repository_busy` in the middle of a merge or rebase or under a lock, `git_failed`.
+/// `operation_invalid` when the merge was not applied. With the following ones the merge is taken back,
+/// and a second call answers the same: `head_moved` when the project is on another branch,
+/// `merge_conflict` when the last commit or the index has something else where the edits go,
+/// `repository_busy` in the middle of a merge or rebase or under a lock that stays, `git_failed`.
+/// `merge_incomplete` names files that could not be taken back; the same call tries it again.
 pub fn commit(project: &Path, request: CommitRequest<'_>) -> Result<Committed> {
     commit_with(project, request, &mut |_| Ok(()))
 }
@@ -80,127 +87,323 @@ pub(super) fn commit_with(
         let what = format!("cannot commit operation `{}`", request.operation.id());
         return Err(Error::new(codes::OPERATION_INVALID, what).why("it is no applied merge"));
     };
-    let (Some(git), Some(head)) = (Git::discover(project)?, operation.record.head.clone()) else {
+    if let Some(cause) = operation.going_back() {
+        return Err(take_back(project, operation, cause.into_error(), interrupt));
+    }
+    let (Some(git), Some((branch, _))) = (Git::discover(project)?, operation.record.head.clone())
+    else {
         return Ok(Committed::NoRepository);
     };
-    let made = operation.facts().iter().find_map(|fact| match fact {
-        Fact::Commit { id, parent, branch } => Some((id.clone(), parent.clone(), branch.clone())),
-        _ => None,
-    });
-    let (id, parent, branch) = match made {
-        Some(made) => made,
-        None => {
-            let (branch, parent) = head;
-            expect_head(&git, &branch, &parent)?;
-            refuse_in_progress(&git)?;
+    let mut work = Work { git, request, branch, operation: &mut operation, moved: false };
+    match work.run(interrupt) {
+        Ok(committed) => Ok(committed),
+        Err(error) if work.moved => Err(error),
+        Err(error) => Err(take_back(project, operation, error, interrupt)),
+    }
+}
+
+/// A commit being made.
+struct Work<'a> {
+    git: Git,
+    request: CommitRequest<'a>,
+    branch: Option<String>,
+    operation: &'a mut Operation,
+    /// Whether the branch has the commit: from then on nothing goes back.
+    moved: bool,
+}
+
+/// What trying to move the branch came to.
+enum Move {
+    Done,
+    /// The branch is at another commit by now.
+    Raced,
+    /// Something holds the branch.
+    Held(Error),
+}
+
+impl Work<'_> {
+    fn run(&mut self, interrupt: Interrupt<'_>) -> Result<Committed> {
+        let made = self.made();
+        if self.operation.facts().contains(&Fact::Committed) {
+            let branch = self.branch.clone();
+            return Ok(
+                made.map_or(Committed::NothingToCommit, |id| Committed::Commit { id, branch })
+            );
+        }
+        let directory = self.git.directory()?;
+        let scratch = Scratch::new(&self.git, &directory, &self.operation.record.tag)?;
+        let mark = format!("glasshouse {}\n", self.operation.record.tag);
+        let marked = scratch.write("mark", mark.as_bytes())?;
+        let lock = IndexLock::take(&directory, &marked, &mark)?;
+        let committed = self.locked(&directory, &scratch, interrupt);
+        lock.release();
+        committed
+    }
+
+    /// The commit that was recorded last, whether or not the branch has it.
+    fn made(&self) -> Option<String> {
+        let facts = self.operation.facts().iter().rev();
+        facts.into_iter().find_map(|fact| match fact {
+            Fact::Commit { id, .. } => Some(id.clone()),
+            _ => None,
+        })
+    }
+
+    fn locked(
+        &mut self,
+        directory: &Path,
+        scratch: &Scratch,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Committed> {
+        if let Some(id) = self.made()
+            && self.is_in_branch(&id)?
+        {
+            self.moved = true;
+            // What the user staged since stays as it is.
+            if let Ok(staged) = self.resolved(Side::Index)? {
+                let index = self.new_index(directory, scratch, &staged)?;
+                self.settle(directory, index.as_deref(), interrupt)?;
+            } else {
+                self.settle(directory, None, interrupt)?;
+            }
+            return Ok(Committed::Commit { id, branch: self.branch.clone() });
+        }
+        let deadline = busy::deadline();
+        for _ in 0..MAX_ATTEMPTS {
+            expect_at_rest(directory)?;
+            let (branch, parent) = self.git.head()?;
+            if branch != self.branch {
+                return Err(self.on_another(branch.as_deref()));
+            }
+            let commit = Side::Commit(parent.as_deref());
+            let committed =
+                self.resolved(commit)?.map_err(|conflicts| conflict_error(&conflicts))?;
+            let staged = self.resolved(Side::Index)?.map_err(|found| conflict_error(&found))?;
             interrupt("build commit")?;
-            let Some(id) = build(&git, &operation, request, parent.as_deref())? else {
+            let index = self.new_index(directory, scratch, &staged)?;
+            let Some(id) = self.build(scratch, parent.as_deref(), &committed)? else {
+                self.settle(directory, index.as_deref(), interrupt)?;
                 return Ok(Committed::NothingToCommit);
             };
             interrupt("note commit")?;
-            let fact =
-                Fact::Commit { id: id.clone(), parent: parent.clone(), branch: branch.clone() };
-            operation.note(fact)?;
-            (id, parent, branch)
+            let fact = Fact::Commit { id: id.clone(), parent: parent.clone(), branch };
+            self.operation.note(fact)?;
+            interrupt("move branch")?;
+            match self.move_branch(&id, parent.as_deref(), deadline)? {
+                Move::Raced => continue,
+                Move::Held(error) => return Err(error),
+                Move::Done => {}
+            }
+            self.moved = true;
+            self.settle(directory, index.as_deref(), interrupt)?;
+            return Ok(Committed::Commit { id, branch: self.branch.clone() });
         }
-    };
-    if !operation.facts().contains(&Fact::Committed) {
-        interrupt("move branch")?;
-        move_branch(&git, request, &id, parent.as_deref(), branch.as_deref())?;
+        Err(busy::busy(format!("the branch moved during each of {MAX_ATTEMPTS} attempts")))
+    }
+
+    /// Puts the new index in place and records the end.
+    fn settle(
+        &mut self,
+        directory: &Path,
+        index: Option<&Path>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<()> {
         interrupt("refresh index")?;
-        refresh_index(&git, &operation, &id)?;
+        if let Some(index) = index {
+            std::fs::rename(index, directory.join("index")).map_err(|e| {
+                let error = Error::new(codes::REPOSITORY_BUSY, "the index cannot be written");
+                error.why(e).fix("the commit is made; `git reset` brings the index up to it")
+            })?;
+        }
         interrupt("note committed")?;
-        operation.note(Fact::Committed)?;
+        self.operation.note(Fact::Committed)
     }
-    Ok(Committed::Commit { id, branch })
-}
 
-fn expect_head(git: &Git, branch: &Option<String>, commit: &Option<String>) -> Result<()> {
-    let now = git.head()?;
-    if now == (branch.clone(), commit.clone()) {
-        return Ok(());
+    fn on_another(&self, now: Option<&str>) -> Error {
+        let then = self.branch.as_deref().unwrap_or("no branch");
+        Error::new(codes::HEAD_MOVED, "the project is on another branch")
+            .why(format!("the merge began on {then}, now it is {}", now.unwrap_or("no branch")))
     }
-    let show = |(branch, commit): &(Option<String>, Option<String>)| {
-        let branch = branch.as_deref().unwrap_or("no branch");
-        format!("{branch} at {}", commit.as_deref().unwrap_or("no commit"))
-    };
-    Err(Error::new(codes::HEAD_MOVED, "the merged files were not committed").why(format!(
-        "the merge was planned on {}, now it is {}",
-        show(&(branch.clone(), commit.clone())),
-        show(&now)
-    )))
-}
 
-fn refuse_in_progress(git: &Git) -> Result<()> {
-    let directory = git.directory()?;
-    match IN_PROGRESS.iter().find(|name| directory.join(name).exists()) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::new(codes::REPOSITORY_BUSY, "the merged files were not committed")
-                .why(format!("a git operation is in progress ({name})")))
+    fn resolved(&self, side: Side<'_>) -> Result<Result<Resolved, Vec<super::Conflict>>> {
+        let edits = self.operation.record.edits.as_deref().unwrap_or_default();
+        resolve(&self.git, side, edits, &|entry: &Entry| self.operation.content(entry))
+    }
+
+    /// Whether the branch is at a commit, or beyond it.
+    fn is_in_branch(&self, id: &str) -> Result<bool> {
+        let name = self.branch.as_deref().unwrap_or("HEAD");
+        let args = ["merge-base", "--is-ancestor", id, name];
+        Ok(self.git.run(&args, b"", &[])?.code == 0)
+    }
+
+    /// The user's index with the edits; none when there is none and nothing to put into it.
+    fn new_index(
+        &self,
+        directory: &Path,
+        scratch: &Scratch,
+        staged: &Resolved,
+    ) -> Result<Option<PathBuf>> {
+        let users = directory.join("index");
+        let read = || std::fs::read(&users).and_then(|b| Ok((b, users.metadata()?.modified()?)));
+        let index = match read() {
+            Ok((bytes, modified)) => {
+                let copy = scratch.write("index-of-user", &bytes)?;
+                // Git takes a file that is no older than the index for possibly changed.
+                let touched = File::options().write(true).open(&copy);
+                let touched = touched.and_then(|file| file.set_modified(modified));
+                touched.map_err(|e| unusable(&copy, &e))?;
+                copy
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => scratch.0.join("index-of-user"),
+            Err(e) => return Err(busy::busy(format!("cannot read the index: {e}"))),
+        };
+        self.fill(scratch, &index, staged)?;
+        Ok(index.exists().then_some(index))
+    }
+
+    /// Writes the commit; none when its tree would be the parent's.
+    fn build(
+        &self,
+        scratch: &Scratch,
+        parent: Option<&str>,
+        paths: &Resolved,
+    ) -> Result<Option<String>> {
+        let index = scratch.0.join("index-of-commit");
+        let run = |args: &[&str]| -> Result<GitOutput> {
+            let output = self.git.run(args, b"", &[("GIT_INDEX_FILE", index.as_os_str())])?;
+            Ok(self.git.expect_ok(args.first().copied().unwrap_or_default(), output)?)
+        };
+        let _ = std::fs::remove_file(&index);
+        if let Some(parent) = parent {
+            run(&["read-tree", parent])?;
+        }
+        self.fill(scratch, &index, paths)?;
+        let tree = run(&["write-tree"])?.line();
+        if let Some(parent) = parent {
+            let old = run(&["rev-parse", "--verify", &format!("{parent}^{{tree}}")])?.line();
+            if old == tree {
+                return Ok(None);
+            }
+        }
+        let mut args = vec!["commit-tree", tree.as_str()];
+        if let Some(parent) = parent {
+            args.extend(["-p", parent]);
+        }
+        args.extend(["-F", "-"]);
+        let date = format!("@{} +0000", self.request.time_s);
+        let identity = identity(self.request, &date);
+        let output = self.git.run(&args, self.request.message.as_bytes(), &identity)?;
+        Ok(Some(self.git.expect_ok("commit-tree", output)?.line()))
+    }
+
+    /// Gives paths their contents in an index file, removals first so that a directory can take a
+    /// file's place.
+    fn fill(&self, scratch: &Scratch, index: &Path, paths: &Resolved) -> Result<()> {
+        let objects = self.write_objects(scratch, paths)?;
+        let format = self.git.run(&["rev-parse", "--show-object-format"], b"", &[])?;
+        let zeros = "0".repeat(if format.line() == "sha256" { 64 } else { 40 });
+        let (mut info, mut additions) = (Vec::new(), Vec::new());
+        let mut objects = objects.iter();
+        for (path, stored) in paths {
+            let path = self.git.repository_path(path)?;
+            match stored {
+                None => info.extend_from_slice(format!("0 {zeros}\t{path}\0").as_bytes()),
+                Some(stored) => {
+                    let object = objects.next().ok_or_else(|| {
+                        Error::new(codes::OPERATION_DAMAGED, "git stored fewer contents than given")
+                    })?;
+                    let line = format!("{} {object}\t{path}\0", stored.mode);
+                    additions.extend_from_slice(line.as_bytes());
+                }
+            }
+        }
+        info.extend(additions);
+        let args = ["update-index", "-z", "--add", "--replace", "--index-info"];
+        let output = self.git.run(&args, &info, &[("GIT_INDEX_FILE", index.as_os_str())])?;
+        self.git.expect_ok("update-index", output)?;
+        Ok(())
+    }
+
+    /// Stores contents, filters off, and answers their objects in path order.
+    fn write_objects(&self, scratch: &Scratch, paths: &Resolved) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (number, stored) in paths.values().flatten().enumerate() {
+            let file = scratch.write(&format!("content-{number}"), &stored.bytes)?;
+            names.extend_from_slice(file.as_os_str().as_encoded_bytes());
+            names.push(b'\n');
+        }
+        let args = ["hash-object", "-w", "--no-filters", "--stdin-paths"];
+        let output = self.git.expect_ok("hash-object", self.git.run(&args, &names, &[])?)?;
+        Ok(output.line().lines().map(str::to_owned).collect())
+    }
+
+    /// Moves the branch from `parent` to the commit; a lock on it is waited for.
+    fn move_branch(&self, id: &str, parent: Option<&str>, deadline: Instant) -> Result<Move> {
+        let name = self.branch.as_deref().unwrap_or("HEAD");
+        let zeros = "0".repeat(id.len());
+        let date = format!("@{} +0000", self.request.time_s);
+        let subject = self.request.message.lines().next().unwrap_or_default();
+        let note = format!("glasshouse merge: {subject}");
+        let mut args = vec!["update-ref", "-m", note.as_str()];
+        if self.branch.is_none() {
+            args.push("--no-deref");
+        }
+        args.extend([name, id, parent.unwrap_or(&zeros)]);
+        loop {
+            let output = self.git.run(&args, b"", &identity(self.request, &date))?;
+            if output.code == 0 {
+                return Ok(Move::Done);
+            }
+            if self.git.head()? != (self.branch.clone(), parent.map(str::to_owned)) {
+                return Ok(Move::Raced);
+            }
+            // It is where it was, so something holds it.
+            let held = || busy::busy(format!("cannot move {name}: {}", output.stderr.trim()));
+            if let Err(error) = busy::wait(deadline, held) {
+                return Ok(Move::Held(error));
+            }
         }
     }
 }
 
 /// A directory inside git's own, where git can read contents and keep an index whoever it runs as.
-struct Scratch(PathBuf);
+struct Scratch(PathBuf, Option<Owner>);
 
 impl Scratch {
-    fn new(git: &Git, id: &str) -> Result<Self> {
-        let dir = git.directory()?.join(format!("glasshouse-{id}"));
-        let io = |e: std::io::Error| {
-            Error::new(codes::OPERATION_DAMAGED, format!("cannot use `{}`", dir.display())).why(e)
-        };
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir(&dir).map_err(io)?;
-        if let Some(owner) = git.run_as() {
-            chown(&dir, Some(owner.uid), Some(owner.gid)).map_err(io)?;
+    fn new(git: &Git, directory: &Path, tag: &str) -> Result<Self> {
+        if directory.as_os_str().as_encoded_bytes().contains(&b'\n') {
+            return Err(busy::busy("the name of its directory holds a line feed".to_owned()));
         }
-        Ok(Self(dir))
+        let dir = directory.join(format!("glasshouse-{tag}"));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).map_err(|e| unusable(&dir, &e))?;
+        let scratch = Self(dir, git.run_as());
+        scratch.give(&scratch.0)?;
+        Ok(scratch)
     }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+        let file = self.0.join(name);
+        std::fs::write(&file, bytes).map_err(|e| unusable(&file, &e))?;
+        self.give(&file)?;
+        Ok(file)
+    }
+
+    fn give(&self, path: &Path) -> Result<()> {
+        let Some(owner) = self.1 else { return Ok(()) };
+        chown(path, Some(owner.uid), Some(owner.gid)).map_err(|e| unusable(path, &e))
+    }
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> Error {
+    busy::busy(format!("cannot use `{}`: {error}", path.display()))
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// Writes objects and the commit; none when the tree would be the parent's.
-fn build(
-    git: &Git,
-    operation: &Operation,
-    request: CommitRequest<'_>,
-    parent: Option<&str>,
-) -> Result<Option<String>> {
-    let scratch = Scratch::new(git, &operation.record.id)?;
-    let index = scratch.0.join("index");
-    let env = [("GIT_INDEX_FILE", index.as_os_str())];
-    let run = |args: &[&str], input: &[u8]| -> Result<GitOutput> {
-        let output = git.run(args, input, &env)?;
-        Ok(git.expect_ok(args.first().copied().unwrap_or_default(), output)?)
-    };
-    if let Some(parent) = parent {
-        run(&["read-tree", parent], b"")?;
-    }
-    let blobs = write_blobs(git, operation, &scratch.0)?;
-    let info = index_info(git, blobs.iter().map(|(path, mode)| (path, mode.as_ref())))?;
-    run(&["update-index", "-z", "--add", "--replace", "--index-info"], &info)?;
-    let tree = run(&["write-tree"], b"")?.line();
-    if let Some(parent) = parent {
-        let old = run(&["rev-parse", "--verify", &format!("{parent}^{{tree}}")], b"")?.line();
-        if old == tree {
-            return Ok(None);
-        }
-    }
-    let mut args = vec!["commit-tree", tree.as_str()];
-    if let Some(parent) = parent {
-        args.extend(["-p", parent]);
-    }
-    args.extend(["-F", "-"]);
-    let date = format!("@{} +0000", request.time_s);
-    let output = git.run(&args, request.message.as_bytes(), &identity(request, &date))?;
-    Ok(Some(git.expect_ok("commit-tree", output)?.line()))
 }
 
 fn identity<'a>(request: CommitRequest<'a>, date: &'a str) -> [(&'static str, &'a OsStr); 6] {
@@ -213,149 +416,4 @@ fn identity<'a>(request: CommitRequest<'a>, date: &'a str) -> [(&'static str, &'
         ("GIT_COMMITTER_EMAIL", email),
         ("GIT_COMMITTER_DATE", OsStr::new(date)),
     ]
-}
-
-type IndexEntry = (CanonicalPath, Option<(&'static str, String)>);
-
-/// Stores the merged contents, filters off, and answers mode and object of each path; none to remove.
-fn write_blobs(git: &Git, operation: &Operation, scratch: &Path) -> Result<Vec<IndexEntry>> {
-    let io = |e: std::io::Error| {
-        Error::new(codes::OPERATION_DAMAGED, format!("cannot use `{}`", scratch.display())).why(e)
-    };
-    let mut names = Vec::new();
-    let mut paths = Vec::new();
-    for (number, (path, entry)) in operation.record.results.iter().enumerate() {
-        let mode = entry.as_ref().and_then(Entry::git_mode);
-        if let (Some(entry), Some(_)) = (entry, mode) {
-            let bytes = match entry {
-                Entry::Symlink { target } => target.clone().into_bytes(),
-                _ => operation.content(entry)?,
-            };
-            let file = scratch.join(format!("content-{number}"));
-            std::fs::write(&file, bytes).map_err(io)?;
-            if let Some(owner) = git.run_as() {
-                chown(&file, Some(owner.uid), Some(owner.gid)).map_err(io)?;
-            }
-            names.extend_from_slice(file.as_os_str().as_encoded_bytes());
-            names.push(b'\n');
-        }
-        paths.push((git.repository_path(path)?, mode));
-    }
-    if scratch.as_os_str().as_encoded_bytes().contains(&b'\n') {
-        return Err(Error::new(codes::REPOSITORY_BUSY, "cannot commit in this repository")
-            .why("the name of its directory holds a line feed"));
-    }
-    let output = git.run(&["hash-object", "-w", "--no-filters", "--stdin-paths"], &names, &[])?;
-    let output = git.expect_ok("hash-object", output)?.line();
-    let mut objects = output.lines().map(str::to_owned);
-    let mut entries = Vec::new();
-    for (path, mode) in paths {
-        let entry = match mode {
-            None => None,
-            Some(mode) => Some((
-                mode,
-                objects.next().ok_or_else(|| {
-                    Error::new(
-                        codes::OPERATION_DAMAGED,
-                        "git stored fewer contents than it was given",
-                    )
-                })?,
-            )),
-        };
-        entries.push((path, entry));
-    }
-    Ok(entries)
-}
-
-/// Input of `update-index -z --index-info`, removals first so that a directory can take a file's place.
-fn index_info<'a>(
-    git: &Git,
-    entries: impl Iterator<Item = (&'a CanonicalPath, Option<&'a (&'static str, String)>)>,
-) -> Result<Vec<u8>> {
-    let format = git.run(&["rev-parse", "--show-object-format"], b"", &[])?;
-    let zeros = "0".repeat(if format.line() == "sha256" { 64 } else { 40 });
-    let (mut removals, mut additions) = (Vec::new(), Vec::new());
-    for (path, entry) in entries {
-        match entry {
-            None => removals.extend_from_slice(format!("0 {zeros}\t{path}\0").as_bytes()),
-            Some((mode, object)) => {
-                additions.extend_from_slice(format!("{mode} {object}\t{path}\0").as_bytes());
-            }
-        }
-    }
-    removals.extend(additions);
-    Ok(removals)
-}
-
-/// Moves the branch from `parent` to the commit, unless it is there, or beyond, already.
-fn move_branch(
-    git: &Git,
-    request: CommitRequest<'_>,
-    id: &str,
-    parent: Option<&str>,
-    branch: Option<&str>,
-) -> Result<()> {
-    let name = branch.unwrap_or("HEAD");
-    let now = git.run(&["rev-parse", "-q", "--verify", &format!("{name}^{{commit}}")], b"", &[])?;
-    let now = (now.code == 0).then(|| now.line());
-    if let Some(now) = &now
-        && git.run(&["merge-base", "--is-ancestor", id, now], b"", &[])?.code == 0
-    {
-        return Ok(());
-    }
-    let zeros = "0".repeat(id.len());
-    let date = format!("@{} +0000", request.time_s);
-    let subject = request.message.lines().next().unwrap_or_default();
-    let note = format!("glasshouse merge: {subject}");
-    let mut args = vec!["update-ref", "-m", note.as_str()];
-    if branch.is_none() {
-        args.push("--no-deref");
-    }
-    args.extend([name, id, parent.unwrap_or(&zeros)]);
-    let output = git.run(&args, b"", &identity(request, &date))?;
-    if output.code == 0 {
-        return Ok(());
-    }
-    if now.as_deref() == parent {
-        // The branch did not move, so something held it.
-        return Err(Error::new(codes::REPOSITORY_BUSY, format!("cannot move {name}"))
-            .why(output.stderr.trim()));
-    }
-    Err(Error::new(codes::HEAD_MOVED, "the merged files were not committed")
-        .why(format!("{name} is at {}", now.as_deref().unwrap_or("no commit")))
-        .with("commit", id))
-}
-
-/// Tells the user's index the merged paths as the commit has them; other entries stay.
-fn refresh_index(git: &Git, operation: &Operation, id: &str) -> Result<()> {
-    let output = git.run(&["ls-tree", "-r", "-z", "--full-tree", id], b"", &[])?;
-    let listing = git.expect_ok("ls-tree", output)?.stdout;
-    // Lines of `mode type object<tab>path`.
-    let committed: HashMap<&[u8], &[u8]> = listing
-        .split(|byte| *byte == 0)
-        .filter_map(|line| {
-            let tab = line.iter().position(|byte| *byte == b'\t')?;
-            Some((&line[tab + 1..], line[..tab].rsplit(|byte| *byte == b' ').next()?))
-        })
-        .collect();
-    let mut entries: Vec<IndexEntry> = Vec::new();
-    for (path, entry) in &operation.record.results {
-        let path = git.repository_path(path)?;
-        let mode = entry.as_ref().and_then(Entry::git_mode);
-        let object = committed.get(path.as_str().as_bytes());
-        let object = object.map(|object| String::from_utf8_lossy(object).into_owned());
-        entries.push((path, mode.zip(object)));
-    }
-    let info = index_info(git, entries.iter().map(|(path, entry)| (path, entry.as_ref())))?;
-    let args = ["update-index", "-z", "--add", "--replace", "--index-info"];
-    let output = git.run(&args, &info, &[])?;
-    if output.code != 0 {
-        return Err(Error::new(
-            codes::REPOSITORY_BUSY,
-            "the commit is made, the index is not refreshed",
-        )
-        .why(output.stderr.trim())
-        .with("commit", id));
-    }
-    Ok(())
 }

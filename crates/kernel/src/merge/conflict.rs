@@ -40,6 +40,11 @@ pub enum ConflictKind {
     GitInternal,
     /// The user changed it while the merge was being made.
     ChangedMeanwhile,
+    /// The last commit does not hold what the change set builds on: the user has not committed it, or
+    /// another commit changed it.
+    NotInHead,
+    /// The user has staged something else there.
+    NotInIndex,
 }
 
 /// A path that cannot be merged.

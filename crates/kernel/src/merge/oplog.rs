@@ -4,7 +4,7 @@
 //! `progress`, one JSON line per fact, appended and synced. The directory appears whole by a rename,
 //! so an operation either has a complete plan or does not exist.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,16 @@ use glasshouse_model::{CanonicalPath, Digest};
 use glasshouse_sandbox::workspace::Entry;
 use serde::{Deserialize, Serialize};
 
-use super::conflict::Conflict;
+use super::conflict::{Conflict, conflict_error};
 use super::plan::{Plan, Step};
+use super::repository::Edit;
 use crate::codes;
 use crate::{Error, Result};
 
 /// Version of `plan.json`.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Characters of a record's tag: enough to tell the merges of one machine apart.
+const TAG_CHARS: usize = 12;
 /// Longest operation id.
 const MAX_ID_BYTES: usize = 64;
 
@@ -70,28 +73,34 @@ pub(super) struct Record {
     pub(super) set: Digest,
     /// Branch and commit the project was at.
     pub(super) head: Option<(Option<String>, Option<String>)>,
+    /// Part of every name that the merge makes: two sessions may count their merges alike.
+    pub(super) tag: String,
     pub(super) steps: Vec<Step>,
     pub(super) held: Vec<CanonicalPath>,
-    pub(super) results: BTreeMap<CanonicalPath, Option<Entry>>,
+    /// What the commit has to hold; none when no commit follows.
+    pub(super) edits: Option<Vec<Edit>>,
 }
 
 impl Record {
     pub(super) fn new(
-        id: &str,
+        at: &OperationDir,
         project: &Path,
         set: Digest,
         head: Option<(Option<String>, Option<String>)>,
         plan: &Plan,
     ) -> Self {
+        let place = at.path();
+        let tag = Digest::of_parts(&[place.as_os_str().as_encoded_bytes(), b"\0", set.as_bytes()]);
         Self {
             format: FORMAT,
-            id: id.to_owned(),
+            id: at.id.clone(),
+            tag: tag.hex().chars().take(TAG_CHARS).collect(),
             project: project.to_owned(),
             set,
             head,
             steps: plan.steps.clone(),
             held: plan.held.clone(),
-            results: plan.results.clone(),
+            edits: plan.edits.clone(),
         }
     }
 }
@@ -104,8 +113,8 @@ pub(super) enum Fact {
     Done(usize),
     /// A directory was made for a step.
     MadeDirectory(CanonicalPath),
-    /// The merge met a conflict and goes back.
-    GoingBack(Vec<Conflict>),
+    /// The merge goes back.
+    GoingBack(Cause),
     /// A step was undone, or had to be left because the user changed the file again.
     Undone(usize),
     /// Everything is as it was before.
@@ -116,6 +125,37 @@ pub(super) enum Fact {
     Commit { id: String, parent: Option<String>, branch: Option<String> },
     /// The branch is at the commit and the index knows it.
     Committed,
+}
+
+/// Why a merge goes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Cause {
+    /// Paths that cannot be merged.
+    Conflicts(Vec<Conflict>),
+    /// Something failed.
+    Fault { code: String, what: String, why: String, fix: String },
+}
+
+impl Cause {
+    pub(super) fn fault(error: &Error) -> Self {
+        let report = error.report();
+        Self::Fault { code: report.code, what: report.what, why: report.why, fix: report.fix }
+    }
+
+    /// The error a fault is told by once everything is back.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Conflicts(conflicts) => conflict_error(&conflicts),
+            Self::Fault { code, what, why, fix } => {
+                let all = codes::ALL.iter().chain(glasshouse_sandbox::codes::ALL);
+                let code = all.into_iter().find(|known| known.name == code);
+                Error::new(*code.unwrap_or(&codes::OPERATION_DAMAGED), what)
+                    .why(format!("{why}; every file is as it was before the merge"))
+                    .fix(fix)
+            }
+        }
+    }
 }
 
 /// An operation on disk.
@@ -169,6 +209,8 @@ impl Operation {
         let staging = PathBuf::from(staging);
         let write = || -> std::io::Result<()> {
             let _ = std::fs::remove_dir_all(&staging);
+            // What a forgotten operation left.
+            let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(staging.join("content"))?;
             for (digest, bytes) in &plan.contents {
                 write_synced(&staging.join("content").join(digest.hex()), bytes)?;
@@ -181,7 +223,10 @@ impl Operation {
             std::fs::rename(&staging, &dir)?;
             File::open(&at.parent)?.sync_all()
         };
-        write().map_err(|e| damaged(&dir, &e))?;
+        write().map_err(|e| {
+            let _ = std::fs::remove_dir_all(&staging);
+            damaged(&dir, &e)
+        })?;
         let progress = OpenOptions::new()
             .append(true)
             .open(dir.join("progress"))
@@ -201,6 +246,22 @@ impl Operation {
         Ok(())
     }
 
+    /// Forgets the operation: the next call with its id begins a new one.
+    pub(super) fn discard(&self) -> Result<()> {
+        // Without its plan an operation does not exist; the rest goes as it can.
+        std::fs::remove_file(self.dir.join("plan.json")).map_err(|e| damaged(&self.dir, &e))?;
+        let _ = std::fs::remove_dir_all(&self.dir);
+        Ok(())
+    }
+
+    /// Why the merge goes, or went, back.
+    pub(super) fn going_back(&self) -> Option<Cause> {
+        self.facts.iter().find_map(|fact| match fact {
+            Fact::GoingBack(cause) => Some(cause.clone()),
+            _ => None,
+        })
+    }
+
     pub(super) fn facts(&self) -> &[Fact] {
         &self.facts
     }
@@ -209,6 +270,14 @@ impl Operation {
         self.facts
             .iter()
             .filter_map(|f| if let Fact::Done(n) = f { Some(*n) } else { None })
+            .collect()
+    }
+
+    /// Steps that were undone.
+    pub(super) fn undone(&self) -> BTreeSet<usize> {
+        self.facts
+            .iter()
+            .filter_map(|f| if let Fact::Undone(n) = f { Some(*n) } else { None })
             .collect()
     }
 

@@ -13,8 +13,10 @@ use glasshouse_sandbox::workspace::{
 use serde::{Deserialize, Serialize};
 
 use super::conflict::{Conflict, ConflictKind};
-use super::diff3;
+use super::edits::{Repository, edits};
 use super::patch::{Version, unified};
+use super::repository::Edit;
+use super::three_way::{kind_of_types, texts};
 use crate::codes;
 use crate::{Error, Result};
 
@@ -30,6 +32,21 @@ pub struct Input<'a> {
     pub set: &'a ChangeSet,
     /// Contents of the changes.
     pub blobs: &'a dyn BlobStore,
+    /// Whether a commit follows: then each path must go with the last commit and the index as well.
+    pub commits: bool,
+}
+
+impl Input<'_> {
+    /// The bytes of a changed file; none for a link.
+    pub(super) fn bytes(&self, entry: &Entry) -> Result<Vec<u8>> {
+        let Some(digest) = entry.file_digest() else { return Ok(Vec::new()) };
+        let bytes = self.blobs.get(digest)?;
+        if Digest::of(&bytes) == *digest {
+            return Ok(bytes);
+        }
+        Err(Error::new(codes::OPERATION_DAMAGED, format!("cannot read content {digest}"))
+            .why("the blob store answered other bytes"))
+    }
 }
 
 /// What an approval binds to: merging anything else is refused as stale.
@@ -70,9 +87,11 @@ pub enum Proposed {
 /// Works out a merge and writes it as a patch. Nothing is changed.
 ///
 /// # Errors
-/// What reading the project, the base or the contents answers.
+/// `attributes_unsupported` naming the paths, `repository_busy` when the index has conflicts, and what
+/// reading the project, the base or the contents answers.
 pub fn propose(project: &Path, input: Input<'_>) -> Result<Proposed> {
-    let plan = match make(project, input, true)? {
+    let repository = Repository::of(project, input)?;
+    let plan = match make(project, input, repository.as_ref(), true)? {
         Ok(plan) => plan,
         Err(conflicts) => return Ok(Proposed::Conflict(conflicts)),
     };
@@ -109,9 +128,9 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// Deletions that were not permitted.
     pub(super) held: Vec<CanonicalPath>,
-    /// What the merged paths hold in the end, also where nothing has to be done: what is committed.
-    pub(super) results: BTreeMap<CanonicalPath, Option<Entry>>,
-    /// Contents by digest, of both sides of every step and of every result.
+    /// What is committed, also where no file has to be written; none when no commit follows.
+    pub(super) edits: Option<Vec<Edit>>,
+    /// Contents by digest, of both sides of every step and of every edit.
     pub(super) contents: BTreeMap<Digest, Vec<u8>>,
     pub(super) patch: String,
 }
@@ -127,6 +146,7 @@ impl Plan {
 pub(super) fn make(
     project: &Path,
     input: Input<'_>,
+    repository: Option<&Repository>,
     deletions: bool,
 ) -> Result<Result<Plan, Vec<Conflict>>> {
     let mut planner = Planner {
@@ -149,6 +169,13 @@ pub(super) fn make(
     };
     for change in &input.set.changes {
         planner.change(change)?;
+    }
+    if let (true, Some(repository)) = (planner.conflicts.is_empty(), repository) {
+        let Planner { root, input, plan, .. } = &mut planner;
+        match edits(repository, root, *input, &plan.held, &mut plan.contents)? {
+            Ok(edits) => plan.edits = Some(edits),
+            Err(conflicts) => planner.conflicts = conflicts,
+        }
     }
     if !planner.conflicts.is_empty() {
         return Ok(Err(planner.conflicts));
@@ -229,8 +256,12 @@ impl Planner<'_> {
     fn add(&mut self, path: &CanonicalPath, new: &Entry) -> Result<()> {
         let Some(current) = self.current(path)? else { return Ok(()) };
         let kind = match &current.entry {
-            None => return self.write(path, current, new.clone(), self.bytes(new)?),
-            Some(entry) if entry == new => return self.settled(path, current, new),
+            None => {
+                self.write(path, current, new.clone(), self.bytes(new)?);
+                return Ok(());
+            }
+            // The project already holds the result; it is committed with the rest.
+            Some(entry) if entry == new => return Ok(()),
             Some(entry) => match (entry, new) {
                 (Entry::File { digest: a, .. }, Entry::File { digest: b, .. }) if a == b => {
                     ConflictKind::Mode
@@ -252,13 +283,17 @@ impl Planner<'_> {
     fn modify(&mut self, path: &CanonicalPath, old: &Entry, new: &Entry) -> Result<()> {
         let Some(current) = self.current(path)? else { return Ok(()) };
         match current.entry.clone() {
-            Some(entry) if entry == *new => self.settled(path, current, new),
+            Some(entry) if entry == *new => Ok(()),
             Some(entry) if entry == *old => {
-                self.write(path, current, new.clone(), self.bytes(new)?)
+                self.write(path, current, new.clone(), self.bytes(new)?);
+                Ok(())
             }
             Some(entry) => {
                 let merged = self.merged(path, path, old, &entry, &current.bytes, new)?;
-                merged.map_or(Ok(()), |(after, bytes)| self.write(path, current, after, bytes))
+                if let Some((after, bytes)) = merged {
+                    self.write(path, current, after, bytes);
+                }
+                Ok(())
             }
             None => {
                 let detail = self.renamed_to(old)?.map(|to| format!("renamed to `{to}`"));
@@ -279,11 +314,8 @@ impl Planner<'_> {
             return Ok(());
         };
         match (&source.entry, &target.entry) {
-            (None, Some(there)) if there == new => {
-                // The user made the same rename.
-                self.plan.results.insert(from.clone(), None);
-                self.settled(to, target, new)
-            }
+            // The user made the same rename.
+            (None, Some(there)) if there == new => Ok(()),
             (None, _) => {
                 match self.renamed_to(old)? {
                     Some(other) => {
@@ -298,18 +330,14 @@ impl Planner<'_> {
                 self.conflict(to, ConflictKind::AddAdd, Some(format!("renamed from `{from}`")));
                 Ok(())
             }
-            (Some(entry), there) => {
+            (Some(entry), _) => {
                 let result = if entry == old {
                     Some((new.clone(), self.bytes(new)?))
                 } else {
                     self.merged(from, from, old, entry, &source.bytes, new)?
                 };
                 let Some((after, bytes)) = result else { return Ok(()) };
-                if there.as_ref() == Some(&after) {
-                    self.settled(to, target, &after)?;
-                } else {
-                    self.write(to, target, after, bytes)?;
-                }
+                self.write(to, target, after, bytes);
                 let entry = entry.clone();
                 self.delete(from, Some(&entry), false)
             }
@@ -320,9 +348,7 @@ impl Planner<'_> {
     fn delete(&mut self, path: &CanonicalPath, old: Option<&Entry>, strict: bool) -> Result<()> {
         let Some(current) = self.current(path)? else { return Ok(()) };
         match &current.entry {
-            None => {
-                self.plan.results.insert(path.clone(), None);
-            }
+            None => {}
             Some(_) if !self.deletions => self.plan.held.push(path.clone()),
             Some(entry) if strict && Some(entry) != old => {
                 self.conflict(path, ConflictKind::ModifyDelete, None);
@@ -335,40 +361,24 @@ impl Planner<'_> {
                     replaces_directory: false,
                 };
                 self.keep_content(step.before.as_ref(), current.bytes);
-                self.plan.results.insert(path.clone(), None);
                 self.plan.steps.push(step);
             }
         }
         Ok(())
     }
 
-    fn write(
-        &mut self,
-        path: &CanonicalPath,
-        current: Current,
-        after: Entry,
-        bytes: Vec<u8>,
-    ) -> Result<()> {
+    fn write(&mut self, path: &CanonicalPath, current: Current, after: Entry, bytes: Vec<u8>) {
         if current.entry.as_ref() == Some(&after) {
-            return self.settled(path, current, &after);
+            return;
         }
         self.keep_content(current.entry.as_ref(), current.bytes);
         self.keep_content(Some(&after), bytes);
-        self.plan.results.insert(path.clone(), Some(after.clone()));
         self.plan.steps.push(Step {
             path: path.clone(),
             before: current.entry,
             after: Some(after),
             replaces_directory: current.replaces_directory,
         });
-        Ok(())
-    }
-
-    /// The project already holds the result; it is committed with the rest.
-    fn settled(&mut self, path: &CanonicalPath, current: Current, entry: &Entry) -> Result<()> {
-        self.keep_content(Some(entry), current.bytes);
-        self.plan.results.insert(path.clone(), Some(entry.clone()));
-        Ok(())
     }
 
     fn keep_content(&mut self, entry: Option<&Entry>, bytes: Vec<u8>) {
@@ -378,13 +388,7 @@ impl Planner<'_> {
     }
 
     fn bytes(&self, entry: &Entry) -> Result<Vec<u8>> {
-        let Some(digest) = entry.file_digest() else { return Ok(Vec::new()) };
-        let bytes = self.input.blobs.get(digest)?;
-        if Digest::of(&bytes) == *digest {
-            return Ok(bytes);
-        }
-        Err(Error::new(codes::OPERATION_DAMAGED, format!("cannot read content {digest}"))
-            .why("the blob store answered other bytes"))
+        self.input.bytes(entry)
     }
 
     /// Merges the user's and the change set's edits of one file; a conflict is noted and answers none.
@@ -413,21 +417,10 @@ impl Planner<'_> {
             current_bytes.to_vec()
         } else {
             let (base, theirs) = (self.input.base.read(base_path)?, self.bytes(new)?);
-            if [base.as_slice(), current_bytes, &theirs].into_iter().any(lines::is_binary) {
-                self.conflict(path, ConflictKind::Binary, None);
-                return Ok(None);
-            }
-            match diff3::merge(&base, current_bytes, &theirs) {
+            match texts(&base, current_bytes, &theirs) {
                 Ok(bytes) => bytes,
-                Err(overlaps) => {
-                    let spots: Vec<_> = overlaps
-                        .iter()
-                        .map(|o| {
-                            format!("{}-{}", o.base.start + 1, o.base.end.max(o.base.start + 1))
-                        })
-                        .collect();
-                    let detail = format!("lines {} of the base", spots.join(", "));
-                    self.conflict(path, ConflictKind::Content, Some(detail));
+                Err((kind, detail)) => {
+                    self.conflict(path, kind, detail);
                     return Ok(None);
                 }
             }
@@ -522,15 +515,7 @@ impl Planner<'_> {
     }
 }
 
-fn kind_of_types(a: &Entry, b: &Entry) -> ConflictKind {
-    if matches!(a, Entry::Symlink { .. }) || matches!(b, Entry::Symlink { .. }) {
-        ConflictKind::Symlink
-    } else {
-        ConflictKind::DirectoryFile
-    }
-}
-
-fn is_at_or_below(path: &CanonicalPath, dir: &CanonicalPath) -> bool {
+pub(super) fn is_at_or_below(path: &CanonicalPath, dir: &CanonicalPath) -> bool {
     path == dir
         || path.as_str().strip_prefix(dir.as_str()).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -2,6 +2,8 @@
 
 mod commits;
 mod crashes;
+mod faults;
+mod repositories;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +21,7 @@ use tempfile::TempDir;
 use super::apply::apply_with;
 use super::commit::commit_with;
 use super::*;
-use crate::{Error, Result, codes};
+use crate::{Result, codes};
 
 #[derive(Default)]
 struct Blobs(RefCell<HashMap<Digest, Vec<u8>>>);
@@ -34,6 +36,16 @@ impl BlobStore for Blobs {
     fn get(&self, digest: &Digest) -> Result<Vec<u8>, glasshouse_sandbox::Error> {
         Ok(self.0.borrow()[digest].clone())
     }
+}
+
+/// Runs an act that may be stopped by [`crash`]; none when it was. Nothing of ours goes on after it,
+/// as after a `kill -9`.
+fn until_crash<T>(act: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).ok()
+}
+
+fn crash() -> ! {
+    std::panic::resume_unwind(Box::new("crash"))
 }
 
 /// A project, its frozen base, and what an agent made of it.
@@ -141,7 +153,7 @@ impl Case {
     }
 
     fn input(&self) -> Input<'_> {
-        Input { base: &self.base, set: &self.set, blobs: &self.blobs }
+        Input { base: &self.base, set: &self.set, blobs: &self.blobs, commits: true }
     }
 
     fn operation(&self) -> OperationDir {

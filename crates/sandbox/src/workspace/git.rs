@@ -3,7 +3,8 @@
 //! The environment is emptied, system and user configuration are off, the repository is named
 //! outright (so no search and no `core.worktree` from its own file), and each key of the
 //! repository's configuration that plumbing could execute is overridden. Only plumbing commands
-//! are used, and contents enter with filters off.
+//! are used, and contents enter with filters off. Two look-ups see the user's configuration, since
+//! what `git status` says of a merge depends on it: [`Git::setting`] and [`Git::attributes`].
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -36,7 +37,6 @@ const OVERRIDES: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
-    "core.attributesFile=/dev/null",
     "core.excludesFile=/dev/null",
     "core.pager=cat",
     "core.editor=false",
@@ -45,7 +45,6 @@ const OVERRIDES: &[&str] = &[
     "core.alternateRefsCommand=",
     "core.quotePath=false",
     "core.fsync=all",
-    "core.autocrlf=false",
     "core.logAllRefUpdates=true",
     "commit.gpgSign=false",
     "gc.auto=0",
@@ -54,6 +53,9 @@ const OVERRIDES: &[&str] = &[
     "protocol.allow=never",
     "advice.detachedHead=false",
 ];
+
+/// Settings of the user that no command may convert contents by; only the look-ups see them.
+const CONVERSION: &[&str] = &["core.attributesFile=/dev/null", "core.autocrlf=false"];
 
 /// What a git command answered.
 #[derive(Debug)]
@@ -208,23 +210,96 @@ impl Git {
         stdin: &[u8],
         env: &[(&str, &OsStr)],
     ) -> Result<GitOutput> {
+        let mut command = self.command(work_tree);
+        command.env("HOME", "/nonexistent");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_ATTR_NOSYSTEM", "1");
+        command.envs(env.iter().copied());
+        for setting in CONVERSION {
+            command.args(["-c", setting]);
+        }
+        self.finish(command, args, stdin)
+    }
+
+    /// What git converts contents by: a setting as the user's git sees it, system, user and repository
+    /// files together. Reading it starts nothing.
+    ///
+    /// # Errors
+    /// `git_failed`.
+    pub fn setting(&self, key: &str) -> Result<Option<String>> {
+        let command = Self::as_the_user(self.command(&self.work_tree));
+        let output = self.finish(command, &["config", "--get", key], b"")?;
+        // Exit 1 means that nothing sets it.
+        if output.code == 1 {
+            return Ok(None);
+        }
+        Ok(Some(self.expect_ok("config", output)?.line()))
+    }
+
+    /// The values of `attributes` for paths of the project, `unspecified` where nothing sets one, in
+    /// the order asked: as the user's git sees them, with the `.gitattributes` of `work_tree`. Looking
+    /// them up starts nothing.
+    ///
+    /// # Errors
+    /// `git_failed`.
+    pub fn attributes(
+        &self,
+        work_tree: &Path,
+        attributes: &[&str],
+        paths: &[&CanonicalPath],
+    ) -> Result<Vec<Vec<String>>> {
+        let mut input = Vec::new();
+        for path in paths {
+            input.extend_from_slice(path.as_str().as_bytes());
+            input.push(0);
+        }
+        let mut args = vec!["check-attr", "-z", "--stdin"];
+        args.extend(attributes);
+        let command = Self::as_the_user(self.command(work_tree));
+        let output = self.expect_ok("check-attr", self.finish(command, &args, &input)?)?.stdout;
+        // Path, attribute and value, each ended by a NUL.
+        let values: Vec<_> = output
+            .split(|byte| *byte == 0)
+            .skip(2)
+            .step_by(3)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .collect();
+        if values.len() != paths.len() * attributes.len() {
+            return Err(failed("check-attr", "it answered for other paths than were asked for"));
+        }
+        Ok(values.chunks(attributes.len().max(1)).map(<[String]>::to_vec).collect())
+    }
+
+    /// A command on this repository with an empty environment, nothing of the user's in it.
+    fn command(&self, work_tree: &Path) -> Command {
         let directory = match &self.prefix {
             Some(prefix) => work_tree.join(prefix.as_str()),
             None => work_tree.to_owned(),
         };
         let mut command = Command::new("git");
         command.env_clear().current_dir(directory);
-        command.env("PATH", SAFE_PATH).env("LC_ALL", "C").env("HOME", "/nonexistent");
-        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-        command.env("GIT_ATTR_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
+        command.env("PATH", SAFE_PATH).env("LC_ALL", "C").env("GIT_TERMINAL_PROMPT", "0");
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1");
         command.env("GIT_NO_REPLACE_OBJECTS", "1");
         command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", work_tree);
-        command.envs(env.iter().copied());
         command.arg("--no-pager");
         for setting in OVERRIDES {
             command.args(["-c", setting]);
         }
+        command
+    }
+
+    /// Lets a command that only looks something up see the user's own configuration.
+    fn as_the_user(mut command: Command) -> Command {
+        for name in ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command
+    }
+
+    fn finish(&self, mut command: Command, args: &[&str], stdin: &[u8]) -> Result<GitOutput> {
         command.arg("-c").arg(format!("safe.directory={}", self.work_tree.display()));
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(Owner { uid, gid }) = self.run_as {
