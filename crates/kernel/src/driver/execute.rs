@@ -17,7 +17,7 @@ use glasshouse_model::{
 use glasshouse_plan::Limits;
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::view::Intent;
-use glasshouse_sandbox::workspace::{Change, ChangeKind, SealManifest};
+use glasshouse_sandbox::workspace::{Change, ChangeKind, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, parse_arguments, read_tool};
@@ -254,27 +254,7 @@ impl Execution {
         }
         let writes = bench.writes(&before, &seal.manifest, &seal.changed)?;
         let (mut drafts, mut refused) = self.judge(&writes)?;
-        // What a test run does to a lock file says nothing about the tests, and is no edit of the
-        // agent: it alone goes back, and the run counts.
-        if matches!(self.arguments, Arguments::TestRun { .. })
-            && !refused.is_empty()
-            && refused.iter().all(|change| is_lock_file(&change.at))
-        {
-            let paths: Vec<_> = refused.iter().map(|change| change.at.clone()).collect();
-            seal = bench.put_back(&before, seal, &paths)?;
-            drafts.extend(bench.take_events());
-            let to = self.seal_blob(&seal.manifest)?;
-            drafts.extend(refused.drain(..).map(|change| {
-                let body = WorkspaceRolledBack {
-                    call: Some(self.id),
-                    to: to.clone(),
-                    code: "lock_file_put_back".to_owned(),
-                    path: Some(change.path),
-                    rules: change.rules,
-                };
-                Draft::new(Kind::WorkspaceRolledBack, &body)
-            }));
-        }
+        seal = self.spare_lock_files(bench, &before, seal, &mut refused, &mut drafts)?;
         if let Some(refused_change) = refused.into_iter().next() {
             bench.rollback()?;
             drafts.extend(bench.take_events());
@@ -315,6 +295,39 @@ impl Execution {
             Err(error) => failed_call(self.id, &Fault::from(error)),
         });
         Ok(drafts)
+    }
+
+    /// What a test run does to a lock file says nothing about the tests, and is no edit of the agent: it
+    /// alone goes back, and the run counts.
+    fn spare_lock_files(
+        &self,
+        bench: &mut Workbench,
+        before: &SealManifest,
+        seal: Seal,
+        refused: &mut Vec<RefusedChange>,
+        drafts: &mut Vec<Draft>,
+    ) -> Result<Seal> {
+        if !matches!(self.arguments, Arguments::TestRun { .. })
+            || refused.is_empty()
+            || !refused.iter().all(|change| is_lock_file(&change.at))
+        {
+            return Ok(seal);
+        }
+        let paths: Vec<_> = refused.iter().map(|change| change.at.clone()).collect();
+        let seal = bench.put_back(before, seal, &paths)?;
+        drafts.extend(bench.take_events());
+        let to = self.seal_blob(&seal.manifest)?;
+        drafts.extend(refused.drain(..).map(|change| {
+            let body = WorkspaceRolledBack {
+                call: Some(self.id),
+                to: to.clone(),
+                code: "lock_file_put_back".to_owned(),
+                path: Some(change.path),
+                rules: change.rules,
+            };
+            Draft::new(Kind::WorkspaceRolledBack, &body)
+        }));
+        Ok(seal)
     }
 
     fn seal_blob(&self, state: &SealManifest) -> Result<Option<BlobRef>> {
