@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use glasshouse_model::{Digest, Mode, SessionId};
+use glasshouse_model::{BranchId, Digest, Mode, SessionId};
 
 /// An operating system for AI agents: everything an agent does is contained, decided by one policy
 /// and recorded in one verifiable log.
@@ -182,6 +182,20 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make again what the kernel made of a session's inputs, offline: exit 5 at the first difference
+    Replay {
+        /// Session id
+        id: SessionId,
+        /// Branch id (default: the main branch)
+        #[arg(long, value_name = "ID")]
+        branch: Option<BranchId>,
+        /// Sequence of the last event to replay
+        #[arg(long, value_name = "SEQ")]
+        to: Option<u64>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Carry on a session that was interrupted or cancelled
     Resume {
         /// Session id
@@ -328,6 +342,7 @@ impl Arguments {
             | Some(Command::Session(
                 SessionCommand::List { json }
                 | SessionCommand::Show { json, .. }
+                | SessionCommand::Replay { json, .. }
                 | SessionCommand::Resume { json, .. },
             ))
             | Some(Command::Policy(

@@ -34,6 +34,7 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
 pub use decide::{boundary_denial, now_us};
+pub use model::tools_told;
 pub use once::{OneCommand, OneResult};
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
 pub use rules::{
@@ -41,7 +42,7 @@ pub use rules::{
 };
 pub use start::{NewSession, test_setup};
 
-use crate::session::{CallPhase, Effect, State, next};
+use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
 use recorder::Recorder;
@@ -101,6 +102,29 @@ impl Kernel {
     /// `session_not_found`, or what reading the log answers.
     pub fn state(&self, session: &SessionId) -> Result<State> {
         recorder::fold(&self.log, &self.main_branch(session)?)
+    }
+
+    /// Makes again what the kernel made of a branch's inputs, up to `to`, with nothing but the log.
+    ///
+    /// # Errors
+    /// What reading the log answers. That something came out differently is an answer, not an error.
+    pub fn replay(
+        &self,
+        branch: &BranchId,
+        to: Option<Seq>,
+    ) -> Result<std::result::Result<Replayed, Difference>> {
+        let tools = model::tools_told(&Registry::builtin());
+        let mut replay = Replay::new(&tools);
+        for event in self.log.events(branch) {
+            let event = event?;
+            if to.is_some_and(|to| event.seq() > to) {
+                break;
+            }
+            if let Err(difference) = replay.step(&event) {
+                return Ok(Err(difference));
+            }
+        }
+        Ok(Ok(replay.finish()))
     }
 
     /// The main branch of a session.

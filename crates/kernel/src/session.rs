@@ -3,6 +3,7 @@
 mod consequences;
 mod context;
 mod effects;
+mod replay;
 mod state;
 pub mod workflow;
 
@@ -10,4 +11,5 @@ pub use consequences::consequences;
 pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
 pub use context::model_request;
 pub use effects::{Effect, next};
+pub use replay::{Difference, Replay, Replayed};
 pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};

@@ -1,8 +1,8 @@
-//! `glasshouse session`: list, show, resume.
+//! `glasshouse session`: list, show, replay, resume.
 
-use glasshouse_kernel::codes;
+use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::body::{MessageReceived, Outcome, SessionCreated};
-use glasshouse_model::{Event, Exit, Kind};
+use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
 use crate::args::SessionCommand;
 use crate::error::Error;
@@ -26,6 +26,7 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             }
             Ok(Exit::Done.status())
         }
+        SessionCommand::Replay { id, branch, to, json } => replay(&kernel, &id, branch, to, json),
         SessionCommand::Resume { id, message, no_approver, json } => {
             let state = kernel.state(&id)?;
             let created = state.created.clone().ok_or_else(|| {
@@ -39,6 +40,61 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 return task::tell_finished(&kernel, &id, &state, json);
             }
             task::resume(&kernel, &created, &id, message.as_deref(), no_approver, json)
+        }
+    }
+}
+
+fn replay(
+    kernel: &Kernel,
+    id: &SessionId,
+    branch: Option<BranchId>,
+    to: Option<u64>,
+    json: bool,
+) -> Result<u8, Error> {
+    let main = kernel.main_branch(id)?;
+    let branch = match branch {
+        Some(branch) if kernel.log().branch(&branch)?.session == *id => branch,
+        Some(branch) => {
+            return Err(Error::new(
+                codes::SESSION_NOT_FOUND,
+                format!("branch {branch} is none of session {id}"),
+            ));
+        }
+        None => main,
+    };
+    match kernel.replay(&branch, to)? {
+        Ok(same) => {
+            if json {
+                output::json_line(&serde_json::json!({
+                    "digest": same.digest, "events": same.events,
+                    "model_requests": same.model_requests, "equal": true,
+                }));
+            } else {
+                output::data(&format!(
+                    "equal: {} events, {} model requests made again, {}",
+                    same.events, same.model_requests, same.digest
+                ));
+            }
+            Ok(Exit::Done.status())
+        }
+        Err(difference) => {
+            if json {
+                let mut value = serde_json::to_value(&difference).unwrap_or_default();
+                value["equal"] = false.into();
+                output::json_line(&value);
+            } else {
+                output::data(&format!(
+                    "event {} ({}) differs: {}",
+                    difference.seq, difference.kind, difference.what
+                ));
+                let told = format!("  made again: {}", difference.expected);
+                output::data(&output::visible(&told, false));
+                output::data(&output::visible(
+                    &format!("  recorded:   {}", difference.found),
+                    false,
+                ));
+            }
+            Ok(Exit::Mismatch.status())
         }
     }
 }

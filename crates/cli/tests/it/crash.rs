@@ -30,6 +30,8 @@ fn killed_when(what: &str, condition: impl Fn(&[Event]) -> bool) {
         assert!(done, "{what} {round}: {resumed:?}");
         let verify = place.run(&["audit", "verify", "--json"]).expect_status(0);
         assert_eq!(verify.last()["ok"], true);
+        let replay = ["session", "replay", session.as_str(), "--json"];
+        assert_eq!(place.run(&replay).expect_status(0).last()["equal"], true);
         let paths = git(&dir, &["diff", "--name-only", "HEAD~1", "HEAD"]);
         assert_eq!(paths, "src/parse_config.sh\ntests/bad_input.sh\n");
         assert_eq!(git(&dir, &["status", "--porcelain"]), "");

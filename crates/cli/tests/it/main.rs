@@ -16,4 +16,5 @@ mod harness;
 mod merges;
 mod people;
 mod policy;
+mod replay;
 mod repositories;

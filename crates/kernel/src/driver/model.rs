@@ -11,6 +11,7 @@ use glasshouse_model::body::{
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, Call, Draft, Kind, PrincipalKind};
 use glasshouse_provider::{Completion, Delta, Finish, ModelRequest, Provider, ToolSpec, retry};
+use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
@@ -56,7 +57,7 @@ impl Session {
         delay_ms: u64,
         cancel: &Cancel,
     ) -> Result<()> {
-        let tools: Vec<_> = self.registry.specs(&|_| true).into_iter().map(tool_spec).collect();
+        let tools = tools_told(&self.registry);
         let request = model_request(self.state(), &tools);
         let mut call = Call::new(name::MODEL_CALL, self.agent());
         call.session = Some(self.id().clone());
@@ -249,8 +250,15 @@ const fn finish_word(finish: Finish) -> &'static str {
     }
 }
 
-fn tool_spec(tool: glasshouse_tools::ToolSpec) -> ToolSpec {
-    ToolSpec { name: tool.name, description: tool.description, parameters: tool.parameters }
+/// The tools that a model is told of.
+#[must_use]
+pub fn tools_told(registry: &Registry) -> Vec<ToolSpec> {
+    let spec = |tool: glasshouse_tools::ToolSpec| ToolSpec {
+        name: tool.name,
+        description: tool.description,
+        parameters: tool.parameters,
+    };
+    registry.specs(&|_| true).into_iter().map(spec).collect()
 }
 
 /// Microseconds since `started`.

@@ -1,0 +1,181 @@
+//! Replaying a branch: what the kernel made of its inputs is made again and must come out the same.
+//!
+//! Inputs are in the log: messages, answers of the model, decisions, results, times. Everything else
+//! follows from them: each model request, each workflow transition, each charge and each end that one
+//! event implies for the next. Nothing here reaches a provider, a network, a clock or a file, so a
+//! difference means that the code changed, or that the log holds something no kernel would write.
+
+use std::collections::VecDeque;
+
+use glasshouse_model::body::{ModelRequested, ToolStarted};
+use glasshouse_model::{Digest, Draft, Event, Kind, Seq};
+use glasshouse_provider::ToolSpec;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Effect, State, consequences, model_request, next};
+
+/// A branch that came out the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Digest of all that was made again: requests, events and the state at the end. Equal for every
+    /// replay of the same events by the same code.
+    pub digest: Digest,
+    /// Events replayed.
+    pub events: u64,
+    /// Model requests that were made again and were equal.
+    pub model_requests: u64,
+}
+
+/// The first thing that came out differently.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// Sequence of the event.
+    pub seq: Seq,
+    /// Kind of the recorded event.
+    pub kind: String,
+    /// What differs: `model_request`, `implied_event`, `unexplained_event`, `unreadable_event`.
+    pub what: &'static str,
+    /// What the kernel makes of the events before.
+    pub expected: Value,
+    /// What is recorded.
+    pub found: Value,
+}
+
+/// A replay under way.
+pub struct Replay<'a> {
+    tools: &'a [ToolSpec],
+    state: State,
+    /// What must come next, before any further input.
+    implied: VecDeque<Draft>,
+    /// Whether a kernel wrote the branch: the record of a command that a person ran has no turns.
+    has_turns: bool,
+    made: Vec<u8>,
+    model_requests: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// Starts before the first event. `tools` are the tools that the model is told of.
+    #[must_use]
+    pub fn new(tools: &'a [ToolSpec]) -> Self {
+        Self {
+            tools,
+            state: State::default(),
+            implied: VecDeque::new(),
+            has_turns: false,
+            made: Vec::new(),
+            model_requests: 0,
+        }
+    }
+
+    /// Takes the next event of the branch.
+    ///
+    /// # Errors
+    /// The difference, if there is one; the replay is over then.
+    pub fn step(&mut self, event: &Event) -> Result<(), Difference> {
+        self.has_turns |= *event.kind() == Kind::SessionCreated;
+        if self.has_turns {
+            self.check(event)?;
+        }
+        self.state.apply(event);
+        if self.state.unreadable.is_some() {
+            return Err(difference(event, "unreadable_event", Value::Null, event.body.clone()));
+        }
+        if self.has_turns {
+            for draft in consequences(&self.state, event).into_iter().rev() {
+                self.implied.push_front(draft);
+            }
+        }
+        self.made.extend_from_slice(event.hash.as_bytes());
+        Ok(())
+    }
+
+    /// Ends the replay.
+    #[must_use]
+    pub fn finish(mut self) -> Replayed {
+        let state = Digest::of(format!("{:?}", self.state).as_bytes());
+        self.made.extend_from_slice(state.as_bytes());
+        Replayed {
+            digest: Digest::of(&self.made),
+            events: self.state.head,
+            model_requests: self.model_requests,
+        }
+    }
+
+    fn check(&mut self, event: &Event) -> Result<(), Difference> {
+        if let Some(draft) = self.implied.pop_front() {
+            let same = draft.kind == *event.kind()
+                && draft.body == event.body
+                && draft.cause == event.header.cause;
+            let expected = json!({ "kind": draft.kind, "cause": draft.cause, "body": draft.body });
+            let found = json!({
+                "kind": event.kind(), "cause": event.header.cause, "body": event.body,
+            });
+            return if same {
+                Ok(())
+            } else {
+                Err(difference(event, "implied_event", expected, found))
+            };
+        }
+        let wanted = next(&self.state);
+        // Events that a state wants recorded come whole.
+        let recorded = wanted.iter().find_map(|effect| match effect {
+            Effect::Record(drafts) => drafts
+                .split_first()
+                .filter(|(first, _)| first.kind == *event.kind() && first.body == event.body)
+                .map(|(_, rest)| rest),
+            _ => None,
+        });
+        if let Some(rest) = recorded {
+            self.implied.extend(rest.iter().cloned());
+            return Ok(());
+        }
+        let explained = match event.kind() {
+            Kind::ModelRequested => return self.check_request(event, &wanted),
+            Kind::ToolStarted => event
+                .body_as::<ToolStarted>()
+                .is_ok_and(|started| wanted.contains(&Effect::Execute(started.call))),
+            Kind::MergeApplied => {
+                wanted.iter().any(|effect| matches!(effect, Effect::ApplyMerge(_)))
+            }
+            Kind::CommitCreated => wanted.iter().any(|effect| matches!(effect, Effect::Commit(_))),
+            // Only events that imply them can bring these.
+            Kind::WorkflowTransitioned | Kind::BudgetCharged | Kind::ToolProposed => false,
+            _ => true,
+        };
+        if explained {
+            return Ok(());
+        }
+        let expected = Value::from(wanted.iter().map(|e| format!("{e:?}")).collect::<Vec<_>>());
+        Err(difference(event, "unexplained_event", expected, event.body.clone()))
+    }
+
+    fn check_request(&mut self, event: &Event, wanted: &[Effect]) -> Result<(), Difference> {
+        let request = model_request(&self.state, self.tools);
+        let attempt = wanted.iter().find_map(|effect| match effect {
+            Effect::RequestModel { attempt, .. } => Some(*attempt),
+            _ => None,
+        });
+        let digest = request.digest();
+        let same = event.body_as::<ModelRequested>().is_ok_and(|recorded| {
+            recorded.request == digest
+                && recorded.ordinal == request.ordinal
+                && recorded.model == request.model
+                && Some(recorded.attempt) == attempt
+        });
+        if !same {
+            let expected = json!({
+                "ordinal": request.ordinal, "attempt": attempt, "request": digest,
+                "model": request.model,
+            });
+            return Err(difference(event, "model_request", expected, event.body.clone()));
+        }
+        self.made.extend_from_slice(digest.as_bytes());
+        self.model_requests += 1;
+        Ok(())
+    }
+}
+
+fn difference(event: &Event, what: &'static str, expected: Value, found: Value) -> Difference {
+    Difference { seq: event.seq(), kind: event.kind().as_str().to_owned(), what, expected, found }
+}
