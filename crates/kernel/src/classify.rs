@@ -1,10 +1,10 @@
 //! What a change is: a test, a source, both at once, or nothing the repository keeps.
 
 use glasshouse_model::{CanonicalPath, ChangeClass};
+use glasshouse_policy::PathPatterns;
 use glasshouse_sandbox::toolchain::{RustChange, rust_change, rust_tests_kept};
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::{Error, Result, codes};
+use crate::Result;
 
 /// Names of the files in which package managers pin versions. They write them anew, or for the first
 /// time, whenever a build or a test run resolves dependencies.
@@ -44,38 +44,22 @@ pub struct Contents<'a> {
 /// Tells tests from sources by a project's globs and, in Rust, by content.
 #[derive(Debug, Clone)]
 pub struct Classifier {
-    tests: GlobSet,
+    tests: PathPatterns,
 }
 
 impl Classifier {
-    /// Compiles the globs of test files.
+    /// Compiles the globs of test files, which read as in a policy file.
     ///
     /// # Errors
-    /// `config_invalid` for a malformed glob.
+    /// `policy_bad_glob` for a malformed glob.
     pub fn new(test_globs: &[String]) -> Result<Self> {
-        let fail = |glob: &str, e: globset::Error| {
-            Error::new(codes::CONFIG_INVALID, format!("cannot use the test glob `{glob}`")).why(e)
-        };
-        let mut set = GlobSetBuilder::new();
-        for glob in test_globs {
-            if glob.starts_with('!') {
-                return Err(Error::new(
-                    codes::CONFIG_INVALID,
-                    format!("cannot use the test glob `{glob}`"),
-                )
-                .why("a list of test globs has no exclusions"));
-            }
-            let compiled = GlobBuilder::new(glob).literal_separator(true).build();
-            set.add(compiled.map_err(|e| fail(glob, e))?);
-        }
-        let tests = set.build().map_err(|e| fail("(all)", e))?;
-        Ok(Self { tests })
+        Ok(Self { tests: PathPatterns::parse(test_globs.iter().map(String::as_str))? })
     }
 
     /// Whether a path alone makes a file a test.
     #[must_use]
     pub fn is_test_path(&self, path: &CanonicalPath) -> bool {
-        self.tests.is_match(path.as_str())
+        self.tests.matches(path)
     }
 
     /// Whether content can matter for a path.
@@ -129,5 +113,48 @@ impl Classifier {
                 (Ok(old), Ok(new)) => !rust_tests_kept(old, new),
                 _ => false,
             }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test globs are read by the workflow's rules and by the kernel; both must see the same files.
+    #[test]
+    fn globs_read_as_in_a_policy() {
+        let globs = ["tests/**", "*_test.py", "!tests/data/**"].map(str::to_owned);
+        let classifier = Classifier::new(&globs).unwrap();
+        let check = |path: &str, expected: bool| {
+            assert_eq!(
+                classifier.is_test_path(&CanonicalPath::parse(path).unwrap()),
+                expected,
+                "{path}"
+            );
+        };
+        check("tests/a", true);
+        check("deep/down/x_test.py", true);
+        check("tests/data/a.json", false);
+        check("src/a.py", false);
+        assert_eq!(Classifier::new(&["[".to_owned()]).unwrap_err().code(), "policy_bad_glob");
+        assert!(Classifier::new(&["!a".to_owned()]).is_err());
+        assert!(!Classifier::new(&[]).unwrap().is_test_path(&CanonicalPath::parse("a").unwrap()));
+    }
+
+    #[test]
+    fn weakened_tests() {
+        let classifier = Classifier::new(&["tests/**".to_owned()]).unwrap();
+        let check = |path: &str, removed: u64, old: &str, new: &str, expected: bool| {
+            let contents = Contents { old: Some(old.as_bytes()), new: Some(new.as_bytes()) };
+            let weakens =
+                classifier.weakens(&CanonicalPath::parse(path).unwrap(), removed, &contents);
+            assert_eq!(weakens, expected, "{path}: {old} -> {new}");
+        };
+        check("tests/a", 0, "", "", false);
+        check("tests/a", 1, "", "", true);
+        check("src/a.py", 5, "x", "", false);
+        let test = "#[cfg(test)] mod t { fn a() { assert!(f()) } }";
+        check("src/a.rs", 1, test, "fn f() {}", true);
+        check("src/a.rs", 1, test, &format!("fn f() {{}} {test}"), false);
     }
 }

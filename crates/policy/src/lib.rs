@@ -29,6 +29,7 @@ mod grant;
 mod index;
 #[cfg(test)]
 mod normative;
+mod patterns;
 mod policy;
 mod reserved;
 mod rule;
@@ -49,6 +50,7 @@ pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,
 };
+pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};

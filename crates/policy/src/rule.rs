@@ -4,7 +4,7 @@
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
 
-use crate::glob::{Components, Glob};
+use crate::patterns::PathPatterns;
 use crate::{command, suggest};
 
 /// Names to compare a misspelt syscall with; other names are legal (plugins bring their own).
@@ -72,13 +72,6 @@ pub(crate) enum Condition {
     Host(Vec<HostPattern>),
     Change(Vec<ChangeClass>),
     Command(CommandPatterns),
-}
-
-/// Patterns to match, less the patterns written with a leading `!`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PathPatterns {
-    pub(crate) include: Vec<Glob>,
-    pub(crate) exclude: Vec<Glob>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,23 +258,6 @@ impl Condition {
             Self::Command(commands) => commands.match_call(call),
         }
     }
-}
-
-impl PathPatterns {
-    fn includes(&self, call: &Call) -> bool {
-        any_matches(&self.include, call)
-    }
-
-    fn excludes(&self, call: &Call) -> bool {
-        any_matches(&self.exclude, call)
-    }
-}
-
-fn any_matches(globs: &[Glob], call: &Call) -> bool {
-    call.path.as_ref().is_some_and(|path| {
-        let path = Components::of(path);
-        globs.iter().any(|glob| glob.matches(path))
-    })
 }
 
 impl HostPattern {

@@ -5,9 +5,9 @@ use glasshouse_model::workflow::State;
 
 use super::check_items;
 use crate::error::Result;
-use crate::glob::Glob;
+use crate::patterns::PathPatterns;
 use crate::rule::{
-    CallerPattern, CommandPatterns, Condition, Conditions, HostPattern, LabelPattern, PathPatterns,
+    CallerPattern, CommandPatterns, Condition, Conditions, HostPattern, LabelPattern,
 };
 use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
@@ -147,25 +147,14 @@ fn paths(reader: &Reader<'_>, node: &Node) -> Result<PathPatterns> {
     let mut out = PathPatterns::default();
     for item in &nodes {
         let text = reader.text(item, "path_glob")?;
-        let (list, pattern) = match text.strip_prefix('!') {
-            Some(pattern) => (&mut out.exclude, pattern),
-            None => (&mut out.include, text),
-        };
-        list.extend(Glob::parse(pattern).map_err(|why| {
+        out.add(text).map_err(|why| {
             reader
                 .error(codes::BAD_GLOB, item, format!("pattern `{text}`"))
                 .why(why)
                 .with("pattern", text)
-        })?);
+        })?;
     }
-    if out.include.is_empty() && !out.exclude.is_empty() {
-        return Err(reader
-            .error(codes::BAD_GLOB, node, "only patterns with `!`")
-            .why("they take away from other patterns, and there are none"));
-    }
-    for list in [&mut out.include, &mut out.exclude] {
-        list.sort();
-        list.dedup();
-    }
+    out.settle()
+        .map_err(|why| reader.error(codes::BAD_GLOB, node, "only patterns with `!`").why(why))?;
     Ok(out)
 }
