@@ -1,6 +1,7 @@
 //! What an argument vector may run.
 //!
-//! A permissive rule matches the words exactly as they will run. A restrictive rule must not be
+//! A permissive rule matches the words exactly as they will run, alone or as the commands of a shell's
+//! script, of which each must match. A restrictive rule must not be
 //! escaped by dressing the command up, so it is looked for wherever it could run: behind a
 //! wrapper (`env`, `xargs`, `timeout`), in the script of a shell, under an absolute path, behind
 //! quotes, options and escapes. What can not be read counts as a match: a false one asks a person, a
@@ -79,9 +80,48 @@ const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[(
 const LONG_OPTIONS: &[(&str, char)] =
     &[("--recursive", 'r'), ("--recursive", 'R'), ("--force", 'f')];
 
-/// Whether the words begin exactly with the prefix.
-pub(crate) fn starts_with(argv: &[String], prefix: &[Box<str>]) -> bool {
-    argv.len() >= prefix.len() && argv.iter().zip(prefix).all(|(word, want)| **word == **want)
+/// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
+/// that name that lies elsewhere.
+const TRUSTED_SHELLS: &[&str] =
+    &["sh", "bash", "dash", "/bin/sh", "/bin/bash", "/bin/dash", "/usr/bin/sh", "/usr/bin/bash"];
+/// Options that change nothing about which commands a script runs.
+const HARMLESS_OPTIONS: &str = "celuxf";
+
+/// Whether running `argv` runs nothing but commands that begin exactly with one of the prefixes: the
+/// words themselves, or every command of a shell's script. A variable that is set for a command can
+/// make another of it, so then the answer is no.
+pub(crate) fn runs_only(argv: &[String], prefixes: &[Vec<Box<str>>]) -> bool {
+    let begins = |words: &[Option<&str>]| {
+        prefixes.iter().any(|prefix| {
+            words.len() >= prefix.len()
+                && words.iter().zip(prefix).all(|(word, want)| *word == Some(&**want))
+        })
+    };
+    let words: Vec<_> = argv.iter().map(|word| Some(word.as_str())).collect();
+    if begins(&words) {
+        return true;
+    }
+    let [shell, options, script, ..] = argv else { return false };
+    let reads_script = TRUSTED_SHELLS.contains(&shell.as_str())
+        && options.strip_prefix('-').is_some_and(|letters| {
+            letters.contains('c') && letters.chars().all(|c| HARMLESS_OPTIONS.contains(c))
+        });
+    if !reads_script {
+        return false;
+    }
+    let Ok(found) = invocations(script, &mut MAX_COMMAND_BYTES.clone()) else { return false };
+    !found.is_empty()
+        && found.iter().all(|invocation| {
+            let words: Vec<_> = invocation
+                .words
+                .iter()
+                .map(|word| match word {
+                    ShellWord::Text(text) => Some(text.as_str()),
+                    ShellWord::One | ShellWord::Many => None,
+                })
+                .collect();
+            !invocation.assigns && begins(&words)
+        })
 }
 
 /// Whether running `argv` could run a command that begins with the prefix.
@@ -469,16 +509,41 @@ mod tests {
 
     #[test]
     fn permissive_matching_is_exact() {
-        let allowed = prefix("cargo test");
-        assert!(starts_with(&argv(&["cargo", "test", "-p", "x"]), &allowed));
-        for words in [
-            &["./cargo", "test"][..],
-            &["env", "cargo", "test"],
-            &["sh", "-c", "cargo test"],
-            &["cargo"],
-            &["cargo", "testx"],
+        let allowed = [prefix("cargo test"), prefix("gh run view"), prefix("true")];
+        let check = |words: &[&str], expected: bool| {
+            assert_eq!(runs_only(&argv(words), &allowed), expected, "{words:?}");
+        };
+        check(&["cargo", "test", "-p", "x"], true);
+        check(&["sh", "-c", "cargo test"], true);
+        check(&["bash", "-lc", "gh run view 1"], true);
+        check(&["sh", "-c", "gh run view 3 2>&1 > out"], true);
+        check(&["sh", "-ec", "cargo test && gh run view $RUN | true; (true)"], true);
+        check(&["sh", "-c", "for t in a b; do cargo test \"$t\"; done"], true);
+        check(&["cargo"], false);
+        check(&["cargo", "testx"], false);
+        check(&["./cargo", "test"], false);
+        check(&["/tmp/cargo", "test"], false);
+        check(&["env", "cargo", "test"], false);
+        check(&["./sh", "-c", "cargo test"], false);
+        check(&["/ws/bin/sh", "-c", "cargo test"], false);
+        check(&["sh", "-ic", "cargo test"], false);
+        check(&["sh", "-c", "-x", "cargo test"], false);
+        for script in [
+            "",
+            "GH_HOST=x gh run view 2",
+            "cargo test; rm -rf x",
+            "cargo test $(rm -rf x)",
+            "cargo $X",
+            "cargo {test,x}",
+            "X=1; cargo test",
+            "export PATH=x; cargo test",
+            "cargo() { rm; }; cargo test",
+            ". ./env; cargo test",
+            "cargo test > >(rm)",
+            "cargo test <<E\n$(rm)\nE",
+            "cargo test ) true",
         ] {
-            assert!(!starts_with(&argv(words), &allowed), "{words:?}");
+            check(&["sh", "-c", script], false);
         }
     }
 }

@@ -319,13 +319,11 @@ impl LabelPattern {
 impl CommandPatterns {
     fn match_call(&self, call: &Call) -> bool {
         call.argv.as_ref().is_some_and(|argv| {
-            self.prefixes.iter().any(|prefix| {
-                if self.wide {
-                    command::could_run(argv, prefix)
-                } else {
-                    command::starts_with(argv, prefix)
-                }
-            })
+            if self.wide {
+                self.prefixes.iter().any(|prefix| command::could_run(argv, prefix))
+            } else {
+                command::runs_only(argv, &self.prefixes)
+            }
         })
     }
 }

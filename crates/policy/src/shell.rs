@@ -435,7 +435,7 @@ impl Cursor<'_, '_> {
                 _ => command.take(self.some_word()?),
             }
         }
-        if !command.words.is_empty() {
+        if !command.words.is_empty() || command.assigns {
             self.reader.found.push(command);
         }
         Ok(())

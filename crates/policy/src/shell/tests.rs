@@ -46,7 +46,7 @@ fn commands() {
     check("case $x in a|b) c;; (d) e ;; *) f; esac; g", &["c", "e", "f", "g"]);
     check("f() { a; }; function g { b; }\nf () (c)", &["a", "b", "c"]);
     check("[[ -n $x && ! $(a) ]] && b; [ -f x ] || c", &["a", "b", "[ -f x ]", "c"]);
-    check("A=1 B=$(x) a; C=2; D=(1 2)", &["x", "@a"]);
+    check("A=1 B=$(x) a; C=2; D=(1 2)", &["x", "@a", "@", "@"]);
     check("a > f 2>&1 < $(b) >> \"c\" &> d <<< e {fd}> g", &["a", "b"]);
     check("a > >(b) <(c | d)", &["b", "c", "d", "a ?"]);
     check("a $(b $(c)) \"$(d)\" `e \\`f\\``", &["c", "b ??", "d", "f", "e ??", "a ?? ? ??"]);
@@ -60,8 +60,8 @@ fn commands() {
     check("a <<E b\n$(c) 'd\nE\ne", &["c", "a b", "e"]);
     check("a <<'E'; b <<-F\n$(c\nE\n\t`d`\n\tF\ne", &["a", "b", "d", "e"]);
     check("if a; then\n  # why (not)\n  b\nfi", &["a", "b"]);
-    check("x=$y; a \"it's\" $'it\\'s'", &["a it's it's"]);
-    check("a=b=c d; e=f", &["@d"]);
+    check("x=$y; a \"it's\" $'it\\'s'", &["@", "a it's it's"]);
+    check("a=b=c d; e=f", &["@d", "@"]);
     check("echo 'a b' \"c;d\"", &["echo a b c;d"]);
 }
 
