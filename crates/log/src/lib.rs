@@ -20,6 +20,7 @@ mod chain;
 mod checkpoint;
 mod clock;
 pub mod codes;
+mod erase;
 mod error;
 mod founding;
 mod heads;
@@ -28,6 +29,7 @@ mod keys;
 mod lease;
 mod log;
 mod owner;
+mod proof;
 mod record;
 mod signer;
 mod sqlite;
@@ -47,10 +49,14 @@ pub use branch::{
 };
 pub use checkpoint::SignedHead;
 pub use clock::{Clock, SystemClock};
+pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Log, Options};
+pub use proof::{
+    Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,
+};
 pub use record::Record;
 pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 pub use verify::{Broken, Sound, Verification};

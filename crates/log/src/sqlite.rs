@@ -11,7 +11,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glasshouse_model::{BranchId, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
 pub(crate) use self::file::FileState;
@@ -165,6 +165,16 @@ impl Store for Sqlite {
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         let request = Prepared::new(append)?;
         self.writer()?.submit(move |group| group.append(request, merge.as_ref()))
+    }
+
+    fn erase(
+        &self,
+        append: Append,
+        events: Vec<(BranchId, Seq)>,
+        blobs: Vec<Digest>,
+    ) -> Result<Appended> {
+        let request = Prepared::new(append)?;
+        self.writer()?.submit(move |group| group.erase(request, &events, &blobs))
     }
 
     fn close_branch(&self, branch: &BranchId) -> Result<()> {

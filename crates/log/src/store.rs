@@ -47,6 +47,19 @@ pub trait Store: Send + Sync {
     /// `session_owned`, a limit's error, or a storage error.
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended>;
 
+    /// Stores an append of one event that says what is erased, and with it empties the bodies of
+    /// events and remembers the blobs that are to be deleted. Events that are erased stay so.
+    ///
+    /// # Errors
+    /// As [`Store::append`]; `event_not_found`; `append_invalid` for an event that records an
+    /// erasure.
+    fn erase(
+        &self,
+        append: Append,
+        events: Vec<(BranchId, Seq)>,
+        blobs: Vec<Digest>,
+    ) -> Result<Appended>;
+
     /// Ends a branch without merging it; a branch that has ended stays as it is.
     ///
     /// # Errors

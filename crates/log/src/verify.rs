@@ -16,6 +16,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::heads::Heads;
 use crate::keys::PublicKey;
+use crate::proof::{self, Consistency, Extension};
 use crate::record::Defect;
 use crate::store::{Flaw, Store, TreeHead};
 
@@ -39,8 +40,12 @@ pub struct Sound {
     pub signed_head: String,
     /// Number of events that it covers.
     pub signed_events: u64,
-    /// Number of blobs that events name; each was read.
+    /// Number of blobs that events name and that are there; each was read.
     pub blobs: u64,
+    /// Number of events whose body was erased, as a later event says.
+    pub erased_events: u64,
+    /// Number of blobs that were erased, as an event says.
+    pub erased_blobs: u64,
 }
 
 /// The first thing that does not prove itself.
@@ -66,14 +71,16 @@ impl Verification {
     }
 }
 
+/// A finding with its verdict in front.
+#[derive(Serialize)]
+pub(crate) struct Tagged<'a, T> {
+    pub(crate) ok: bool,
+    #[serde(flatten)]
+    pub(crate) rest: &'a T,
+}
+
 impl Serialize for Verification {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Tagged<'a, T> {
-            ok: bool,
-            #[serde(flatten)]
-            rest: &'a T,
-        }
         match self {
             Self::Sound(rest) => Tagged { ok: true, rest }.serialize(serializer),
             Self::Broken(rest) => Tagged { ok: false, rest }.serialize(serializer),
@@ -170,9 +177,53 @@ pub(crate) fn verify(
                 signed_head: newest.tree.root.to_string(),
                 signed_events: newest.tree.size,
                 blobs: events.blobs(),
+                erased_events: events.erasures().events,
+                erased_blobs: events.erasures().blobs,
             })
         }
     })
+}
+
+/// Proves that the log extends a head, that a later head extends that, and that both are the
+/// log's.
+pub(crate) fn check_extension(
+    store: &dyn Store,
+    heads: &Heads,
+    key: &Result<PublicKey>,
+    old: &str,
+    new: &str,
+) -> Result<Consistency> {
+    let broken = |broken| Ok(Consistency::Broken(broken));
+    let mut marks = match signed_heads(heads, key)? {
+        Ok(marks) => marks,
+        Err(found) => return broken(found),
+    };
+    let key = key.as_ref().map_err(Clone::clone)?;
+    let open = |name: &str, note: &str| {
+        SignedHead::open(note, key)
+            .map_err(|why| Broken::bad_signature(key.name(), format!("{name} head: {why}")))
+    };
+    let (old, new) = match (open("the old", old), open("the new", new)) {
+        (Err(found), _) | (_, Err(found)) => return broken(found),
+        (Ok(old), Ok(new)) => (old, new),
+    };
+    if old.tree.size > new.tree.size {
+        return broken(Broken::of_log("truncated", old.tree.size, new.tree.size));
+    }
+    marks.extend([old.clone(), new.clone()]);
+    marks.sort_by_key(|head| head.tree.size);
+    if let Some(found) = check_tree(store, &store.tree()?, &marks)? {
+        return broken(found);
+    }
+    let (old_size, new_size) = (old.tree.size, new.tree.size);
+    Ok(Consistency::Extends(Extension {
+        old_size,
+        new_size,
+        path: proof::consistency(store, old_size, new_size)?,
+        old: old.note,
+        new: new.note,
+        key: key.to_string(),
+    }))
 }
 
 /// Every signed head, smallest first; at least one.

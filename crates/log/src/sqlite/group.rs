@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use glasshouse_model::event::SALT_BYTES;
-use glasshouse_model::{BranchId, Draft, Event, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Seq, SessionId, TenantId};
 use rusqlite::{Connection, params};
 
 use super::connection::explain;
@@ -13,6 +13,7 @@ use super::schema::{MAX_BRANCH_NUMBER, MAX_SEQ, integer, place};
 use crate::append::{Appended, CellWrite, Head, Prepared};
 use crate::branch::{BranchRow, BranchState, NewBranch, ancestors_of_child, check_fork};
 use crate::codes;
+use crate::erase;
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::record::{Place, Record, seal};
@@ -32,6 +33,7 @@ pub(crate) struct Group<'c> {
     newest: Option<(i64, Head)>,
     branches: HashMap<BranchId, Touched>,
     events: u64,
+    erases: bool,
     trouble: Option<Error>,
 }
 
@@ -64,6 +66,7 @@ impl<'c> Group<'c> {
             newest,
             branches,
             events: 0,
+            erases: false,
             trouble: None,
         })
     }
@@ -71,6 +74,11 @@ impl<'c> Group<'c> {
     /// Events stored so far.
     pub(crate) const fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Whether bytes were erased that the write-ahead log still holds.
+    pub(crate) const fn erases(&self) -> bool {
+        self.erases
     }
 
     /// The storage error, if one happened, that makes going on pointless.
@@ -146,6 +154,63 @@ impl<'c> Group<'c> {
             (source.row.state, source.is_changed) = (BranchState::Merged, true);
         }
         Ok(Appended { events, head, replayed: false })
+    }
+
+    /// Stores an append of one event that says what is erased, and erases it.
+    pub(crate) fn erase(
+        &mut self,
+        request: Prepared,
+        events: &[(BranchId, Seq)],
+        blobs: &[Digest],
+    ) -> Result<Appended> {
+        // Everything that can be refused is looked at before the append changes the group.
+        let mut places = Vec::with_capacity(events.len());
+        for (branch, seq) in events {
+            places.extend(self.place_to_erase(&request.append.session, branch, *seq)?);
+        }
+        let appended = self.append(request, None)?;
+        let by = self.tree.size() - 1;
+        for place in places {
+            self.run(
+                "UPDATE event SET salt = ?2, body = x'' WHERE place = ?1",
+                params![place, by.to_be_bytes().as_slice()],
+            )?;
+        }
+        let cells = blobs.iter().map(|digest| CellWrite {
+            space: erase::SPACE.to_owned(),
+            key: digest.hex(),
+            expected_version: None,
+            bytes: Some(Vec::new()),
+        });
+        self.write_cells(&cells.collect::<Vec<_>>())?;
+        self.erases = true;
+        Ok(appended)
+    }
+
+    /// Where an event lies whose body may be erased; `None` when that has been done.
+    fn place_to_erase(
+        &mut self,
+        session: &SessionId,
+        branch: &BranchId,
+        seq: Seq,
+    ) -> Result<Option<i64>> {
+        let connection = self.connection;
+        let touched = self.touch(branch)?;
+        if touched.row.session != *session {
+            return Err(
+                no_branch(branch).why(format!("it belongs to another session than {session}"))
+            );
+        }
+        let number = touched.number;
+        let record = sql(queries::rows(connection, number, seq, seq, 1))?.pop();
+        let record = record.ok_or_else(|| {
+            Error::new(codes::EVENT_NOT_FOUND, format!("branch {branch} stores no event {seq}"))
+        })?;
+        if erase::said_by(&record).is_some() {
+            return Err(Error::new(codes::APPEND_INVALID, format!("could not erase event {seq}"))
+                .why("it records what was erased"));
+        }
+        Ok(record.erased_by().is_none().then(|| place(number, seq)))
     }
 
     /// Creates a branch.

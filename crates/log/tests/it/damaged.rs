@@ -143,7 +143,7 @@ fn blobs_that_events_name_are_part_of_the_proof() {
         let start = format!("hash_mismatch b_main 2: expected blob {digest}, found ");
         assert!(found.starts_with(&start) && found.contains(expected), "{found}");
     };
-    check(&|path| fs::remove_file(path).unwrap(), "no blob");
+    check(&|path| fs::remove_file(path).unwrap(), "no such blob");
     check(&|path| fs::write(path, b"").unwrap(), "its file is cut");
     let other = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();
