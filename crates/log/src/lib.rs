@@ -16,6 +16,7 @@ mod append;
 mod audit;
 mod blobs;
 mod branch;
+mod cells;
 mod chain;
 mod checkpoint;
 mod clock;
@@ -47,6 +48,7 @@ pub use branch::{
     BranchRow, BranchState, Fork, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment,
     SessionRow,
 };
+pub use cells::StoredCell;
 pub use checkpoint::SignedHead;
 pub use clock::{Clock, SystemClock};
 pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};

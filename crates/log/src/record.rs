@@ -5,6 +5,7 @@ use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, T
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::cells::{self, CellMark};
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::proof::ProvedEvent;
@@ -41,6 +42,7 @@ pub(crate) fn seal(
     place: &Place<'_>,
     (seq, position, prev): (Seq, u64, Digest),
     salt: [u8; SALT_BYTES],
+    cells: &[CellMark],
 ) -> Result<(Record, Event), serde_json::Error> {
     let header = Header {
         v: EVENT_VERSION,
@@ -56,7 +58,8 @@ pub(crate) fn seal(
         labels: draft.labels,
         body_hash: body_hash(&salt, &body),
     };
-    let bytes = serde_json::to_vec(&header)?;
+    let mut bytes = serde_json::to_vec(&header)?;
+    cells::add_to_header(&mut bytes, cells)?;
     let hash = event_hash(&prev, &bytes);
     let record = Record { seq, position, hash, header: bytes, salt: salt.to_vec(), body };
     Ok((record, Event { header, body: draft.body, prev, hash }))
@@ -221,7 +224,7 @@ mod tests {
         draft.body = serde_json::from_str(body).unwrap();
         let prev = Digest::of(b"before");
         let at = (7, 41, prev);
-        let (record, event) = seal(draft, body.into(), &place, at, [9; SALT_BYTES]).unwrap();
+        let (record, event) = seal(draft, body.into(), &place, at, [9; SALT_BYTES], &[]).unwrap();
         (record, event, branch)
     }
 

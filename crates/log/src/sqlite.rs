@@ -21,6 +21,7 @@ use self::file::Identity;
 use self::writer::Writer;
 use crate::append::{Append, Appended, Cell, CellWrite, Prepared};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::cells::StoredCell;
 use crate::clock::Clock;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -183,7 +184,7 @@ impl Store for Sqlite {
     }
 
     fn write_cells(&self, writes: Vec<CellWrite>) -> Result<()> {
-        self.writer()?.submit(move |group| group.write_cells(&writes))
+        self.writer()?.submit(move |group| group.write_cells(&writes).map(drop))
     }
 
     fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>> {
@@ -193,6 +194,10 @@ impl Store for Sqlite {
 
     fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>> {
         self.read(|connection| queries::cells(connection, space, after, limit))
+    }
+
+    fn stored_cells(&self, after: (&str, &str), limit: usize) -> Result<Vec<StoredCell>> {
+        self.read(|connection| queries::stored_cells(connection, after, limit))
     }
 
     fn branch(&self, branch: &BranchId) -> Result<BranchRow> {

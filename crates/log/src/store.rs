@@ -5,6 +5,7 @@ use glasshouse_model::{BranchId, Digest, Seq, SessionId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::cells::StoredCell;
 use crate::error::Result;
 use crate::record::Record;
 
@@ -83,6 +84,13 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// A storage error.
     fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>>;
+
+    /// Every cell after one, by space and key, also deleted ones and those of the log's own spaces,
+    /// at most `limit`.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn stored_cells(&self, after: (&str, &str), limit: usize) -> Result<Vec<StoredCell>>;
 
     /// One branch.
     ///

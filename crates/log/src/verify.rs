@@ -11,6 +11,7 @@ use serde_json::Value;
 use self::events::Events;
 use self::tree::check_tree;
 use crate::blobs::Blobs;
+use crate::cells::CellProof;
 use crate::checkpoint::SignedHead;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -19,6 +20,9 @@ use crate::keys::PublicKey;
 use crate::proof::{self, Consistency, Extension};
 use crate::record::Defect;
 use crate::store::{Flaw, Store, TreeHead};
+
+/// Cells read at a time.
+const CELL_PAGE: usize = 512;
 
 /// What proving a log found.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,7 +151,9 @@ pub(crate) fn verify(
 ) -> Result<Verification> {
     let signed = signed_heads(heads, key)?;
     let tree = store.tree();
-    let mut events = Events::new(store, blobs);
+    let mut cells = CellProof::new(tree.as_ref().map_or(0, |tree| tree.size));
+    let cells_read = add_stored_cells(store, &mut cells);
+    let mut events = Events::new(store, blobs, cells);
     if let Some(broken) = events.first_bad()? {
         return Ok(Verification::Broken(broken));
     }
@@ -167,6 +173,11 @@ pub(crate) fn verify(
         return Ok(Verification::Broken(Broken::of_store(flaw)));
     }
     proved?;
+    cells_read?;
+    let (blobs, erased) = (events.blobs(), events.erasures());
+    if let Some(broken) = events.first_bad_cell() {
+        return Ok(Verification::Broken(broken));
+    }
     Ok(match signed {
         Err(broken) => Verification::Broken(broken),
         Ok(marks) => {
@@ -176,12 +187,23 @@ pub(crate) fn verify(
                 head: tree.root.to_string(),
                 signed_head: newest.tree.root.to_string(),
                 signed_events: newest.tree.size,
-                blobs: events.blobs(),
-                erased_events: events.erasures().events,
-                erased_blobs: events.erasures().blobs,
+                blobs,
+                erased_events: erased.events,
+                erased_blobs: erased.blobs,
             })
         }
     })
+}
+
+/// Every cell, to be compared with what the events say.
+fn add_stored_cells(store: &dyn Store, proof: &mut CellProof) -> Result<()> {
+    let mut after = (String::new(), String::new());
+    loop {
+        let page = store.stored_cells((&after.0, &after.1), CELL_PAGE)?;
+        page.iter().for_each(|cell| proof.add(cell));
+        let Some(last) = page.into_iter().next_back() else { return Ok(()) };
+        after = (last.space, last.key);
+    }
 }
 
 /// Proves that the log extends a head, that a later head extends that, and that both are the

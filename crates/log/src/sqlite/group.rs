@@ -12,6 +12,7 @@ use super::queries::{self, cached};
 use super::schema::{MAX_BRANCH_NUMBER, MAX_SEQ, integer, place};
 use crate::append::{Appended, CellWrite, Head, Prepared};
 use crate::branch::{BranchRow, BranchState, NewBranch, ancestors_of_child, check_fork};
+use crate::cells::CellMark;
 use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
@@ -134,10 +135,13 @@ impl<'c> Group<'c> {
         if let Some(merge) = merge {
             self.check_merge(&append.branch, merge)?;
         }
-        self.write_cells(&append.cells)?;
-        let events = self.store_events(number, head, &append.session, &append.branch, {
-            append.events.into_iter().zip(bodies)
-        })?;
+        let versions = self.write_cells(&append.cells)?;
+        let cells = append.cells.iter().zip(versions);
+        let cells: Vec<_> =
+            cells.filter_map(|(write, version)| CellMark::of_write(write, version)).collect();
+        let drafts = append.events.into_iter().zip(bodies);
+        let events =
+            self.store_events(number, head, (&append.session, &append.branch), drafts, &cells)?;
         let head = events.last().map_or(head, |event| Head { seq: event.seq(), hash: event.hash });
         if let Some(key) = &append.idempotency_key {
             let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
@@ -267,23 +271,23 @@ impl<'c> Group<'c> {
         Ok(())
     }
 
-    /// Changes cells: all are compared before any is written.
-    pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<()> {
+    /// Changes cells: all are compared before any is written. Answers their new versions.
+    pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<Vec<u64>> {
         let mut versions = Vec::with_capacity(writes.len());
         for write in writes {
-            versions.push(self.check_cell(write)?);
+            versions.push(self.check_cell(write)? + 1);
         }
-        for (write, version) in writes.iter().zip(versions) {
+        for (write, version) in writes.iter().zip(&versions) {
             self.run(
                 "INSERT INTO cell (space, key, version, bytes) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT DO UPDATE SET version = excluded.version, bytes = excluded.bytes",
-                params![write.space, write.key, integer(version + 1), write.bytes],
+                params![write.space, write.key, integer(*version), write.bytes],
             )?;
             if write.space == lease::SPACE {
                 self.branches.values_mut().for_each(|touched| touched.lease = None);
             }
         }
-        Ok(())
+        Ok(versions)
     }
 
     /// Writes what the group's appends share.
@@ -427,15 +431,15 @@ impl<'c> Group<'c> {
         &mut self,
         number: i64,
         head: Head,
-        session: &SessionId,
-        branch: &BranchId,
-        drafts: impl ExactSizeIterator<Item = (Draft, Vec<u8>)>,
+        (session, branch): (&SessionId, &BranchId),
+        mut drafts: impl ExactSizeIterator<Item = (Draft, Vec<u8>)>,
+        cells: &[CellMark],
     ) -> Result<Vec<Event>> {
         let tenant = self.tenant;
         let place = Place { tenant, session, branch, time_us: self.now_us };
         let (mut seq, mut prev) = (head.seq, head.hash);
         let mut events = Vec::with_capacity(drafts.len());
-        for (draft, body) in drafts {
+        while let Some((draft, body)) = drafts.next() {
             seq += 1;
             if seq > MAX_SEQ {
                 return Err(Error::new(codes::APPEND_INVALID, format!("{branch} is full"))
@@ -443,7 +447,8 @@ impl<'c> Group<'c> {
             }
             let salt = self.salts.next()?;
             let at = (seq, self.tree.size(), prev);
-            let (record, event) = seal(draft, body, &place, at, salt).map_err(|cause| {
+            let cells = if drafts.len() == 0 { cells } else { &[] };
+            let (record, event) = seal(draft, body, &place, at, salt, cells).map_err(|cause| {
                 Error::new(codes::APPEND_INVALID, "could not append")
                     .why(format!("a header is no JSON: {cause}"))
             })?;

@@ -9,6 +9,7 @@ use glasshouse_model::{BranchId, Digest, Seq};
 use super::Broken;
 use crate::blobs::{Blobs, named_in};
 use crate::branch::{BranchRow, ancestors_of_child};
+use crate::cells::{BadCell, CellProof};
 use crate::chain::PAGE;
 use crate::codes;
 use crate::erase;
@@ -22,6 +23,7 @@ pub(super) struct Events<'a> {
     blobs: &'a Blobs,
     /// What reading each blob said.
     seen: HashMap<Digest, Option<String>>,
+    cells: CellProof,
     /// What the events of kind `log.erased` name, events with the position of who says it.
     erased: HashSet<(BranchId, Seq, u64)>,
     erased_blobs: HashSet<Digest>,
@@ -39,10 +41,11 @@ pub(super) struct Erasures {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs) -> Self {
+    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs, cells: CellProof) -> Self {
         Self {
             store,
             blobs,
+            cells,
             seen: HashMap::new(),
             erased: HashSet::new(),
             erased_blobs: HashSet::new(),
@@ -90,8 +93,17 @@ impl<'a> Events<'a> {
         bodies.chain(blobs).min_by_key(|(at, _)| *at)
     }
 
-    /// Remembers what an event says of erasures, and what of it is gone.
-    fn note_erasures(&mut self, branch: &BranchId, record: &Record) {
+    /// The first cell that is not as the newest event says that names it.
+    pub(super) fn first_bad_cell(self) -> Option<Broken> {
+        let BadCell { changed, expected, found } = self.cells.first_bad()?;
+        let (branch, seq) = changed.map(|change| (change.branch, change.seq)).unzip();
+        let (expected, found) = (expected.into(), found.into());
+        Some(Broken { kind: "hash_mismatch", branch, seq, expected, found })
+    }
+
+    /// Remembers what an event says of cells and erasures, and what of it is gone.
+    fn note(&mut self, branch: &BranchId, record: &Record) {
+        self.cells.note(branch, record);
         if let Some(said) = erase::said_by(record) {
             let events = said.events.into_iter();
             self.erased.extend(events.map(|event| (event.branch, event.seq, record.position)));
@@ -178,7 +190,7 @@ impl<'a> Events<'a> {
                         Broken::of_event(branch, record.seq, &defect),
                     )));
                 }
-                self.note_erasures(branch, &record);
+                self.note(branch, &record);
                 if let Some(defect) = self.check_blobs(branch, &record)? {
                     let broken = Broken::of_event(branch, record.seq, &defect);
                     return Ok(Some((record.position, broken)));
