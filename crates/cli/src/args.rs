@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use glasshouse_model::{BranchId, Digest, Mode, SessionId};
+use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId};
 
 /// An operating system for AI agents: everything an agent does is contained, decided by one policy
 /// and recorded in one verifiable log.
@@ -270,6 +270,32 @@ pub(crate) enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Sign the head of the log and print it; keep it elsewhere to check the log against it later
+    Checkpoint {
+        /// The head as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prove to others that an event is in the log
+    Prove {
+        /// Branch id
+        branch: BranchId,
+        /// Sequence of the event
+        seq: Seq,
+        /// The proof with the event as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that the log extends a signed head, and a later one extends that: exit 5 if not
+    Check {
+        /// File with the earlier head, as `audit checkpoint` printed it
+        old: PathBuf,
+        /// File with the later head (default: the newest that was signed)
+        new: Option<PathBuf>,
+        /// The proof as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Which security profile.
@@ -351,7 +377,11 @@ impl Arguments {
                 | PolicyCommand::Update { json, .. },
             ))
             | Some(Command::Audit(
-                AuditCommand::Log { json, .. } | AuditCommand::Verify { json },
+                AuditCommand::Log { json, .. }
+                | AuditCommand::Verify { json }
+                | AuditCommand::Checkpoint { json }
+                | AuditCommand::Prove { json, .. }
+                | AuditCommand::Check { json, .. },
             ))
             | Some(Command::Ui(UiCommand::Check { json, .. }))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))

@@ -27,7 +27,7 @@ pub struct Append {
     pub session: SessionId,
     /// Where the events go.
     pub branch: BranchId,
-    /// The events in order; may be empty when only cells are written.
+    /// The events in order, at least one.
     pub events: Vec<Draft>,
     /// The branch's head as the writer knows it; another head refuses the append with
     /// `head_conflict`.
@@ -38,7 +38,7 @@ pub struct Append {
     /// Epoch of the writer's [`Lease`](crate::Lease). While a session is leased, an append without
     /// epoch is refused with `session_owned` and one with an older epoch with `lease_lost`.
     pub epoch: Option<u64>,
-    /// Cells that change with the events.
+    /// Cells that change with the events. The header of the last event says what became of them.
     pub cells: Vec<CellWrite>,
 }
 
@@ -131,8 +131,9 @@ impl Prepared {
 
 fn check_counts(append: &Append) -> Result<()> {
     let (events, cells) = (append.events.len(), append.cells.len());
-    if events == 0 && cells == 0 {
-        return Err(invalid("it holds neither events nor cells"));
+    if events == 0 {
+        // The header of an event says what became of the cells; without one nobody could prove it.
+        return Err(invalid("it holds no events"));
     }
     if events > MAX_EVENTS_PER_APPEND {
         return Err(invalid(&format!("{events} events, at most {MAX_EVENTS_PER_APPEND}")));
@@ -219,6 +220,7 @@ mod tests {
         let long = "k".repeat(MAX_KEY_BYTES + 1);
         check(&|_| (), None);
         check(&|a| a.events.clear(), invalid);
+        check(&|a| (a.events.clear(), a.cells.push(cell("s", "k", 1))).1, invalid);
         check(&|a| a.events = vec![a.events[0].clone(); MAX_EVENTS_PER_APPEND], None);
         check(&|a| a.events = vec![a.events[0].clone(); MAX_EVENTS_PER_APPEND + 1], invalid);
         check(&|a| a.cells = vec![cell("s", "k", 1); MAX_CELLS_PER_APPEND + 1], invalid);

@@ -80,6 +80,25 @@ impl Blobs {
         Ok(bytes)
     }
 
+    /// Whether a file of this digest is there, whole or not.
+    pub(crate) fn contains(&self, digest: &Digest) -> bool {
+        self.path(digest).exists()
+    }
+
+    /// Deletes bytes; durable when it returns. Deleting what is not there is done.
+    pub(crate) fn delete(&self, digest: &Digest) -> Result<()> {
+        let path = self.path(digest);
+        match fs::remove_file(&path) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(cause) => Err(Error::file("delete", &path, &cause)),
+            Ok(()) => {
+                let sync_ns = home::sync_directory_of(&path)?;
+                self.sync_ns.fetch_add(sync_ns, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
     fn path(&self, digest: &Digest) -> PathBuf {
         let hex = digest.hex();
         let (shard, rest) = hex.split_at(2);

@@ -4,6 +4,7 @@ use glasshouse_model::{BranchId, Digest, Event, Seq, SessionId};
 
 use crate::append::Head;
 use crate::branch::Segment;
+use crate::erase;
 use crate::error::{Error, Result};
 use crate::record::{Defect, Record};
 use crate::store::Store;
@@ -74,6 +75,12 @@ impl<'s> Chain<'s> {
         Ok(())
     }
 
+    /// The branch that stores an event of the chain.
+    pub(crate) fn owner(&self, seq: Seq) -> &BranchId {
+        let owner = self.segments.iter().find(|segment| seq <= segment.upto);
+        &owner.unwrap_or_else(|| self.own()).branch
+    }
+
     fn own(&self) -> &Segment {
         self.segments.last().expect("a chain has its own segment")
     }
@@ -106,9 +113,14 @@ impl<'s> Chain<'s> {
                     if record.seq != next {
                         return Ok(Some(self.missing(segment, next)));
                     }
-                    let hash = record.hash;
-                    if let Err(defect) = visit(record, &segment.branch, &prev) {
-                        return Ok(Some(defect.error(&segment.branch, next)));
+                    let (hash, owner) = (record.hash, &segment.branch);
+                    if let Some(by) = record.erased_by()
+                        && !erase::is_recorded(self.store, by, owner, next)?
+                    {
+                        return Ok(Some(Defect::without_body(&record).error(owner, next)));
+                    }
+                    if let Err(defect) = visit(record, owner, &prev) {
+                        return Ok(Some(defect.error(owner, next)));
                     }
                     (prev, next, left) = (hash, next + 1, left - 1);
                 }

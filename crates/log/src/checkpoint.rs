@@ -13,7 +13,9 @@ use std::str::FromStr as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use glasshouse_model::{BranchId, Digest};
+use glasshouse_model::{BranchId, Digest, Seq};
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use crate::append::Head;
 use crate::keys::{HeadKey, KEY_ID_BYTES, PublicKey};
@@ -33,6 +35,29 @@ pub struct SignedHead {
     pub tree: TreeHead,
     /// The signed note as stored.
     pub note: String,
+}
+
+impl Serialize for SignedHead {
+    /// `{"origin","size","root","newest":{"branch","seq","hash"},"note"}`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Newest<'a> {
+            branch: &'a BranchId,
+            seq: Seq,
+            hash: Digest,
+        }
+        let newest = self.tree.newest.as_ref();
+        let mut shown = serializer.serialize_struct("SignedHead", 5)?;
+        shown.serialize_field("origin", &self.origin)?;
+        shown.serialize_field("size", &self.tree.size)?;
+        shown.serialize_field("root", &self.tree.root)?;
+        shown.serialize_field(
+            "newest",
+            &newest.map(|(branch, head)| Newest { branch, seq: head.seq, hash: head.hash }),
+        )?;
+        shown.serialize_field("note", &self.note)?;
+        shown.end()
+    }
 }
 
 impl SignedHead {

@@ -41,6 +41,9 @@ pub const BRANCH_READ_ONLY: Code =
 /// A cell has another version than the writer expected.
 pub const CELL_CONFLICT: Code =
     Code::new("cell_conflict", Exit::Conflict, false, "read the cell again and decide anew");
+/// The branch has no event with this sequence.
+pub const EVENT_NOT_FOUND: Code =
+    Code::new("event_not_found", Exit::NotFound, false, "list the branch's events");
 /// A fork point outside the parent's events.
 pub const FORK_OUT_OF_RANGE: Code = Code::new(
     "fork_out_of_range",
@@ -54,6 +57,13 @@ pub const FORK_TOO_DEEP: Code =
 /// The branch has moved since the writer looked.
 pub const HEAD_CONFLICT: Code =
     Code::new("head_conflict", Exit::Conflict, false, "read from the head that the context names");
+/// No signed head covers the event, and none can be signed.
+pub const HEAD_NOT_SIGNED: Code = Code::new(
+    "head_not_signed",
+    Exit::Conflict,
+    false,
+    "run `glasshouse audit checkpoint` where the log can be written, then try again",
+);
 /// The key that signs heads is missing or is no key.
 pub const HEAD_KEY_INVALID: Code = Code::new(
     "head_key_invalid",
@@ -144,10 +154,12 @@ pub const ALL: &[Code] = &[
     BRANCH_NOT_FOUND,
     BRANCH_READ_ONLY,
     CELL_CONFLICT,
+    EVENT_NOT_FOUND,
     FORK_OUT_OF_RANGE,
     FORK_TOO_DEEP,
     HEAD_CONFLICT,
     HEAD_KEY_INVALID,
+    HEAD_NOT_SIGNED,
     LEASE_LOST,
     LOG_BUSY,
     LOG_CORRUPT,

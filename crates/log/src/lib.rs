@@ -16,10 +16,12 @@ mod append;
 mod audit;
 mod blobs;
 mod branch;
+mod cells;
 mod chain;
 mod checkpoint;
 mod clock;
 pub mod codes;
+mod erase;
 mod error;
 mod founding;
 mod heads;
@@ -28,6 +30,7 @@ mod keys;
 mod lease;
 mod log;
 mod owner;
+mod proof;
 mod record;
 mod signer;
 mod sqlite;
@@ -45,12 +48,17 @@ pub use branch::{
     BranchRow, BranchState, Fork, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment,
     SessionRow,
 };
+pub use cells::StoredCell;
 pub use checkpoint::SignedHead;
 pub use clock::{Clock, SystemClock};
+pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Log, Options};
+pub use proof::{
+    Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,
+};
 pub use record::Record;
 pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 pub use verify::{Broken, Sound, Verification};

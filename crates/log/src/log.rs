@@ -5,15 +5,17 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glasshouse_model::{BranchId, Digest, Event, Seq, SessionId, TenantId};
+use glasshouse_model::body::{EventRef, LogErased};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, TenantId};
 
-use crate::append::{Append, Appended, Cell, Head};
+use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::blobs::Blobs;
 use crate::branch::{BranchRow, NewBranch, SessionRow};
 use crate::chain::{Chain, PAGE};
 use crate::checkpoint::SignedHead;
 use crate::clock::{Clock, SystemClock};
 use crate::codes;
+use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
 use crate::founding;
 use crate::heads::Heads;
@@ -21,11 +23,12 @@ use crate::home::Home;
 use crate::keys::{HeadKey, PublicKey};
 use crate::lease::Lease;
 use crate::owner::Owner;
+use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
 use crate::store::{Flaw, Merge, Stats, Store};
-use crate::verify::{Broken, Verification, cut_below, verify};
+use crate::verify::{self, Broken, Verification, cut_below, verify};
 
 /// Branches remembered as proved; beyond, they are proved again.
 const PROVED_BRANCHES: usize = 65_536;
@@ -133,7 +136,11 @@ impl Log {
             Err(error) => return Err(error),
         };
         let opened = Opened { store, heads, public_key, refusal, signer };
-        Ok(Self::of(&home, tenant, clock, opened))
+        let log = Self::of(&home, tenant, clock, opened);
+        if log.inner.refusal.is_none() {
+            log.inner.delete_erased_blobs()?;
+        }
+        Ok(log)
     }
 
     /// Opens a log for reading only, also in a home that cannot be written. Makes nothing; every
@@ -227,15 +234,46 @@ impl Log {
     }
 
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
-        self.inner.may_write()?;
-        if !self.inner.is_proved(&append.branch) {
-            self.chain(&append.branch)?.prove(Seq::MAX)?;
-            self.inner.set_proved(append.branch.clone());
-        }
+        self.prove_to_write(&append.branch)?;
         let appended = self.inner.store.append(append, merge)?;
+        self.wake_signer();
+        Ok(appended)
+    }
+
+    /// Lets only a branch be written to that proves itself.
+    fn prove_to_write(&self, branch: &BranchId) -> Result<()> {
+        self.inner.may_write()?;
+        if !self.inner.is_proved(branch) {
+            self.chain(branch)?.prove(Seq::MAX)?;
+            self.inner.set_proved(branch.clone());
+        }
+        Ok(())
+    }
+
+    fn wake_signer(&self) {
         if let Some(signer) = &self.inner.signer {
             signer.wake();
         }
+    }
+
+    /// Erases the bodies of events and blobs for good: an event of kind `log.erased` says which and
+    /// why, headers and hashes stay, and so does every proof. Erased events read with the body
+    /// `null`.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; `event_not_found` for an event that its branch does not store itself;
+    /// `append_invalid` for an event that records an erasure, or a limit.
+    pub fn erase(&self, erase: Erase) -> Result<Appended> {
+        erase.check()?;
+        let Erase { session, branch, events, blobs, reason, epoch } = erase;
+        let named = events.iter().cloned().map(|(branch, seq)| EventRef { branch, seq });
+        let body = LogErased { events: named.collect(), blobs: blobs.clone(), reason };
+        let draft = Draft::new(Kind::LogErased, &body);
+        self.prove_to_write(&branch)?;
+        let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
+        let appended = self.inner.store.erase(append, events, blobs)?;
+        self.inner.delete_erased_blobs()?;
+        self.wake_signer();
         Ok(appended)
     }
 
@@ -394,6 +432,70 @@ impl Log {
         verify(store.as_ref(), blobs, heads, public_key)
     }
 
+    /// The newest signed head.
+    ///
+    /// # Errors
+    /// `head_key_invalid`, `log_corrupt` when there is no valid head, or a storage error.
+    pub fn signed_head(&self) -> Result<SignedHead> {
+        let key = self.public_key()?;
+        let note = self.inner.heads.latest()?.ok_or_else(|| unvouched("it has no signed head"))?;
+        SignedHead::open(&note, &key).map_err(unvouched)
+    }
+
+    /// Proves to others that an event is in the log. Signs a head first when the newest does not
+    /// cover the event. Reads the whole tree.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `event_not_found`; `head_not_signed` when the log is read only and no
+    /// head covers the event; `log_corrupt`, or a storage error.
+    pub fn prove(&self, branch: &BranchId, seq: Seq) -> Result<EventProof> {
+        let no_event = || {
+            let what = format!("branch {branch} has no event {seq}");
+            Error::new(codes::EVENT_NOT_FOUND, what)
+        };
+        // The event before it is read too, so that the proof can name its hash.
+        let from = seq.checked_sub(1).ok_or_else(no_event)?;
+        let before = if from == 0 { Vec::new() } else { self.records(branch, from, 1)? };
+        let prev = before.first().map_or(Digest::ZERO, |record| record.hash);
+        let record = self.records(branch, seq, 1)?.pop().ok_or_else(no_event)?;
+        let mut head = self.signed_head()?;
+        if head.tree.size <= record.position && self.inner.signer.is_some() {
+            head = self.sign_head()?;
+        }
+        if head.tree.size <= record.position {
+            return Err(Error::new(codes::HEAD_NOT_SIGNED, "could not prove the event").why(
+                format!("it is event {}, and the head covers {}", record.position, head.tree.size),
+            ));
+        }
+        let store = self.inner.store.as_ref();
+        let path = proof::inclusion(store, record.position, head.tree.size)?;
+        if !proves_inclusion(&record.hash, record.position, head.tree.size, &path, &head.tree.root)
+        {
+            return Err(unvouched("the tree over its events is another"));
+        }
+        Ok(EventProof {
+            branch: self.chain(branch)?.owner(seq).clone(),
+            seq,
+            index: record.position,
+            path,
+            checkpoint: head.note,
+            key: self.public_key()?.to_string(),
+            event: record.into_proved(prev),
+        })
+    }
+
+    /// Proves that this log extends an earlier signed head and a later one, or the newest, extends
+    /// that. Both are texts that [`Log::sign_head`] gave at some time. Reads the whole tree.
+    ///
+    /// # Errors
+    /// A storage error; what does not prove itself is no error but the result.
+    pub fn check_extension(&self, old: &str, new: Option<&str>) -> Result<Consistency> {
+        let Inner { store, heads, public_key, .. } = &*self.inner;
+        let newest = if new.is_none() { heads.latest()? } else { None };
+        let new = new.or(newest.as_deref()).unwrap_or_default();
+        verify::check_extension(store.as_ref(), heads, public_key, old, new)
+    }
+
     /// Work done since the log was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -414,6 +516,30 @@ impl fmt::Debug for Log {
 }
 
 impl Inner {
+    /// Deletes the blobs that an erasure has named, also one that was cut short.
+    fn delete_erased_blobs(&self) -> Result<()> {
+        loop {
+            let cells = self.store.cells(erase::SPACE, "", MAX_ERASED)?;
+            if cells.is_empty() {
+                return Ok(());
+            }
+            let mut done = Vec::with_capacity(cells.len());
+            for (key, cell) in cells {
+                if let Ok(digest) = key.parse() {
+                    self.blobs.delete(&digest)?;
+                }
+                let expected_version = Some(cell.version);
+                let space = erase::SPACE.to_owned();
+                done.push(CellWrite { space, key, expected_version, bytes: None });
+            }
+            match self.store.write_cells(done) {
+                // Another process has done the same, or has named one of them again.
+                Err(error) if error.is(codes::CELL_CONFLICT) => {}
+                other => other?,
+            }
+        }
+    }
+
     fn may_write(&self) -> Result<()> {
         self.refusal.clone().map_or(Ok(()), Err)
     }

@@ -5,8 +5,10 @@ use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, T
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::cells::{self, CellMark};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::proof::ProvedEvent;
 
 /// An event as it is stored. `header` and `body` are the bytes that were hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +21,9 @@ pub struct Record {
     pub hash: Digest,
     /// The header's bytes.
     pub header: Vec<u8>,
-    /// The salt in front of the body.
+    /// The salt in front of the body; of an erased event see [`Record::erased_by`].
     pub salt: Vec<u8>,
-    /// The body's bytes.
+    /// The body's bytes; none when it was erased.
     pub body: Vec<u8>,
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn seal(
     place: &Place<'_>,
     (seq, position, prev): (Seq, u64, Digest),
     salt: [u8; SALT_BYTES],
+    cells: &[CellMark],
 ) -> Result<(Record, Event), serde_json::Error> {
     let header = Header {
         v: EVENT_VERSION,
@@ -55,7 +58,8 @@ pub(crate) fn seal(
         labels: draft.labels,
         body_hash: body_hash(&salt, &body),
     };
-    let bytes = serde_json::to_vec(&header)?;
+    let mut bytes = serde_json::to_vec(&header)?;
+    cells::add_to_header(&mut bytes, cells)?;
     let hash = event_hash(&prev, &bytes);
     let record = Record { seq, position, hash, header: bytes, salt: salt.to_vec(), body };
     Ok((record, Event { header, body: draft.body, prev, hash }))
@@ -73,6 +77,11 @@ pub(crate) enum Defect {
 }
 
 impl Defect {
+    /// An event without the body that its header names.
+    pub(crate) fn without_body(record: &Record) -> Self {
+        mismatch(&record.hash, "a body that was taken away without a record".to_owned())
+    }
+
     /// The error of whoever needed the event.
     pub(crate) fn error(&self, branch: &BranchId, seq: Seq) -> Error {
         let (kind, expected, found) = self.parts();
@@ -111,7 +120,15 @@ struct Anchors<'a> {
 }
 
 impl Record {
-    /// Checks the record against its place and the hash before it.
+    /// Position of the event that says that this one's body was erased; `None` while it has one.
+    #[must_use]
+    pub fn erased_by(&self) -> Option<u64> {
+        let by = self.salt.as_slice().try_into().ok().map(u64::from_be_bytes);
+        by.filter(|_| self.body.is_empty())
+    }
+
+    /// Checks the record against its place and the hash before it. Of an erased event only the
+    /// header can be checked; that the erasure is recorded is for who has the store.
     pub(crate) fn prove(&self, branch: &BranchId, prev: &Digest) -> Result<(), Defect> {
         let found = event_hash(prev, &self.header);
         let anchors: Option<Anchors<'_>> = serde_json::from_slice(&self.header).ok();
@@ -127,6 +144,9 @@ impl Record {
         let Some(Anchors { body_hash: expected, .. }) = anchors else {
             return Err(mismatch(&self.hash, "a header that cannot be read".to_owned()));
         };
+        if self.erased_by().is_some() {
+            return Ok(());
+        }
         let Ok(salt) = self.salt.as_slice().try_into() else {
             return Err(mismatch(&expected, "a body without its salt".to_owned()));
         };
@@ -137,14 +157,30 @@ impl Record {
         Ok(())
     }
 
+    /// The hashed parts, for a proof.
+    pub(crate) fn into_proved(self, prev: Digest) -> ProvedEvent {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let is_there = self.erased_by().is_none();
+        ProvedEvent {
+            prev,
+            hash: self.hash,
+            header: text(&self.header),
+            salt: is_there.then(|| self.salt.iter().map(|byte| format!("{byte:02x}")).collect()),
+            body: is_there.then(|| text(&self.body)),
+        }
+    }
+
     /// Proves and reads the event.
     pub(crate) fn check(&self, branch: &BranchId, prev: &Digest) -> Result<Event, Defect> {
         self.prove(branch, prev)?;
         let unreadable = |what: &str| mismatch(&self.hash, what.to_owned());
         let header = serde_json::from_slice(&self.header)
             .map_err(|_| unreadable("a header that cannot be read"))?;
-        let body = serde_json::from_slice(&self.body)
-            .map_err(|_| unreadable("a body that cannot be read"))?;
+        let body = match self.erased_by() {
+            Some(_) => Value::Null,
+            None => serde_json::from_slice(&self.body)
+                .map_err(|_| unreadable("a body that cannot be read"))?,
+        };
         Ok(Event { header, body, prev: *prev, hash: self.hash })
     }
 
@@ -188,7 +224,7 @@ mod tests {
         draft.body = serde_json::from_str(body).unwrap();
         let prev = Digest::of(b"before");
         let at = (7, 41, prev);
-        let (record, event) = seal(draft, body.into(), &place, at, [9; SALT_BYTES]).unwrap();
+        let (record, event) = seal(draft, body.into(), &place, at, [9; SALT_BYTES], &[]).unwrap();
         (record, event, branch)
     }
 

@@ -11,7 +11,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glasshouse_model::{BranchId, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
 pub(crate) use self::file::FileState;
@@ -21,6 +21,7 @@ use self::file::Identity;
 use self::writer::Writer;
 use crate::append::{Append, Appended, Cell, CellWrite, Prepared};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::cells::StoredCell;
 use crate::clock::Clock;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -167,13 +168,23 @@ impl Store for Sqlite {
         self.writer()?.submit(move |group| group.append(request, merge.as_ref()))
     }
 
+    fn erase(
+        &self,
+        append: Append,
+        events: Vec<(BranchId, Seq)>,
+        blobs: Vec<Digest>,
+    ) -> Result<Appended> {
+        let request = Prepared::new(append)?;
+        self.writer()?.submit(move |group| group.erase(request, &events, &blobs))
+    }
+
     fn close_branch(&self, branch: &BranchId) -> Result<()> {
         let branch = branch.clone();
         self.writer()?.submit(move |group| group.close_branch(&branch))
     }
 
     fn write_cells(&self, writes: Vec<CellWrite>) -> Result<()> {
-        self.writer()?.submit(move |group| group.write_cells(&writes))
+        self.writer()?.submit(move |group| group.write_cells(&writes).map(drop))
     }
 
     fn cell(&self, space: &str, key: &str) -> Result<Option<Cell>> {
@@ -183,6 +194,10 @@ impl Store for Sqlite {
 
     fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>> {
         self.read(|connection| queries::cells(connection, space, after, limit))
+    }
+
+    fn stored_cells(&self, after: (&str, &str), limit: usize) -> Result<Vec<StoredCell>> {
+        self.read(|connection| queries::stored_cells(connection, after, limit))
     }
 
     fn branch(&self, branch: &BranchId) -> Result<BranchRow> {

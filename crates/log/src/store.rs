@@ -5,6 +5,7 @@ use glasshouse_model::{BranchId, Digest, Seq, SessionId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
+use crate::cells::StoredCell;
 use crate::error::Result;
 use crate::record::Record;
 
@@ -47,6 +48,19 @@ pub trait Store: Send + Sync {
     /// `session_owned`, a limit's error, or a storage error.
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended>;
 
+    /// Stores an append of one event that says what is erased, and with it empties the bodies of
+    /// events and remembers the blobs that are to be deleted. Events that are erased stay so.
+    ///
+    /// # Errors
+    /// As [`Store::append`]; `event_not_found`; `append_invalid` for an event that records an
+    /// erasure.
+    fn erase(
+        &self,
+        append: Append,
+        events: Vec<(BranchId, Seq)>,
+        blobs: Vec<Digest>,
+    ) -> Result<Appended>;
+
     /// Ends a branch without merging it; a branch that has ended stays as it is.
     ///
     /// # Errors
@@ -70,6 +84,13 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// A storage error.
     fn cells(&self, space: &str, after: &str, limit: usize) -> Result<Vec<(String, Cell)>>;
+
+    /// Every cell after one, by space and key, also deleted ones and those of the log's own spaces,
+    /// at most `limit`.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn stored_cells(&self, after: (&str, &str), limit: usize) -> Result<Vec<StoredCell>>;
 
     /// One branch.
     ///

@@ -9,6 +9,16 @@ use glasshouse_model::Digest;
 const LEAF: &[u8] = &[0];
 const NODE: &[u8] = &[1];
 
+/// The leaf of an event.
+pub(crate) fn leaf(event_hash: &Digest) -> Digest {
+    Digest::of_parts(&[LEAF, event_hash.as_bytes()])
+}
+
+/// The node over two others.
+pub(crate) fn node(left: &Digest, right: &Digest) -> Digest {
+    Digest::of_parts(&[NODE, left.as_bytes(), right.as_bytes()])
+}
+
 /// A tree of `size` leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Tree {
@@ -24,14 +34,14 @@ impl Tree {
 
     /// Adds the next event's hash.
     pub(crate) fn push(&mut self, event_hash: &Digest) {
-        let mut node = Digest::of_parts(&[LEAF, event_hash.as_bytes()]);
+        let mut added = leaf(event_hash);
         let mut filled = self.size;
         while filled & 1 == 1 {
             let left = self.peaks.pop().expect("a set bit of the size has a peak");
-            node = Digest::of_parts(&[NODE, left.as_bytes(), node.as_bytes()]);
+            added = node(&left, &added);
             filled >>= 1;
         }
-        self.peaks.push(node);
+        self.peaks.push(added);
         self.size += 1;
     }
 
@@ -39,8 +49,7 @@ impl Tree {
     pub(crate) fn root(&self) -> Digest {
         let mut peaks = self.peaks.iter().rev();
         let Some(last) = peaks.next() else { return Digest::of(b"") };
-        peaks
-            .fold(*last, |right, left| Digest::of_parts(&[NODE, left.as_bytes(), right.as_bytes()]))
+        peaks.fold(*last, |right, left| node(left, &right))
     }
 
     /// The right edge as stored: the peaks, 32 bytes each.

@@ -11,13 +11,18 @@ use serde_json::Value;
 use self::events::Events;
 use self::tree::check_tree;
 use crate::blobs::Blobs;
+use crate::cells::CellProof;
 use crate::checkpoint::SignedHead;
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::heads::Heads;
 use crate::keys::PublicKey;
+use crate::proof::{self, Consistency, Extension};
 use crate::record::Defect;
 use crate::store::{Flaw, Store, TreeHead};
+
+/// Cells read at a time.
+const CELL_PAGE: usize = 512;
 
 /// What proving a log found.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +44,12 @@ pub struct Sound {
     pub signed_head: String,
     /// Number of events that it covers.
     pub signed_events: u64,
-    /// Number of blobs that events name; each was read.
+    /// Number of blobs that events name and that are there; each was read.
     pub blobs: u64,
+    /// Number of events whose body was erased, as a later event says.
+    pub erased_events: u64,
+    /// Number of blobs that were erased, as an event says.
+    pub erased_blobs: u64,
 }
 
 /// The first thing that does not prove itself.
@@ -66,14 +75,16 @@ impl Verification {
     }
 }
 
+/// A finding with its verdict in front.
+#[derive(Serialize)]
+pub(crate) struct Tagged<'a, T> {
+    pub(crate) ok: bool,
+    #[serde(flatten)]
+    pub(crate) rest: &'a T,
+}
+
 impl Serialize for Verification {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Tagged<'a, T> {
-            ok: bool,
-            #[serde(flatten)]
-            rest: &'a T,
-        }
         match self {
             Self::Sound(rest) => Tagged { ok: true, rest }.serialize(serializer),
             Self::Broken(rest) => Tagged { ok: false, rest }.serialize(serializer),
@@ -140,7 +151,9 @@ pub(crate) fn verify(
 ) -> Result<Verification> {
     let signed = signed_heads(heads, key)?;
     let tree = store.tree();
-    let mut events = Events::new(store, blobs);
+    let mut cells = CellProof::new(tree.as_ref().map_or(0, |tree| tree.size));
+    let cells_read = add_stored_cells(store, &mut cells);
+    let mut events = Events::new(store, blobs, cells);
     if let Some(broken) = events.first_bad()? {
         return Ok(Verification::Broken(broken));
     }
@@ -160,6 +173,11 @@ pub(crate) fn verify(
         return Ok(Verification::Broken(Broken::of_store(flaw)));
     }
     proved?;
+    cells_read?;
+    let (blobs, erased) = (events.blobs(), events.erasures());
+    if let Some(broken) = events.first_bad_cell() {
+        return Ok(Verification::Broken(broken));
+    }
     Ok(match signed {
         Err(broken) => Verification::Broken(broken),
         Ok(marks) => {
@@ -169,10 +187,65 @@ pub(crate) fn verify(
                 head: tree.root.to_string(),
                 signed_head: newest.tree.root.to_string(),
                 signed_events: newest.tree.size,
-                blobs: events.blobs(),
+                blobs,
+                erased_events: erased.events,
+                erased_blobs: erased.blobs,
             })
         }
     })
+}
+
+/// Every cell, to be compared with what the events say.
+fn add_stored_cells(store: &dyn Store, proof: &mut CellProof) -> Result<()> {
+    let mut after = (String::new(), String::new());
+    loop {
+        let page = store.stored_cells((&after.0, &after.1), CELL_PAGE)?;
+        page.iter().for_each(|cell| proof.add(cell));
+        let Some(last) = page.into_iter().next_back() else { return Ok(()) };
+        after = (last.space, last.key);
+    }
+}
+
+/// Proves that the log extends a head, that a later head extends that, and that both are the
+/// log's.
+pub(crate) fn check_extension(
+    store: &dyn Store,
+    heads: &Heads,
+    key: &Result<PublicKey>,
+    old: &str,
+    new: &str,
+) -> Result<Consistency> {
+    let broken = |broken| Ok(Consistency::Broken(broken));
+    let mut marks = match signed_heads(heads, key)? {
+        Ok(marks) => marks,
+        Err(found) => return broken(found),
+    };
+    let key = key.as_ref().map_err(Clone::clone)?;
+    let open = |name: &str, note: &str| {
+        SignedHead::open(note, key)
+            .map_err(|why| Broken::bad_signature(key.name(), format!("{name} head: {why}")))
+    };
+    let (old, new) = match (open("the old", old), open("the new", new)) {
+        (Err(found), _) | (_, Err(found)) => return broken(found),
+        (Ok(old), Ok(new)) => (old, new),
+    };
+    if old.tree.size > new.tree.size {
+        return broken(Broken::of_log("truncated", old.tree.size, new.tree.size));
+    }
+    marks.extend([old.clone(), new.clone()]);
+    marks.sort_by_key(|head| head.tree.size);
+    if let Some(found) = check_tree(store, &store.tree()?, &marks)? {
+        return broken(found);
+    }
+    let (old_size, new_size) = (old.tree.size, new.tree.size);
+    Ok(Consistency::Extends(Extension {
+        old_size,
+        new_size,
+        path: proof::consistency(store, old_size, new_size)?,
+        old: old.note,
+        new: new.note,
+        key: key.to_string(),
+    }))
 }
 
 /// Every signed head, smallest first; at least one.

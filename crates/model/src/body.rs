@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Actor, Budget, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage};
+use crate::{Actor, BranchId, Budget, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage};
 
 /// Spares the common case a field.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
@@ -614,4 +614,25 @@ pub struct BudgetCharged {
 pub struct BudgetExhausted {
     /// `tokens`, `time`, `cost`, `calls` or `errors`.
     pub item: String,
+}
+
+/// The name of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRef {
+    /// The branch that stores it.
+    pub branch: BranchId,
+    /// Its sequence.
+    pub seq: Seq,
+}
+
+/// `log.erased`: bodies and blobs that are gone for good, and why. The headers and hashes of the
+/// events stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogErased {
+    /// Events without a body from now on.
+    pub events: Vec<EventRef>,
+    /// Digests of blobs that were deleted.
+    pub blobs: Vec<Digest>,
+    /// Why.
+    pub reason: String,
 }

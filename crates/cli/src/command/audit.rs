@@ -1,8 +1,11 @@
-//! `glasshouse audit`: log, verify.
+//! `glasshouse audit`: log, verify, checkpoint, prove, check.
+
+use std::path::Path;
 
 use glasshouse_kernel::codes;
-use glasshouse_log::{Log, Verification};
-use glasshouse_model::{Exit, SessionId, TenantId};
+use glasshouse_log::{Broken, Consistency, Extension, Log, SignedHead, Verification};
+use glasshouse_model::{BranchId, Exit, Seq, SessionId, TenantId};
+use serde::{Deserialize, Serialize};
 
 use crate::args::AuditCommand;
 use crate::error::Error;
@@ -11,12 +14,101 @@ use crate::output::{self, Style, styled};
 
 use super::session::line;
 
+/// Largest file that is read as a signed head: a head has some 400 bytes, a witness adds 150.
+const MAX_HEAD_BYTES: u64 = 256 << 10;
+
 /// Runs the command.
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
     match command {
         AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_deref(), json),
         AuditCommand::Verify { json } => verify(json),
+        AuditCommand::Checkpoint { json } => checkpoint(json),
+        AuditCommand::Prove { branch, seq, json } => prove(&branch, seq, json),
+        AuditCommand::Check { old, new, json } => check(&old, new.as_deref(), json),
     }
+}
+
+/// The log: for writing where that can be, because only then a head can be signed.
+fn signing_log() -> Result<Log, Error> {
+    let home = home::data_dir()?;
+    let read_only = Log::open_read_only(&home, &TenantId::local())?;
+    match Log::open(&home, &TenantId::local()) {
+        Err(error) if error.is(glasshouse_log::codes::STORAGE_FAILED) => Ok(read_only),
+        other => Ok(other?),
+    }
+}
+
+fn checkpoint(json: bool) -> Result<u8, Error> {
+    let log = signing_log()?;
+    let head = match log.sign_head() {
+        Err(error) if error.is(glasshouse_log::codes::LOG_READ_ONLY) => log.signed_head()?,
+        other => other?,
+    };
+    if json {
+        output::json_line(&Checkpoint { head: &head, key: log.public_key()?.to_string() });
+    } else {
+        output::data(head.note.trim_end_matches('\n'));
+    }
+    Ok(Exit::Done.status())
+}
+
+#[derive(Serialize)]
+struct Checkpoint<'a> {
+    #[serde(flatten)]
+    head: &'a SignedHead,
+    key: String,
+}
+
+fn prove(branch: &BranchId, seq: Seq, json: bool) -> Result<u8, Error> {
+    let proof = signing_log()?.prove(branch, seq)?;
+    if json {
+        output::json_line(&proof);
+    } else {
+        output::data(proof.to_text().trim_end_matches('\n'));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn check(old: &Path, new: Option<&Path>, json: bool) -> Result<u8, Error> {
+    let log = Log::open_read_only(&home::data_dir()?, &TenantId::local())?;
+    let (old, new) = (read_head(old)?, new.map(read_head).transpose()?);
+    let found = log.check_extension(&old, new.as_deref())?;
+    if json {
+        output::json_line(&found);
+    } else {
+        match &found {
+            Consistency::Extends(extension) => {
+                let Extension { old_size, new_size, .. } = extension;
+                let text = format!("ok: the log of {new_size} events extends that of {old_size}");
+                output::data(&styled(&text, Style::Good));
+            }
+            Consistency::Broken(broken) => tell_broken(broken),
+        }
+    }
+    Ok(if found.is_ok() { Exit::Done } else { Exit::Mismatch }.status())
+}
+
+/// Reads a signed head: as it was printed for people, or as JSON.
+fn read_head(path: &Path) -> Result<String, Error> {
+    #[derive(Deserialize)]
+    struct Printed {
+        note: String,
+    }
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Error::new(codes::CONFIG_INVALID, format!("could not read the head in {}", path.display()))
+            .why(why)
+            .fix("give a file with what `glasshouse audit checkpoint` printed")
+    };
+    let length = std::fs::metadata(path).map_err(|cause| unreadable(&cause))?.len();
+    if length > MAX_HEAD_BYTES {
+        return Err(unreadable(&format!("it has {length} bytes, at most {MAX_HEAD_BYTES}")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|cause| unreadable(&cause))?;
+    if !text.starts_with('{') {
+        return Ok(text);
+    }
+    let printed: Printed = serde_json::from_str(&text).map_err(|cause| unreadable(&cause))?;
+    Ok(printed.note)
 }
 
 /// Prints events. Reads only, so that a home which cannot be written can be looked at.
@@ -67,14 +159,20 @@ fn tell(verification: &Verification) {
                 sound.signed_head, sound.signed_events
             ));
             output::data(&format!("blobs: {}", sound.blobs));
-        }
-        Verification::Broken(broken) => {
-            output::data(&styled(&format!("mismatch: {}", broken.kind), Style::Bad));
-            if let (Some(branch), Some(seq)) = (&broken.branch, broken.seq) {
-                output::data(&format!("first bad event: {branch} {seq}"));
+            if sound.erased_events + sound.erased_blobs > 0 {
+                let (events, blobs) = (sound.erased_events, sound.erased_blobs);
+                output::data(&format!("erased: {events} bodies, {blobs} blobs"));
             }
-            output::data(&format!("expected: {}", broken.expected));
-            output::data(&format!("found: {}", broken.found));
         }
+        Verification::Broken(broken) => tell_broken(broken),
     }
+}
+
+fn tell_broken(broken: &Broken) {
+    output::data(&styled(&format!("mismatch: {}", broken.kind), Style::Bad));
+    if let (Some(branch), Some(seq)) = (&broken.branch, broken.seq) {
+        output::data(&format!("first bad event: {branch} {seq}"));
+    }
+    output::data(&format!("expected: {}", broken.expected));
+    output::data(&format!("found: {}", broken.found));
 }

@@ -73,6 +73,41 @@ fn e2e_a_home_closed_to_writing_is_audited() {
     assert!(events.stdout.lines().count() > 3, "{events:?}");
 }
 
+#[test]
+fn e2e_a_head_kept_elsewhere_and_a_proof_of_an_event() {
+    let place = place();
+    let head = place.run(&["audit", "checkpoint"]).expect_status(0).stdout;
+    let kept = place.path("kept.note");
+    fs::write(&kept, &head).unwrap();
+    let json = place.run(&["audit", "checkpoint", "--json"]).expect_status(0).last();
+    assert_eq!(json["note"], head.as_str());
+    assert!(json["key"].is_string() && json["size"].is_u64(), "{json}");
+    let (kept, branch) = (kept.display().to_string(), &json["newest"]["branch"]);
+    let branch = branch.as_str().unwrap();
+
+    let proof = place.run(&["audit", "prove", branch, "1", "--json"]).expect_status(0).last();
+    assert_eq!((&proof["seq"], &proof["index"]), (&1.into(), &0.into()));
+    let text = place.run(&["audit", "prove", branch, "1"]).expect_status(0).stdout;
+    assert!(text.starts_with("c2sp.org/tlog-proof@v1\nindex 0\n"), "{text}");
+    let none = place.run(&["audit", "prove", branch, "9999", "--json"]).expect_status(10).last();
+    assert_eq!(none["error"]["code"], "event_not_found");
+
+    place.scenario(&place.path("project"), STORY);
+    let grown = place.run(&["audit", "check", &kept, "--json"]).expect_status(0).last();
+    assert_eq!((&grown["ok"], &grown["old_size"]), (&true.into(), &json["size"]));
+    assert!(grown["new_size"].as_u64() > grown["old_size"].as_u64(), "{grown}");
+    let told = place.run(&["audit", "check", &kept]).expect_status(0).stdout;
+    assert!(told.starts_with("ok: the log of "), "{told}");
+
+    let changed = place.path("changed.note");
+    fs::write(&changed, head.replacen("\n", "x\n", 1)).unwrap();
+    let changed = changed.display().to_string();
+    let found = place.run(&["audit", "check", &changed, "--json"]).expect_status(5).last();
+    assert_eq!(found["kind"], "bad_signature");
+    let absent = place.run(&["audit", "check", "/nowhere", "--json"]).expect_status(2).last();
+    assert_eq!(absent["error"]["code"], "config_invalid");
+}
+
 /// Takes the right to write from everyone but root, whom it does not bind.
 fn close(directory: &Path) {
     use std::os::unix::fs::PermissionsExt as _;

@@ -104,6 +104,8 @@ fn configure(connection: &Connection, purpose: Use) -> rusqlite::Result<Result<(
         connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // What is erased is overwritten with zeros.
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     if mode != "wal" || synchronous != SYNCHRONOUS_FULL {
         return Ok(Err(Error::new(codes::STORAGE_FAILED, "could not open the log").why(format!(

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use glasshouse_model::event::SALT_BYTES;
-use glasshouse_model::{BranchId, Draft, Event, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Seq, SessionId, TenantId};
 use rusqlite::{Connection, params};
 
 use super::connection::explain;
@@ -12,7 +12,9 @@ use super::queries::{self, cached};
 use super::schema::{MAX_BRANCH_NUMBER, MAX_SEQ, integer, place};
 use crate::append::{Appended, CellWrite, Head, Prepared};
 use crate::branch::{BranchRow, BranchState, NewBranch, ancestors_of_child, check_fork};
+use crate::cells::CellMark;
 use crate::codes;
+use crate::erase;
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::record::{Place, Record, seal};
@@ -32,6 +34,7 @@ pub(crate) struct Group<'c> {
     newest: Option<(i64, Head)>,
     branches: HashMap<BranchId, Touched>,
     events: u64,
+    erases: bool,
     trouble: Option<Error>,
 }
 
@@ -64,6 +67,7 @@ impl<'c> Group<'c> {
             newest,
             branches,
             events: 0,
+            erases: false,
             trouble: None,
         })
     }
@@ -71,6 +75,11 @@ impl<'c> Group<'c> {
     /// Events stored so far.
     pub(crate) const fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Whether bytes were erased that the write-ahead log still holds.
+    pub(crate) const fn erases(&self) -> bool {
+        self.erases
     }
 
     /// The storage error, if one happened, that makes going on pointless.
@@ -126,10 +135,13 @@ impl<'c> Group<'c> {
         if let Some(merge) = merge {
             self.check_merge(&append.branch, merge)?;
         }
-        self.write_cells(&append.cells)?;
-        let events = self.store_events(number, head, &append.session, &append.branch, {
-            append.events.into_iter().zip(bodies)
-        })?;
+        let versions = self.write_cells(&append.cells)?;
+        let cells = append.cells.iter().zip(versions);
+        let cells: Vec<_> =
+            cells.filter_map(|(write, version)| CellMark::of_write(write, version)).collect();
+        let drafts = append.events.into_iter().zip(bodies);
+        let events =
+            self.store_events(number, head, (&append.session, &append.branch), drafts, &cells)?;
         let head = events.last().map_or(head, |event| Head { seq: event.seq(), hash: event.hash });
         if let Some(key) = &append.idempotency_key {
             let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
@@ -146,6 +158,63 @@ impl<'c> Group<'c> {
             (source.row.state, source.is_changed) = (BranchState::Merged, true);
         }
         Ok(Appended { events, head, replayed: false })
+    }
+
+    /// Stores an append of one event that says what is erased, and erases it.
+    pub(crate) fn erase(
+        &mut self,
+        request: Prepared,
+        events: &[(BranchId, Seq)],
+        blobs: &[Digest],
+    ) -> Result<Appended> {
+        // Everything that can be refused is looked at before the append changes the group.
+        let mut places = Vec::with_capacity(events.len());
+        for (branch, seq) in events {
+            places.extend(self.place_to_erase(&request.append.session, branch, *seq)?);
+        }
+        let appended = self.append(request, None)?;
+        let by = self.tree.size() - 1;
+        for place in places {
+            self.run(
+                "UPDATE event SET salt = ?2, body = x'' WHERE place = ?1",
+                params![place, by.to_be_bytes().as_slice()],
+            )?;
+        }
+        let cells = blobs.iter().map(|digest| CellWrite {
+            space: erase::SPACE.to_owned(),
+            key: digest.hex(),
+            expected_version: None,
+            bytes: Some(Vec::new()),
+        });
+        self.write_cells(&cells.collect::<Vec<_>>())?;
+        self.erases = true;
+        Ok(appended)
+    }
+
+    /// Where an event lies whose body may be erased; `None` when that has been done.
+    fn place_to_erase(
+        &mut self,
+        session: &SessionId,
+        branch: &BranchId,
+        seq: Seq,
+    ) -> Result<Option<i64>> {
+        let connection = self.connection;
+        let touched = self.touch(branch)?;
+        if touched.row.session != *session {
+            return Err(
+                no_branch(branch).why(format!("it belongs to another session than {session}"))
+            );
+        }
+        let number = touched.number;
+        let record = sql(queries::rows(connection, number, seq, seq, 1))?.pop();
+        let record = record.ok_or_else(|| {
+            Error::new(codes::EVENT_NOT_FOUND, format!("branch {branch} stores no event {seq}"))
+        })?;
+        if erase::said_by(&record).is_some() {
+            return Err(Error::new(codes::APPEND_INVALID, format!("could not erase event {seq}"))
+                .why("it records what was erased"));
+        }
+        Ok(record.erased_by().is_none().then(|| place(number, seq)))
     }
 
     /// Creates a branch.
@@ -202,23 +271,23 @@ impl<'c> Group<'c> {
         Ok(())
     }
 
-    /// Changes cells: all are compared before any is written.
-    pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<()> {
+    /// Changes cells: all are compared before any is written. Answers their new versions.
+    pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<Vec<u64>> {
         let mut versions = Vec::with_capacity(writes.len());
         for write in writes {
-            versions.push(self.check_cell(write)?);
+            versions.push(self.check_cell(write)? + 1);
         }
-        for (write, version) in writes.iter().zip(versions) {
+        for (write, version) in writes.iter().zip(&versions) {
             self.run(
                 "INSERT INTO cell (space, key, version, bytes) VALUES (?1, ?2, ?3, ?4) \
                  ON CONFLICT DO UPDATE SET version = excluded.version, bytes = excluded.bytes",
-                params![write.space, write.key, integer(version + 1), write.bytes],
+                params![write.space, write.key, integer(*version), write.bytes],
             )?;
             if write.space == lease::SPACE {
                 self.branches.values_mut().for_each(|touched| touched.lease = None);
             }
         }
-        Ok(())
+        Ok(versions)
     }
 
     /// Writes what the group's appends share.
@@ -362,15 +431,15 @@ impl<'c> Group<'c> {
         &mut self,
         number: i64,
         head: Head,
-        session: &SessionId,
-        branch: &BranchId,
-        drafts: impl ExactSizeIterator<Item = (Draft, Vec<u8>)>,
+        (session, branch): (&SessionId, &BranchId),
+        mut drafts: impl ExactSizeIterator<Item = (Draft, Vec<u8>)>,
+        cells: &[CellMark],
     ) -> Result<Vec<Event>> {
         let tenant = self.tenant;
         let place = Place { tenant, session, branch, time_us: self.now_us };
         let (mut seq, mut prev) = (head.seq, head.hash);
         let mut events = Vec::with_capacity(drafts.len());
-        for (draft, body) in drafts {
+        while let Some((draft, body)) = drafts.next() {
             seq += 1;
             if seq > MAX_SEQ {
                 return Err(Error::new(codes::APPEND_INVALID, format!("{branch} is full"))
@@ -378,7 +447,8 @@ impl<'c> Group<'c> {
             }
             let salt = self.salts.next()?;
             let at = (seq, self.tree.size(), prev);
-            let (record, event) = seal(draft, body, &place, at, salt).map_err(|cause| {
+            let cells = if drafts.len() == 0 { cells } else { &[] };
+            let (record, event) = seal(draft, body, &place, at, salt, cells).map_err(|cause| {
                 Error::new(codes::APPEND_INVALID, "could not append")
                     .why(format!("a header is no JSON: {cause}"))
             })?;

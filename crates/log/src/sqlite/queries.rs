@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params}
 use super::schema::{SEQ_BITS, digest, integer, number, place, split_place, word};
 use crate::append::{Cell, Head};
 use crate::branch::{BranchRow, BranchState, Fork, Segment, SessionRow};
+use crate::cells::StoredCell;
 use crate::record::Record;
 use crate::store::Leaf;
 use crate::tree::Tree;
@@ -211,6 +212,23 @@ pub(crate) fn cells(
     cached(connection, sql)?
         .query_map(params![space, after, limit], |row| {
             Ok((row.get(0)?, Cell { version: number(row, 1)?, bytes: row.get(2)? }))
+        })?
+        .collect()
+}
+
+/// Every cell after one, by space and key, also deleted ones.
+pub(crate) fn stored_cells(
+    connection: &Connection,
+    after: (&str, &str),
+    limit: usize,
+) -> Sql<Vec<StoredCell>> {
+    let sql = "SELECT space, key, version, bytes FROM cell WHERE (space, key) > (?1, ?2) \
+               ORDER BY space, key LIMIT ?3";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    cached(connection, sql)?
+        .query_map(params![after.0, after.1, limit], |row| {
+            let (space, key) = (row.get(0)?, row.get(1)?);
+            Ok(StoredCell { space, key, version: number(row, 2)?, bytes: row.get(3)? })
         })?
         .collect()
 }

@@ -74,6 +74,7 @@ impl Writer {
             failed: None,
             is_settled: false,
             wal_pages,
+            has_erased: false,
             checkpoint_at: CHECKPOINT_PAGES,
             counters: Arc::clone(&counters),
         };
@@ -142,6 +143,8 @@ struct State {
     /// Whether what earlier processes left in the write-ahead log is known to be durable.
     is_settled: bool,
     wal_pages: Arc<AtomicU32>,
+    /// Whether the write-ahead log holds what was erased.
+    has_erased: bool,
     /// Pages in the write-ahead log at which the next checkpoint is due.
     checkpoint_at: u32,
     counters: Arc<Counters>,
@@ -225,7 +228,9 @@ impl State {
             }
         }
         group.finish()?;
-        Ok(group.events())
+        let (events, erases) = (group.events(), group.erases());
+        self.has_erased |= erases;
+        Ok(events)
     }
 
     fn run_statement(&self, statement: &str) -> Result<()> {
@@ -251,6 +256,12 @@ impl State {
     }
 
     fn checkpoint_when_due(&mut self) {
+        if self.has_erased {
+            // What was erased is still in the write-ahead log. A reader that holds this up, or a
+            // full disk, only makes it later: closing does it too.
+            self.has_erased = self.checkpoint("TRUNCATE").is_err();
+            return;
+        }
         let pages = self.wal_pages.load(Ordering::Relaxed);
         if pages < CHECKPOINT_PAGES {
             self.checkpoint_at = CHECKPOINT_PAGES;

@@ -1,7 +1,7 @@
 //! The events: each against the one before it, against the fork it builds on, and against the blobs
 //! it names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use glasshouse_model::event::event_hash;
 use glasshouse_model::{BranchId, Digest, Seq};
@@ -9,8 +9,10 @@ use glasshouse_model::{BranchId, Digest, Seq};
 use super::Broken;
 use crate::blobs::{Blobs, named_in};
 use crate::branch::{BranchRow, ancestors_of_child};
+use crate::cells::{BadCell, CellProof};
 use crate::chain::PAGE;
 use crate::codes;
+use crate::erase;
 use crate::error::Result;
 use crate::record::{Defect, Record};
 use crate::store::Store;
@@ -21,16 +23,46 @@ pub(super) struct Events<'a> {
     blobs: &'a Blobs,
     /// What reading each blob said.
     seen: HashMap<Digest, Option<String>>,
+    cells: CellProof,
+    /// What the events of kind `log.erased` name, events with the position of who says it.
+    erased: HashSet<(BranchId, Seq, u64)>,
+    erased_blobs: HashSet<Digest>,
+    /// What an erasure must account for: position, event, the position of who erased it.
+    bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
+    /// Position, event and digest of blobs that are not there.
+    missing: Vec<(u64, BranchId, Seq, Digest)>,
+}
+
+/// Erased things, for whom the rest is proved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Erasures {
+    pub(super) events: u64,
+    pub(super) blobs: u64,
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs) -> Self {
-        Self { store, blobs, seen: HashMap::new() }
+    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs, cells: CellProof) -> Self {
+        Self {
+            store,
+            blobs,
+            cells,
+            seen: HashMap::new(),
+            erased: HashSet::new(),
+            erased_blobs: HashSet::new(),
+            bodiless: Vec::new(),
+            missing: Vec::new(),
+        }
     }
 
-    /// Number of blobs that were read.
+    /// Number of blobs that were read and are there.
     pub(super) fn blobs(&self) -> u64 {
-        u64::try_from(self.seen.len()).unwrap_or(u64::MAX)
+        count(self.seen.values().filter(|found| found.is_none()).count())
+    }
+
+    /// Number of events and blobs that are gone, each with an event that says so.
+    pub(super) fn erasures(&self) -> Erasures {
+        let gone = self.erased_blobs.iter().filter(|digest| !self.blobs.contains(digest));
+        Erasures { events: count(self.bodiless.len()), blobs: count(gone.count()) }
     }
 
     /// The bad event that was committed first.
@@ -43,29 +75,66 @@ impl<'a> Events<'a> {
                 first = Some(found);
             }
         }
+        let unaccounted = self.first_unaccounted();
+        let first = [first, unaccounted].into_iter().flatten().min_by_key(|(at, _)| *at);
         Ok(first.map(|(_, broken)| broken))
     }
 
-    /// The first blob of an event that is missing or damaged.
-    fn check_blobs(&mut self, record: &Record) -> Result<Option<Defect>> {
+    /// The first body or blob that is gone although no event says so.
+    fn first_unaccounted(&self) -> Option<(u64, Broken)> {
+        let bodies = self.bodiless.iter().filter(|(_, _, claim)| !self.erased.contains(claim));
+        let bodies = bodies
+            .map(|(at, defect, (branch, seq, _))| (*at, Broken::of_event(branch, *seq, defect)));
+        let blobs = self.missing.iter().filter(|lost| !self.erased_blobs.contains(&lost.3));
+        let blobs = blobs.map(|(at, branch, seq, digest)| {
+            let (expected, found) = (format!("blob {digest}"), "no such blob".to_owned());
+            (*at, Broken::of_event(branch, *seq, &Defect::Hash { expected, found }))
+        });
+        bodies.chain(blobs).min_by_key(|(at, _)| *at)
+    }
+
+    /// The first cell that is not as the newest event says that names it.
+    pub(super) fn first_bad_cell(self) -> Option<Broken> {
+        let BadCell { changed, expected, found } = self.cells.first_bad()?;
+        let (branch, seq) = changed.map(|change| (change.branch, change.seq)).unzip();
+        let (expected, found) = (expected.into(), found.into());
+        Some(Broken { kind: "hash_mismatch", branch, seq, expected, found })
+    }
+
+    /// Remembers what an event says of cells and erasures, and what of it is gone.
+    fn note(&mut self, branch: &BranchId, record: &Record) {
+        self.cells.note(branch, record);
+        if let Some(said) = erase::said_by(record) {
+            let events = said.events.into_iter();
+            self.erased.extend(events.map(|event| (event.branch, event.seq, record.position)));
+            self.erased_blobs.extend(said.blobs);
+        }
+        if let Some(by) = record.erased_by() {
+            let claim = (branch.clone(), record.seq, by);
+            self.bodiless.push((record.position, Defect::without_body(record), claim));
+        }
+    }
+
+    /// The first blob of an event that is damaged. One that is missing may have been erased.
+    fn check_blobs(&mut self, branch: &BranchId, record: &Record) -> Result<Option<Defect>> {
         for digest in named_in(&record.body) {
             let found = match self.seen.get(&digest) {
                 Some(found) => found.clone(),
                 None => {
                     let found = match self.blobs.get(&digest) {
                         Ok(_) => None,
-                        Err(error)
-                            if error.is(codes::BLOB_NOT_FOUND) || error.is(codes::BLOB_CORRUPT) =>
-                        {
-                            Some(error.to_string())
-                        }
+                        Err(error) if error.is(codes::BLOB_NOT_FOUND) => Some(String::new()),
+                        Err(error) if error.is(codes::BLOB_CORRUPT) => Some(error.to_string()),
                         Err(error) => return Err(error),
                     };
                     self.seen.insert(digest, found.clone());
                     found
                 }
             };
-            if let Some(found) = found {
+            let Some(found) = found else { continue };
+            if found.is_empty() {
+                self.missing.push((record.position, branch.clone(), record.seq, digest));
+            } else {
                 return Ok(Some(Defect::Hash { expected: format!("blob {digest}"), found }));
             }
         }
@@ -121,7 +190,8 @@ impl<'a> Events<'a> {
                         Broken::of_event(branch, record.seq, &defect),
                     )));
                 }
-                if let Some(defect) = self.check_blobs(&record)? {
+                self.note(branch, &record);
+                if let Some(defect) = self.check_blobs(branch, &record)? {
                     let broken = Broken::of_event(branch, record.seq, &defect);
                     return Ok(Some((record.position, broken)));
                 }
@@ -136,6 +206,10 @@ impl<'a> Events<'a> {
         }
         Ok(None)
     }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// A page of rows; when the database cannot read it, as much of it as can be read, or the defect of

@@ -116,6 +116,39 @@ fn what_no_log_has_is_named_and_nothing_is_written_beside_it() {
     );
 }
 
+/// A grant's counter set back would let the grant be used again.
+#[test]
+fn cells_are_as_the_newest_event_says() {
+    let check = |statements: &str, expected: &str| {
+        let mut fixture = Fixture::new();
+        let write = |key: &str, bytes: Option<&[u8]>| glasshouse_log::CellWrite {
+            space: "grant".into(),
+            key: key.into(),
+            expected_version: None,
+            bytes: bytes.map(<[u8]>::to_vec),
+        };
+        for n in 1..=3 {
+            let cells = vec![write("a", Some(&[n])), write("b", (n < 3).then_some(&[9]))];
+            fixture.log().append(Append { cells, ..numbered("b_main", n.into()) }).unwrap();
+        }
+        drop(fixture.log().acquire_lease(&session("s_1")).unwrap());
+        assert_eq!(fixture.verdict(), "ok 3", "the control");
+        fixture.database().execute_batch(statements).unwrap();
+        let found = fixture.verdict();
+        assert!(found.starts_with(expected), "{statements}: {found}");
+    };
+    let third = "hash_mismatch b_main 3: expected cell grant/a with version 3, sha256:";
+    check("UPDATE cell SET bytes = x'01' WHERE key = 'a'", third);
+    check("UPDATE cell SET version = 2, bytes = x'02' WHERE key = 'a'", third);
+    check("UPDATE cell SET version = 4 WHERE key = 'a'", third);
+    check("DELETE FROM cell WHERE key = 'a'", "hash_mismatch b_main 3: expected a cell with");
+    let revived = "hash_mismatch b_main 3: expected cell grant/b with version 3, no bytes";
+    check("UPDATE cell SET bytes = x'09' WHERE key = 'b'", revived);
+    let more = "INSERT INTO cell VALUES ('grant', 'c', 1, x'01')";
+    check(more, "hash_mismatch - -: expected cells that events name, found cell grant/c");
+    check("UPDATE cell SET key = 'd' WHERE key = 'a'", "hash_mismatch - -: expected cells that");
+}
+
 #[test]
 fn an_event_of_no_branch_is_named() {
     let mut fixture = Fixture::of_events(3);
@@ -143,7 +176,7 @@ fn blobs_that_events_name_are_part_of_the_proof() {
         let start = format!("hash_mismatch b_main 2: expected blob {digest}, found ");
         assert!(found.starts_with(&start) && found.contains(expected), "{found}");
     };
-    check(&|path| fs::remove_file(path).unwrap(), "no blob");
+    check(&|path| fs::remove_file(path).unwrap(), "no such blob");
     check(&|path| fs::write(path, b"").unwrap(), "its file is cut");
     let other = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();

@@ -12,6 +12,7 @@ mod errors;
 mod files;
 mod leases;
 mod power;
+mod proofs;
 mod storage_full;
 mod support;
 mod tamper;

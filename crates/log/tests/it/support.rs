@@ -75,6 +75,9 @@ impl Fixture {
 
 pub(crate) fn verdict(verification: &Verification) -> String {
     match verification {
+        Verification::Sound(sound) if sound.erased_events + sound.erased_blobs > 0 => {
+            format!("ok {} erased {}+{}", sound.events, sound.erased_events, sound.erased_blobs)
+        }
         Verification::Sound(sound) => format!("ok {}", sound.events),
         Verification::Broken(broken) => {
             let branch = broken.branch.as_ref().map_or("-", |branch| branch.as_str());

@@ -1,0 +1,86 @@
+//! Erasing bodies and blobs so that every proof stays: headers and hashes are kept, and an event
+//! says what was erased.
+
+use glasshouse_model::body::LogErased;
+use glasshouse_model::event::body_hash;
+use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+use serde::Deserialize;
+
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::Store;
+
+/// Space of the cells that name blobs which are still to be deleted.
+pub(crate) const SPACE: &str = "log.erasing";
+/// Most events and blobs in one erasure.
+pub const MAX_ERASED: usize = 1024;
+/// Longest reason in bytes.
+pub const MAX_REASON_BYTES: usize = 1024;
+
+/// What to erase. The event that says so goes to `branch`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erase {
+    /// The session of everything that is named here.
+    pub session: SessionId,
+    /// The branch whose next event records the erasure.
+    pub branch: BranchId,
+    /// Events whose bodies go, by the branch that stores them.
+    pub events: Vec<(BranchId, Seq)>,
+    /// Blobs that go, whoever names them.
+    pub blobs: Vec<Digest>,
+    /// Why, for whoever reads the log later. It is never erased.
+    pub reason: String,
+    /// As in [`Append`](crate::Append).
+    pub epoch: Option<u64>,
+}
+
+impl Erase {
+    /// # Errors
+    /// `append_invalid`.
+    pub(crate) fn check(&self) -> Result<()> {
+        let invalid =
+            |why: String| Err(Error::new(codes::APPEND_INVALID, "could not erase").why(why));
+        let count = self.events.len() + self.blobs.len();
+        if count == 0 || count > MAX_ERASED {
+            return invalid(format!("{count} events and blobs are named, 1 to {MAX_ERASED}"));
+        }
+        if self.reason.is_empty() || self.reason.len() > MAX_REASON_BYTES {
+            let bytes = self.reason.len();
+            return invalid(format!("the reason has {bytes} bytes, 1 to {MAX_REASON_BYTES}"));
+        }
+        Ok(())
+    }
+}
+
+/// What a `log.erased` event says; `None` for any other event, and for one that does not have the
+/// body that its header names.
+pub(crate) fn said_by(record: &Record) -> Option<LogErased> {
+    #[derive(Deserialize)]
+    struct Anchors {
+        kind: Kind,
+        body_hash: Digest,
+    }
+    // Most events are others, and looking for the word is much faster than parsing.
+    memchr::memmem::find(&record.header, Kind::LogErased.as_str().as_bytes())?;
+    let Anchors { kind, body_hash: expected } = serde_json::from_slice(&record.header).ok()?;
+    let salt = record.salt.as_slice().try_into().ok()?;
+    if kind != Kind::LogErased || body_hash(salt, &record.body) != expected {
+        return None;
+    }
+    serde_json::from_slice(&record.body).ok()
+}
+
+/// Whether the event that an erased one points at says that it was erased.
+pub(crate) fn is_recorded(store: &dyn Store, by: u64, branch: &BranchId, seq: Seq) -> Result<bool> {
+    let Some(leaf) = store.leaves(by, 1)?.pop().filter(|leaf| leaf.position == by) else {
+        return Ok(false);
+    };
+    let record = store.rows(&leaf.branch, leaf.seq, leaf.seq, 1)?.pop();
+    let said = record.as_ref().and_then(said_by);
+    Ok(said.is_some_and(|said| names(&said, branch, seq)))
+}
+
+pub(crate) fn names(said: &LogErased, branch: &BranchId, seq: Seq) -> bool {
+    said.events.iter().any(|event| event.branch == *branch && event.seq == seq)
+}
