@@ -122,7 +122,7 @@ pub(crate) enum TemplateArgument {
 pub(crate) enum SandboxCommand {
     /// Run a command in a new sandbox; exits with the command's status
     Run(SandboxRun),
-    /// Remove what sandboxes of dead processes left behind
+    /// Remove what dead processes and ended sessions left behind
     Gc {
         /// Only say what would be removed
         #[arg(long)]

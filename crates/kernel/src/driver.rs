@@ -13,6 +13,7 @@ mod people;
 mod recorder;
 mod rules;
 mod start;
+mod sweep;
 mod workbench;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,7 @@ impl Kernel {
             return Ok(Arc::clone(host));
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
+        self.sweep_aside();
         Ok(Arc::clone(self.host.get_or_init(|| host)))
     }
 
@@ -199,6 +201,15 @@ struct Decided {
 /// What a task gives back.
 type TaskEnd = Vec<Draft>;
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Nothing refers to the workspace of finished work; what it held is in the log.
+        if self.state().turn.is_none() && self.state().base_is_stale() {
+            lock(&self.workbench).clear();
+        }
+    }
+}
+
 impl Session {
     /// The session's id.
     #[must_use]
@@ -225,8 +236,9 @@ impl Session {
     /// and is told by the report.
     pub async fn turn(&mut self, message: Option<&str>, cancel: &Cancel) -> Result<TurnReport> {
         // The message is kept before anything that takes time.
-        let stale = self.base_is_stale();
+        let stale = self.state().base_is_stale();
         self.begin(message).await?;
+        let stale = stale || self.state().base_is_stale();
         let mut tasks = JoinSet::new();
         let ran = match self.freeze_if(stale).await {
             Ok(()) => self.run(&mut tasks, cancel).await,

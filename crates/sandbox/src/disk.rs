@@ -1,10 +1,14 @@
-//! Watches how much a command adds to the workspace, since file systems rarely have a quota.
+//! Watches how much a command adds to the workspace and to its caches, since file systems rarely have
+//! a quota.
 //!
-//! Counting a layer costs a walk, so it is done only when the file system has lost enough space
-//! for the limit to be within reach. The free space is everybody's: others' writes can cause a
-//! walk in vain, never a wrong verdict.
+//! Counting costs a walk, so it is done only when the file system has lost enough space for the limit
+//! to be within reach. The free space is everybody's: others' writes can cause a walk in vain, never a
+//! wrong verdict. Files that have no name any more are found where they are held: in the processes of
+//! the sandbox.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,48 +19,101 @@ const BLOCK_BYTES: u64 = 512;
 /// A walk may take this share of the time between walks.
 const WALK_SHARE: u32 = 10;
 
-/// The watch of one command.
-pub(crate) struct DiskWatch {
-    upper: PathBuf,
-    limit_bytes: u64,
-    /// Free space when the layer was last known to be within its limit.
+/// A directory that a sandbox may fill, and how far.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
+    /// Device that files of it show inside the sandbox; the overlay's for the workspace.
+    pub(crate) device: u64,
+    pub(crate) limit_bytes: u64,
+}
+
+/// The watch of one command on one place.
+pub(crate) struct DiskWatch<'a> {
+    place: &'a Place,
+    /// Free space when the place was last known to be within its limit.
     free_bytes: u64,
     /// How much space may vanish from then on before it is counted again.
     slack_bytes: u64,
     next: Instant,
 }
 
-impl DiskWatch {
+impl<'a> DiskWatch<'a> {
     /// Time between looks at the free space: a fast disk takes a few hundred MiB meanwhile.
     pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
-    pub(crate) fn new(upper: &Path, limit_bytes: u64) -> Self {
+    pub(crate) fn new(place: &'a Place) -> Self {
         Self {
-            free_bytes: free(upper),
-            slack_bytes: limit_bytes / 8,
-            limit_bytes,
-            upper: upper.to_owned(),
+            free_bytes: free(&place.dir),
+            slack_bytes: place.limit_bytes / 8,
+            place,
             next: Instant::now() + Self::INTERVAL,
         }
     }
 
-    /// Whether the layer is larger than its limit. Cheap; call it as often as convenient.
-    pub(crate) fn exceeded(&mut self) -> bool {
+    /// Whether the place is larger than its limit. Cheap; call it as often as convenient. `init` is the
+    /// sandbox's first process.
+    pub(crate) fn exceeded(&mut self, init: impl AsFd) -> bool {
         let now = Instant::now();
         if now < self.next {
             return false;
         }
         self.next = now + Self::INTERVAL;
-        let free_now = free(&self.upper);
+        let Place { dir, device, limit_bytes } = self.place;
+        let free_now = free(dir);
         if self.free_bytes.saturating_sub(free_now) < self.slack_bytes {
             return false;
         }
-        let used = used(&self.upper);
+        let nameless = process_of(init).map_or(0, |init| nameless(init, *device));
+        let used = used(dir).saturating_add(nameless);
         self.next += now.elapsed() * WALK_SHARE;
         self.free_bytes = free_now;
-        self.slack_bytes = self.limit_bytes.saturating_sub(used) / 2;
-        used > self.limit_bytes
+        self.slack_bytes = limit_bytes.saturating_sub(used) / 2;
+        used > *limit_bytes
     }
+}
+
+/// The process that a descriptor stands for; none when it is over.
+fn process_of(pidfd: impl AsFd) -> Option<u32> {
+    let info = format!("/proc/self/fdinfo/{}", pidfd.as_fd().as_raw_fd());
+    let info = fs::read_to_string(info).ok()?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    pid.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+/// Bytes on disk of files on a device that have no name and that a process or one below it holds, open
+/// or mapped. What ends while it is looked at holds nothing.
+fn nameless(init: u32, device: u64) -> u64 {
+    let (mut total, mut seen) = (0_u64, HashSet::new());
+    for pid in family(init) {
+        for held in ["fd", "map_files"] {
+            let entries = fs::read_dir(format!("/proc/{pid}/{held}"));
+            for entry in entries.into_iter().flatten().flatten() {
+                // Followed: it is the held file itself, whatever its name leads to now.
+                let Ok(file) = fs::metadata(entry.path()) else { continue };
+                let nameless = file.is_file() && file.nlink() == 0 && file.dev() == device;
+                if nameless && seen.insert(file.ino()) {
+                    total = total.saturating_add(file.blocks() * BLOCK_BYTES);
+                }
+            }
+        }
+    }
+    total
+}
+
+/// A process and all that descend from it. Inside a sandbox everything descends from the first one.
+fn family(init: u32) -> Vec<u32> {
+    let mut family = vec![init];
+    let mut at = 0;
+    while let Some(pid) = family.get(at).copied() {
+        at += 1;
+        let threads = fs::read_dir(format!("/proc/{pid}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+    }
+    family
 }
 
 fn free(path: &Path) -> u64 {
@@ -65,7 +122,7 @@ fn free(path: &Path) -> u64 {
 
 /// Bytes on disk below a directory; links are counted, not followed. What vanishes while walking
 /// takes no space.
-fn used(path: &Path) -> u64 {
+pub(crate) fn used(path: &Path) -> u64 {
     let mut total = 0;
     let mut open = vec![path.to_owned()];
     while let Some(directory) = open.pop() {
@@ -84,14 +141,24 @@ fn used(path: &Path) -> u64 {
 mod tests {
     use super::*;
 
+    fn watch(place: &Place, lost_bytes: u64) -> bool {
+        let me = rustix::process::getpid();
+        let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
+        let mut watch = DiskWatch::new(place);
+        watch.next = Instant::now();
+        watch.free_bytes = free(&place.dir) + lost_bytes;
+        watch.exceeded(&me)
+    }
+
+    fn place(dir: &Path, limit_bytes: u64) -> Place {
+        Place { dir: dir.to_owned(), device: dir.metadata().unwrap().dev(), limit_bytes }
+    }
+
     #[test]
     fn a_layer_is_over_its_limit_when_it_really_is() {
         let upper = tempfile::tempdir().unwrap();
         let look = |limit_bytes: u64, lost_bytes: u64| {
-            let mut watch = DiskWatch::new(upper.path(), limit_bytes);
-            watch.next = Instant::now();
-            watch.free_bytes = free(upper.path()) + lost_bytes;
-            watch.exceeded()
+            watch(&place(upper.path(), limit_bytes), lost_bytes)
         };
         fs::create_dir(upper.path().join("deep")).unwrap();
         fs::write(upper.path().join("deep/file"), vec![1; 1 << 20]).unwrap();
@@ -99,5 +166,29 @@ mod tests {
         assert!(look(64 << 10, 1 << 40));
         assert!(!look(64 << 10, 0), "no space was lost, so nothing is counted");
         assert!(!look(8 << 20, 1 << 40), "others wrote");
+    }
+
+    /// The failure: a file that is deleted while it is open takes space that no walk finds, so a command
+    /// could fill the disk whatever its limit.
+    /// Now: it is counted where it is held, once, however many descriptors there are.
+    #[test]
+    fn files_without_a_name_count() {
+        let upper = tempfile::tempdir().unwrap();
+        let path = upper.path().join("file");
+        fs::write(&path, vec![1; 1 << 20]).unwrap();
+        let held = fs::File::open(&path).unwrap();
+        let _again = held.try_clone().unwrap();
+        fs::remove_file(&path).unwrap();
+        let me = std::process::id();
+        assert!(watch(&place(upper.path(), 64 << 10), 1 << 40));
+        assert!(used(upper.path()) < 64 << 10, "no walk finds it");
+        let once = nameless(me, upper.path().metadata().unwrap().dev());
+        assert!((1 << 20..2 << 20).contains(&once), "{once}");
+        assert!(!watch(&Place { device: 0, ..place(upper.path(), 64 << 10) }, 1 << 40));
+        // In a child, its parent is looked from.
+        let mut child = std::process::Command::new("sleep").arg("60").stdin(held).spawn().unwrap();
+        assert!(family(me).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

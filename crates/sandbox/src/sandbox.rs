@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::attest::Attestation;
 use crate::command::{Cancel, Command, RunResult, Stream, Usage};
-use crate::disk::DiskWatch;
+use crate::disk::{DiskWatch, Place};
 use crate::owner::{Half, explain, guard, lost};
 use crate::spec::{HOME, SandboxSpec};
 use crate::wire::{Ended, FromInit, Launch, Stop, ToInit};
@@ -45,8 +45,8 @@ pub struct Sandbox {
     attestation: Attestation,
     env: Vec<(String, String)>,
     max_duration_ms: u64,
-    /// The layer that takes the changes, and how large it may become.
-    layer: Option<(PathBuf, u64)>,
+    /// What commands may fill, and how far: the layer that takes the changes, and each cache.
+    places: Vec<Place>,
 }
 
 impl Sandbox {
@@ -56,16 +56,22 @@ impl Sandbox {
         attestation: Attestation,
         spec: &SandboxSpec,
     ) -> Self {
+        let limit_bytes = spec.template.disk_bytes;
+        let shown = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_dev);
+        let layer = spec.overlay.as_ref().map(|overlay| (overlay.upper.clone(), shown));
+        let caches = spec.caches.iter().map(|cache| {
+            let device = cache.source.metadata().map_or(0, |meta| meta.dev());
+            (cache.source.clone(), device)
+        });
+        let places = layer.into_iter().chain(caches);
+        let places = places.map(|(dir, device)| Place { dir, device, limit_bytes }).collect();
         Self {
             half: Mutex::new(half),
             root,
             attestation,
             env: spec.env.clone(),
             max_duration_ms: spec.template.max_duration_ms,
-            layer: spec
-                .overlay
-                .as_ref()
-                .map(|overlay| (overlay.upper.clone(), spec.template.disk_bytes)),
+            places,
         }
     }
 
@@ -118,6 +124,7 @@ impl Sandbox {
                 }
             })?;
         drop((stdin, out_end, err_end));
+        let disk = self.places.iter().map(DiskWatch::new).collect();
         Pump {
             half: &mut half,
             pipes: [Some(File::from(out)), Some(File::from(err))],
@@ -126,7 +133,7 @@ impl Sandbox {
             deadline: Instant::now() + timeout + GRACE,
             stopped: false,
             full: false,
-            disk: self.layer.as_ref().map(|(upper, limit)| DiskWatch::new(upper, *limit)),
+            disk,
             buffer: vec![0; CHUNK_BYTES],
         }
         .run(sink, cancel)
@@ -240,7 +247,7 @@ struct Pump<'a> {
     stopped: bool,
     /// Whether the output limit was reached; nothing is read any more.
     full: bool,
-    disk: Option<DiskWatch>,
+    disk: Vec<DiskWatch<'a>>,
     buffer: Vec<u8>,
 }
 
@@ -256,7 +263,8 @@ impl Pump<'_> {
             if cancelled && !self.stopped {
                 self.stop(Stop::Cancelled)?;
             }
-            if !self.stopped && self.disk.as_mut().is_some_and(DiskWatch::exceeded) {
+            let init = &self.half.pidfd;
+            if !self.stopped && self.disk.iter_mut().any(|watch| watch.exceeded(init)) {
                 self.stop(Stop::Disk)?;
             }
             if ended {
@@ -288,7 +296,7 @@ impl Pump<'_> {
     /// What is ready: standard output, standard error, the sandbox's message, the cancel flag.
     fn wait(&self, cancel: &Cancel) -> Result<[bool; 4]> {
         let mut left = self.deadline.saturating_duration_since(Instant::now());
-        if self.disk.is_some() {
+        if !self.disk.is_empty() {
             left = left.min(DiskWatch::INTERVAL);
         }
         let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });

@@ -13,17 +13,21 @@ pub mod beneath;
 pub mod change;
 pub mod freeze;
 pub mod git;
+mod hold;
 pub mod lines;
 pub mod manifest;
 mod restore;
 pub mod seal;
+pub mod sweep;
 mod upper;
 
 pub use change::{Change, ChangeKind, ChangeSet};
 pub use freeze::{FrozenBase, GitState, Owner, freeze};
+pub use hold::Hold;
 pub use manifest::{Entry, Manifest, SealManifest, SpecialKind};
 pub use restore::materialise;
 pub use seal::{Seal, Workspace};
+pub use sweep::{Keep, sweep_bases};
 pub use upper::Marks;
 
 use glasshouse_model::Digest;

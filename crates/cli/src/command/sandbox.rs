@@ -161,7 +161,8 @@ fn tell(result: &OneResult) {
 }
 
 fn gc(dry_run: bool, json: bool) -> Result<u8, Error> {
-    let found = SandboxHost::gc(&home::data_dir()?, dry_run)?;
+    let mut found = SandboxHost::gc(&home::data_dir()?, dry_run)?;
+    found.extend(home::kernel()?.sweep(dry_run)?);
     let verb = if dry_run { "would remove" } else { "removed" };
     if json {
         output::json_line(&serde_json::json!({ "dry_run": dry_run, "leftovers": found }));
@@ -169,7 +170,7 @@ fn gc(dry_run: bool, json: bool) -> Result<u8, Error> {
         for leftover in &found {
             output::data(&format!("{verb} {}", leftover.display()));
         }
-        output::note(&format!("{} left behind by dead processes", found.len()));
+        output::note(&format!("{} left behind by dead processes and ended sessions", found.len()));
     }
     Ok(Exit::Done.status())
 }

@@ -13,6 +13,7 @@ mod commands;
 mod crash;
 mod demo;
 mod harness;
+mod leftovers;
 mod merges;
 mod people;
 mod policy;

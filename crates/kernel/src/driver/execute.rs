@@ -45,6 +45,8 @@ const MAX_CHANGED_PATHS: usize = 50_000;
 const MAX_NAMED_PATHS: usize = 200;
 /// Most allowed paths of one kind that get an event each; beyond it they share one.
 const MAX_SINGLE_DECISIONS: usize = 64;
+/// Code of a command that wrote more than its workspace or cache may hold.
+const DISK_FULL: &str = "limit_exceeded_disk";
 /// Most output of a command that is kept; beyond it the command is slowed, then stopped.
 const MAX_OUTPUT_BYTES: u64 = 8 << 20;
 
@@ -226,7 +228,11 @@ impl Execution {
     fn mutate(&self) -> Result<TaskEnd> {
         let mut bench = lock(&self.workbench);
         let acted = self.act(&mut bench);
-        let settled = self.settle(&mut bench, acted);
+        let settled = match acted {
+            // It ended somewhere in the middle: what it left is the work of no whole command.
+            Err(error) if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) => Err(error),
+            acted => self.settle(&mut bench, acted),
+        };
         settled.or_else(|error| {
             let before = bench.sealed()?.clone();
             bench.take_back(&error)?;
@@ -247,6 +253,23 @@ impl Execution {
 
     fn settle(&self, bench: &mut Workbench, acted: Result<End>) -> Result<TaskEnd> {
         let before = bench.sealed()?.clone();
+        if let Ok(end) = &acted
+            && end.code.as_deref() == Some(DISK_FULL)
+        {
+            // What filled the disk is stored nowhere else.
+            bench.empty()?;
+            let mut drafts = bench.take_events();
+            let body = WorkspaceRolledBack {
+                call: Some(self.id),
+                to: self.seal_blob(&before)?,
+                code: DISK_FULL.to_owned(),
+                path: None,
+                rules: Vec::new(),
+            };
+            drafts.push(Draft::new(Kind::WorkspaceRolledBack, &body));
+            drafts.extend(acted.map(|end| self.end(end)));
+            return Ok(drafts);
+        }
         let mut seal = bench.seal()?;
         if seal.changed.len() > MAX_CHANGED_PATHS {
             return Err(Error::new(codes::CHANGE_DENIED, "one call changed too many paths")

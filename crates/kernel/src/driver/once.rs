@@ -12,7 +12,7 @@ use glasshouse_model::body::{
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
 use glasshouse_policy::{Consent, Policy, Request};
-use glasshouse_sandbox::workspace::{Change, ChangeSet, Workspace, freeze};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, Workspace, freeze};
 use glasshouse_sandbox::{
     Cancel, Command, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName, WritableMount,
 };
@@ -82,6 +82,7 @@ impl Kernel {
         let call = record.propose(one)?;
         self.decide_once(&record, call, one)?;
         let scratch = self.home.join("run").join(record.journal.branch.as_str());
+        let _hold = Hold::take(&scratch)?;
         let result = self.run_decided(&record, call, one, &scratch, sink, cancel);
         // Nothing refers to the copy any more; its sealed contents are in the blobs.
         let _ = glasshouse_sandbox::remove_tree(&scratch);

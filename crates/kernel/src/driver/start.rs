@@ -210,7 +210,8 @@ impl Session {
             };
             drafts.push(Draft::new(Kind::TurnInterrupted, &end));
         }
-        if let Some(frozen) = self.state().frozen.clone() {
+        let stale = self.state().base_is_stale();
+        if let Some(frozen) = self.state().frozen.clone().filter(|_| !stale) {
             let seal = self.state().seal.as_ref().map(|seal| seal.manifest.clone());
             let workbench = Arc::clone(&self.workbench);
             let log = self.recorder.log().clone();
@@ -235,13 +236,6 @@ impl Session {
             }
         }
         self.recorder.record(drafts).await
-    }
-
-    /// Whether a turn that begins now needs a new base: no work on an earlier one goes on.
-    pub(super) fn base_is_stale(&self) -> bool {
-        let state = self.state();
-        state.frozen.is_none()
-            || (state.workflow() == glasshouse_model::State::Idle && state.open_calls.is_empty())
     }
 
     /// Freezes the project at the start of a turn.

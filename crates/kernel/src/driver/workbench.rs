@@ -16,7 +16,7 @@ use glasshouse_policy::{Policy, Request};
 use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
 use glasshouse_sandbox::view::{self, Intent, View};
 use glasshouse_sandbox::workspace::{
-    self, BlobStore, Change, ChangeKind, Entry, FrozenBase, Marks, Owner, Seal, SealManifest,
+    self, BlobStore, Change, ChangeKind, Entry, FrozenBase, Hold, Marks, Owner, Seal, SealManifest,
     Workspace, freeze,
 };
 use glasshouse_sandbox::{
@@ -35,6 +35,10 @@ const MAX_EDIT_BYTES: usize = 16 << 20;
 /// The branch's cache, and the one that only validating test runs see.
 const CACHE: &str = "cache";
 const CLEAN_CACHE: &str = "cache-clean";
+/// What the names of layers start with.
+const LAYER: &str = "layer-";
+/// Where merges keep their operation logs.
+const MERGES: &str = "merges";
 /// Where a sandbox finds the branch's writable cache.
 pub(super) const CACHE_TARGET: &str = "/cache";
 
@@ -79,6 +83,8 @@ pub(super) struct Workbench {
     open: Option<Open>,
     /// Events that happened since the driver last took them.
     events: Vec<Draft>,
+    /// Keeps other processes from sweeping `dir`.
+    _hold: Hold,
 }
 
 struct Open {
@@ -115,7 +121,9 @@ impl Workbench {
         policy: Arc<Policy>,
     ) -> Result<Self> {
         let project = PathBuf::from(&created.project);
+        let dir = kernel.home.join("run").join(branch.as_str());
         Ok(Self {
+            _hold: Hold::take(&dir)?,
             host: kernel.host()?,
             host_config: kernel.host_config(),
             cache: CACHE,
@@ -124,7 +132,7 @@ impl Workbench {
             policy,
             classifier: Classifier::new(&created.test.test_globs)?,
             project,
-            dir: kernel.home.join("run").join(branch.as_str()),
+            dir,
             bases: kernel.home.join("cache").join("bases"),
             name: branch.as_str().to_owned(),
             test: created.test.clone(),
@@ -136,6 +144,7 @@ impl Workbench {
     /// Copies the project into the cache and puts an empty layer above it.
     pub(super) fn freeze(&mut self, seq: Seq) -> Result<Frozen> {
         self.open = None;
+        self.forget_work();
         let base = Arc::new(freeze(&self.project, &self.bases, self.owner())?);
         let frozen = Frozen {
             base: base.digest,
@@ -143,8 +152,6 @@ impl Workbench {
             head_commit: base.git.as_ref().and_then(|git| git.head.clone()),
         };
         let dir = self.layer_dir(seq);
-        // A freeze that was not recorded left a layer that nothing refers to.
-        let _ = glasshouse_sandbox::remove_tree(&dir);
         let workspace = Workspace::create(base, &dir, marks())?;
         let sealed = workspace.unchanged();
         self.open = Some(Open { workspace, sealed, live: None });
@@ -178,8 +185,27 @@ impl Workbench {
         Ok(differs)
     }
 
+    /// Ends the sandbox and removes everything that the branch has on disk outside the log.
+    pub(super) fn clear(&mut self) {
+        self.open = None;
+        // What stays is found by the next sweep.
+        let _ = glasshouse_sandbox::remove_tree(&self.dir);
+    }
+
+    /// Removes earlier layers and merges: when new work begins, nothing refers to them any more, nor to
+    /// what a freeze left that was not recorded.
+    fn forget_work(&self) {
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_str().unwrap_or_default();
+            if name == MERGES || name.starts_with(LAYER) {
+                let _ = glasshouse_sandbox::remove_tree(&entry.path());
+            }
+        }
+    }
+
     fn layer_dir(&self, seq: Seq) -> PathBuf {
-        self.dir.join(format!("layer-{seq}"))
+        self.dir.join(format!("{LAYER}{seq}"))
     }
 
     fn owner(&self) -> Owner {
@@ -193,7 +219,7 @@ impl Workbench {
 
     /// Where merges keep their operation logs.
     pub(super) fn operations(&self) -> PathBuf {
-        self.dir.join("merges")
+        self.dir.join(MERGES)
     }
 
     fn opened(&self) -> Result<&Open> {
@@ -481,6 +507,20 @@ impl Workbench {
     /// Makes a state the last sealed one.
     pub(super) fn accept(&mut self, manifest: SealManifest) -> Result<()> {
         self.opened_mut()?.sealed = manifest;
+        Ok(())
+    }
+
+    /// Takes the files back to the last sealed state and empties the caches.
+    pub(super) fn empty(&mut self) -> Result<()> {
+        self.rollback()?;
+        for cache in [CACHE, CLEAN_CACHE] {
+            let cache = self.dir.join(cache);
+            if cache.exists() {
+                glasshouse_sandbox::remove_tree(&cache).map_err(|e| {
+                    Error::new(codes::TURN_FAILED, "the cache cannot be emptied").why(e)
+                })?;
+            }
+        }
         Ok(())
     }
 

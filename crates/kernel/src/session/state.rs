@@ -380,6 +380,12 @@ impl State {
     }
 
     fn transitioned(&mut self, transition: &WorkflowTransitioned) {
+        if transition.from == Workflow::Idle {
+            // New work begins, on a base that is still to be frozen.
+            self.frozen = None;
+            self.seal = None;
+            self.evidence = None;
+        }
         self.workflow = Some(transition.to);
         if transition.to == Workflow::TestWriting {
             self.red = None;
@@ -401,6 +407,13 @@ impl State {
         self.evidence.as_ref().filter(|record| {
             record.evidence.passed && record.evidence.ran && record.seal.as_ref() == seal
         })
+    }
+
+    /// Whether no work goes on in the frozen workspace, if there is one: the next turn freezes anew, and
+    /// nothing needs the old one any more.
+    #[must_use]
+    pub fn base_is_stale(&self) -> bool {
+        self.frozen.is_none() || (self.workflow() == Workflow::Idle && self.open_calls.is_empty())
     }
 
     /// Whether the workspace differs from its base.

@@ -46,14 +46,14 @@ impl Simulation {
             program_version: "0".to_owned(),
         };
         sim.append(Draft::new(Kind::SessionCreated, &created));
-        let frozen = WorkspaceFrozen { base: Digest::of(b"base"), files: 3, head_commit: None };
-        sim.append(Draft::new(Kind::WorkspaceFrozen, &frozen));
         sim.append(Draft::new(Kind::TurnStarted, &TurnStarted::default()));
         let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
         sim.append(
             Draft::new(Kind::MessageReceived, &MessageReceived { text: "do it".to_owned() })
                 .by(user),
         );
+        let frozen = WorkspaceFrozen { base: Digest::of(b"base"), files: 3, head_commit: None };
+        sim.append(Draft::new(Kind::WorkspaceFrozen, &frozen));
         sim
     }
 

@@ -1,7 +1,9 @@
 //! Turns: what a state wants next, and that every call and turn ends once.
 
 use glasshouse_kernel::session::{CallPhase, Effect};
-use glasshouse_model::body::{ApprovalResolved, CallStatus, ModelFailed, Outcome, TurnEnd};
+use glasshouse_model::body::{
+    ApprovalResolved, CallStatus, MessageReceived, ModelFailed, Outcome, TurnEnd, TurnStarted,
+};
 use glasshouse_model::{Actor, Budget, Draft, Effect as PolicyEffect, Kind, PrincipalKind};
 
 use crate::simulation::Simulation;
@@ -13,6 +15,23 @@ fn a_question_is_answered_without_a_merge() {
     sim.answer("It parses configuration.", &[]);
     assert_eq!(sim.state.outcome(), Some(Outcome::Answered));
     assert_eq!(sim.next(), []);
+}
+
+/// The failure: a session killed while its second turn froze the project was resumed on the workspace of
+/// the first turn, below what that one had committed since.
+/// Now: work that begins has no base until one is frozen for it, and finished work needs none.
+#[test]
+fn new_work_begins_without_the_old_base() {
+    let mut sim = Simulation::new(Budget::default());
+    assert!(!sim.state.base_is_stale());
+    sim.answer("It parses configuration.", &[]);
+    assert!(sim.state.base_is_stale());
+    sim.append(Draft::new(Kind::TurnStarted, &TurnStarted::default()));
+    let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
+    let message = MessageReceived { text: "and now?".to_owned() };
+    sim.append(Draft::new(Kind::MessageReceived, &message).by(user));
+    assert_eq!(sim.state.frozen, None);
+    assert!(sim.state.base_is_stale(), "a resumed session freezes anew");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use glasshouse_model::{CanonicalPath, Digest};
 use rustix::fs::{Dir, FileType};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath::{Found, Root, WriteHow, failed, io_failed};
 use super::git::Git;
-use super::{Entry, MAX_FILES, MAX_PLAIN_BYTES, MAX_PLAIN_FILES, MAX_TOTAL_BYTES, Manifest};
+use super::{Entry, Hold, MAX_FILES, MAX_PLAIN_BYTES, MAX_PLAIN_FILES, MAX_TOTAL_BYTES, Manifest};
 use crate::codes;
 use crate::error::{Error, Result};
 
@@ -155,9 +156,9 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
     let text = project.display().to_string();
     let project =
         project.canonicalize().map_err(|e| io_failed("cannot find the project", &text, &e))?;
-    std::fs::create_dir_all(cache)
-        .map_err(|e| io_failed("cannot make the cache", &cache.display().to_string(), &e))?;
     let root = Root::open(&project)?;
+    // A sweep removes no base while it is looked up.
+    let _hold = Hold::take(cache)?;
     for _ in 0..MAX_ATTEMPTS {
         let listing = list(&project, &root, cache)?;
         let manifest = take(&root, &listing)?;
@@ -174,6 +175,12 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
             owner,
         };
         if home.join("tree").is_dir() || build(&root, &base, cache, &home)? {
+            // When it was last used; see `sweep`.
+            std::fs::File::open(&home)
+                .and_then(|dir| dir.set_modified(SystemTime::now()))
+                .map_err(|e| {
+                    io_failed("cannot mark the use of", &home.display().to_string(), &e)
+                })?;
             return Ok(base);
         }
     }

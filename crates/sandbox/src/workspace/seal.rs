@@ -257,6 +257,18 @@ impl Workspace {
     }
 }
 
+/// The base that the workspace in a directory is above; none when there is no workspace.
+pub(super) fn base_dir_of(dir: &Path) -> Result<Option<PathBuf>> {
+    let path = dir.join(RECORD);
+    let fail = |e: std::io::Error| io_failed("cannot read", &path.display().to_string(), &e);
+    let bytes = match std::fs::read(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(fail)?,
+    };
+    let record: Record = serde_json::from_slice(&bytes).map_err(|e| fail(e.into()))?;
+    Ok(Some(record.base_dir))
+}
+
 /// Makes a directory of the layer, mode 755, given to the sandbox's user; an existing one is taken.
 pub(super) fn make_owned(dir: &Path, name: &str, owner: Owner) -> Result<()> {
     let text = dir.join(name).display().to_string();

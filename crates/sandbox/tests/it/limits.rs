@@ -1,6 +1,6 @@
 //! Bombs: what hits a limit is stopped there and says which limit it was.
 
-use glasshouse_sandbox::{Limit, Sandbox, Status};
+use glasshouse_sandbox::{Limit, Sandbox, Status, WritableMount};
 
 use crate::support::*;
 
@@ -69,6 +69,36 @@ fn a_disk_bomb_stays_inside() {
     let ran = shell(&sandbox, "head -c 40M /dev/zero > one");
     assert_ne!(ran.result.status, Status::Exited(0), "one file is limited too: {ran:?}");
     assert_eq!(shell(&sandbox, "rm -f one; echo alive").ok(), "alive\n");
+}
+
+/// The failure: only the workspace's named files were counted, so a command could fill the disk through
+/// its cache, or through files that it deletes and keeps open.
+/// Now: both are limited as the workspace is, and the sandbox lives on.
+#[test]
+fn a_disk_bomb_beside_the_workspace_stays_inside() {
+    let home = Home::new();
+    let cache = home.directory.path().join("cache-of-branch");
+    std::fs::create_dir(&cache).unwrap();
+    let mut spec = home.spec("s1");
+    spec.template.disk_bytes = 32 << 20;
+    spec.caches = vec![WritableMount { source: cache, target: "/cache".into() }];
+    let sandbox = home.host.create(&spec).unwrap();
+    let check = |script: &str| {
+        let mut command = sh(script);
+        command.timeout_ms = 10_000;
+        let ran = run(&sandbox, &command);
+        assert_eq!(ran.result.status, Status::LimitExceeded(Limit::Disk), "{script}: {ran:?}");
+        assert_eq!(shell(&sandbox, "rm -f f* /cache/f*; echo alive").ok(), "alive\n");
+    };
+    check("i=0; while :; do i=$((i+1)); head -c 4M /dev/zero > /cache/f$i || exit 3; done");
+    for place in ["/workspace", "/cache"] {
+        let open = "exec 3>f3 4>f4 5>f5 6>f6 7>f7 8>f8; rm f3 f4 f5 f6 f7 f8";
+        let fill = "for n in 3 4 5 6 7 8; do head -c 10M /dev/zero >&$n; done; sleep 9";
+        check(&format!("cd {place}; {open}; {fill}"));
+    }
+    // What is within the limit is not taken for more because others write.
+    let ran = shell(&sandbox, "head -c 10M /dev/zero > /cache/f1; head -c 10M /dev/zero > f1");
+    assert_eq!(ran.result.status, Status::Exited(0), "{ran:?}");
 }
 
 #[test]

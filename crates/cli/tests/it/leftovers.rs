@@ -1,0 +1,144 @@
+//! What sessions leave on disk outside the log: nothing when they are over, all of it when not.
+
+use std::path::{Path, PathBuf};
+
+use glasshouse_model::Kind;
+
+use crate::harness::{Place, count, git, skipped};
+
+const TASK: &str = r#"
+version: 1
+steps:
+  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: "say two" } } } ]
+  - emit:
+      - { call: { id: w, tool: fs.write, args: { path: tests/t_two.sh, content: "sh src/tool.sh | grep -q two\n" } } }
+      - { call: { id: red, tool: test.run, args: {} } }
+  - expect: { results: { red: completed } }
+    emit:
+      - { call: { id: e, tool: fs.edit, args: { path: src/tool.sh, old: "echo one\n", new: "echo one\necho two\n" } } }
+      - { call: { id: slow, tool: shell.run, args: { argv: [sh, -c, "sleep 2"] } } }
+      - { call: { id: green, tool: test.run, args: {} } }
+  - expect: { results: { green: completed } }
+    emit: [ { call: { id: c, tool: git.commit, args: { message: "Say two" } } } ]
+  - expect: { results: { c: completed } }
+    emit: [ { text: "done" } ]
+"#;
+
+/// Directories of branches.
+fn branches(place: &Place) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place.home().join("run")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("b_")).collect()
+}
+
+/// The failure: every session left its layers, caches and merge records in the data directory, for ever.
+/// Now: a session that ends at rest takes its own away, and can still be shown.
+#[test]
+fn e2e_an_ended_session_leaves_nothing_behind() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, TASK).expect_status(0);
+    assert_eq!(branches(&place), Vec::<PathBuf>::new());
+    let (session, _) = place.events();
+    place.run(&["session", "show", session.as_str()]).expect_status(0);
+    place.run(&["session", "resume", session.as_str(), "--json"]);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The failure: a sweep that takes too much. What a killed session has not finished is the only copy of
+/// its workspace. Now: it stays, however old, until the session ends; what is held stays as well.
+#[test]
+fn e2e_a_sweep_leaves_unfinished_and_running_sessions_alone() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let mut running = place.spawn(place.scenario_command(&project, TASK));
+    let session = place.wait_for("the slow command", |events| {
+        events.iter().filter(|event| *event.kind() == Kind::ToolStarted).count() >= 5
+    });
+    let gc = |expected: usize| {
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600 * 24 * 30);
+        for path in branches(&place).into_iter().chain([place.home().join("cache/bases")]) {
+            std::fs::File::open(&path).unwrap().set_modified(old).unwrap();
+        }
+        let found = place.run(&["sandbox", "gc", "--json"]).expect_status(0).last();
+        let swept: Vec<_> = found["leftovers"].as_array().unwrap().clone();
+        let of_branches = |path: &&serde_json::Value| path.as_str().unwrap().contains("/run/b_");
+        assert_eq!(swept.iter().filter(of_branches).count(), expected, "{swept:?}");
+    };
+    gc(0);
+    running.kill_9();
+    gc(0);
+    assert_eq!(branches(&place).len(), 1);
+    let resumed = place.run(&["session", "resume", session.as_str(), "--json"]);
+    assert_eq!(resumed.last()["outcome"], "committed", "{resumed:?}");
+    assert_eq!(branches(&place), Vec::<PathBuf>::new());
+    gc(0);
+}
+
+/// What a killed process left of finished work goes: a branch at rest, and one that the log does not know.
+#[test]
+fn e2e_a_sweep_takes_what_is_over() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, TASK).expect_status(0);
+    let log = place.log();
+    let branch = log.sessions().unwrap()[0].main.clone();
+    let run = place.home().join("run");
+    for name in [branch.as_str(), "b_unknown"] {
+        std::fs::create_dir_all(run.join(name).join("layer-3/upper")).unwrap();
+        std::fs::write(run.join(name).join("layer-3/upper/a"), "x").unwrap();
+    }
+    std::fs::create_dir(run.join("foreign")).unwrap();
+    let named = place.run(&["sandbox", "gc", "--dry-run", "--json"]).expect_status(0).last();
+    assert_eq!(named["leftovers"].as_array().unwrap().len(), 2, "{named}");
+    assert_eq!(branches(&place).len(), 2);
+    place.run(&["sandbox", "gc"]).expect_status(0);
+    assert_eq!(branches(&place), Vec::<PathBuf>::new());
+    assert!(run.join("foreign").exists());
+}
+
+/// The sandbox's host process is killed in the middle of a command: the call ends with what happened,
+/// nothing of it stays, and the session goes on with a new one.
+#[test]
+fn e2e_a_killed_sandbox_host_ends_the_command_and_nothing_else() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = TASK.replace("\"sleep 2\"", "\"echo half > src/tool.sh; touch src/half; sleep 20\"");
+    let mut running = place.spawn(place.scenario_command(&project, &yaml));
+    place.wait_for("the slow command", |events| {
+        events.iter().filter(|event| *event.kind() == Kind::ToolStarted).count() >= 5
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let Some(host) = child_of(running.child.id()) else {
+        skipped(
+            "e2e_a_killed_sandbox_host_ends_the_command_and_nothing_else",
+            "no list of children",
+        );
+        return;
+    };
+    let killed = std::process::Command::new("kill").args(["-9", &host.to_string()]).status();
+    assert!(killed.unwrap().success());
+    let status = running.wait(std::time::Duration::from_secs(30));
+    let (_, events) = place.events();
+    let told = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(status, Some(0), "{told}");
+    let failed: Vec<_> = events
+        .iter()
+        .filter(|event| *event.kind() == Kind::ToolFailed)
+        .map(|event| event.body["code"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(failed, ["sandbox_lost"]);
+    assert!(count(&events, &Kind::SandboxCreated) >= 2, "a new one");
+    assert_eq!(git(&project, &["status", "--porcelain"]), "");
+    let text = std::fs::read_to_string(project.join("src/tool.sh")).unwrap();
+    assert_eq!(text, "echo one\necho two\n");
+    assert!(!project.join("src/half").exists());
+}
+
+fn child_of(pid: u32) -> Option<u32> {
+    let task = Path::new("/proc").join(pid.to_string()).join("task");
+    std::fs::read_dir(task).ok()?.flatten().find_map(|thread| {
+        let children = std::fs::read_to_string(thread.path().join("children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    })
+}
