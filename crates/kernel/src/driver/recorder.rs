@@ -7,6 +7,7 @@ use glasshouse_log::{Append, CellWrite, Log};
 use glasshouse_model::event::EVENT_VERSION;
 use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
 
+use super::in_place;
 use super::people::{Notice, Observer};
 use crate::session::{State, consequences};
 use crate::{Error, Result, codes};
@@ -89,11 +90,7 @@ impl Recorder {
             epoch: Some(self.epoch),
             cells,
         };
-        let log = self.log.clone();
-        let appended = tokio::task::spawn_blocking(move || log.append(append)).await;
-        let appended =
-            appended.map_err(|e| Error::new(codes::LOG_UNREADABLE, "the writer stopped").why(e));
-        match appended.and_then(|result| result.map_err(Error::from)) {
+        match in_place(|| self.log.append(append)) {
             Ok(appended) => {
                 for event in &appended.events {
                     self.observer.notice(Notice::Event(event));
@@ -105,7 +102,7 @@ impl Recorder {
                 if let Ok(state) = fold(&self.log, &self.branch) {
                     self.state = state;
                 }
-                Err(error)
+                Err(error.into())
             }
         }
     }
