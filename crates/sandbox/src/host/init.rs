@@ -61,7 +61,7 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
             let ready = FromInit::Ready(Box::new(attestation));
             if parts.channel.send(&ready, &[root.as_fd()]).is_ok() {
                 drop(root);
-                Init { parts, signal }.serve();
+                Init { parts, signal, stack: sys::Stack::new() }.serve();
             }
         }
         Err(failure) => drop(parts.channel.send(&FromInit::Failed(failure), &[])),
@@ -160,6 +160,7 @@ fn attest(parts: &Parts<'_>, landlock_abi: u32) -> Result<Attestation, Failure> 
 struct Init<'a> {
     parts: Parts<'a>,
     signal: OwnedFd,
+    stack: sys::Stack,
 }
 
 /// What woke the first process.
@@ -237,10 +238,11 @@ impl Init<'_> {
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
         let started = Instant::now();
-        let main = match sys::fork().during("start a process")? {
-            sys::Forked::Child => prepared.become_program(self.parts.filters),
-            sys::Forked::Parent(pid) => pid,
-        };
+        let main =
+            sys::start(&mut self.stack, &(&prepared, self.parts.filters), |(program, filters)| {
+                program.become_program(filters)
+            })
+            .during("start a process")?;
         drop(prepared);
         let deadline = started + Duration::from_millis(launch.timeout_ms);
         let mut tally = Tally::default();
