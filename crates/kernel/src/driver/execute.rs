@@ -476,7 +476,11 @@ impl Execution {
             (Arguments::ShellRun { cwd, timeout_ms, .. }, _) => {
                 let argv = self.arguments.argv().unwrap_or_default();
                 let timeout_ms = timeout_ms.unwrap_or(DEFAULT_COMMAND_TIMEOUT_MS);
-                self.command(bench, argv, cwd.as_deref().unwrap_or("."), timeout_ms)
+                let cwd = match cwd {
+                    Some(cwd) => bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone(),
+                    None => CanonicalPath::root(),
+                };
+                self.command(bench, argv, cwd, timeout_ms)
             }
             (Arguments::TestRun { filter: Some(_), .. }, _) => {
                 Err(Error::new(codes::FILTER_UNAVAILABLE, "the tests were not run")
@@ -487,7 +491,8 @@ impl Execution {
                     bench.start_anew()?;
                 }
                 let argv = bench.test().argv.clone();
-                self.command(bench, argv, ".", timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS))
+                let timeout_ms = timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS);
+                self.command(bench, argv, CanonicalPath::root(), timeout_ms)
             }
             _ => Err(Error::new(codes::TURN_FAILED, "the call names no path")),
         }
@@ -497,10 +502,9 @@ impl Execution {
         &self,
         bench: &mut Workbench,
         argv: Vec<String>,
-        cwd: &str,
+        cwd: CanonicalPath,
         timeout_ms: u64,
     ) -> Result<End> {
-        let cwd = bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone();
         let mut command = Command::new(argv);
         command.cwd = cwd;
         command.timeout_ms = self.max_duration_ms.map_or(timeout_ms, |limit| timeout_ms.min(limit));
