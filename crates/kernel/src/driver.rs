@@ -8,6 +8,7 @@ mod execute;
 mod journal;
 mod merging;
 mod model;
+mod mounts;
 mod once;
 mod people;
 mod recorder;
@@ -16,7 +17,7 @@ mod start;
 mod sweep;
 mod workbench;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -24,8 +25,7 @@ use std::time::Duration;
 use glasshouse_log::{Lease, Log};
 use glasshouse_model::body::{CallStatus, Outcome, TurnEnd, TurnStarted};
 use glasshouse_model::{
-    Actor, BranchId, CallId, CanonicalPath, Draft, Fault, Kind, PrincipalKind, Seq, SessionId,
-    TenantId,
+    Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
 };
 use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
@@ -187,15 +187,6 @@ pub struct Session {
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
     partial: Arc<Mutex<String>>,
-    /// What the last decision on a call was about and demands of it.
-    decided: BTreeMap<CallId, Decided>,
-}
-
-/// What a decision on a call was about, and what it demands of the act.
-#[derive(Debug, Clone, Default)]
-struct Decided {
-    path: Option<CanonicalPath>,
-    max_duration_ms: Option<u64>,
 }
 
 /// What a task gives back.
@@ -318,8 +309,7 @@ impl Session {
                 Effect::RequestModel { attempt, delay_ms } => {
                     self.request_model(tasks, attempt, delay_ms, cancel).await?;
                 }
-                Effect::Decide(call) => self.decide_call(call).await?,
-                Effect::Execute(call) => self.execute(tasks, call, cancel).await?,
+                Effect::Decide(call) => self.decide_call(tasks, call, cancel).await?,
                 Effect::ProposeMerge => self.propose_merge(None).await?,
                 Effect::ApplyMerge(merge) => self.apply_merge(merge).await?,
                 Effect::Commit(merge) => self.commit(merge).await?,
@@ -409,6 +399,16 @@ impl Session {
             let answer = reviewer.review(&item);
             decide::resolution(&item, answer, reviewer.approver())
         });
+    }
+}
+
+/// Does what the turn waits for anyway on its own thread: handing it to another one and back takes
+/// longer than a short act. Other tasks of the runtime are moved away where there are threads for them.
+fn in_place<T>(act: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => act(),
+        _ => tokio::task::block_in_place(act),
     }
 }
 

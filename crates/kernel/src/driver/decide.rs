@@ -10,13 +10,15 @@ use glasshouse_model::{
 use glasshouse_policy::{
     Approval, ApprovalUse, GrantId, GrantUse, Policy, Request, UseCounters, Verdict,
 };
-use glasshouse_sandbox::view::Intent;
+use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_tools::{Arguments, parse_arguments};
+use tokio::task::JoinSet;
 
-use super::people::{Answer, ReviewItem};
-use super::{Decided, Session, failed_call, lock};
+use super::execute::{Allowed, is_sandboxed};
+use super::people::{Answer, Cancel, ReviewItem};
+use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::session::CallPhase;
-use crate::{Result, codes};
+use crate::{Error, Result, codes};
 
 /// How long an approval is good for.
 const APPROVAL_LIFETIME_US: u64 = 10 * 60 * 1_000_000;
@@ -29,16 +31,11 @@ pub fn now_us() -> u64 {
         .map_or(0, |age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Whether a call of this tool runs a program or writes: those act in the branch's sandbox.
-pub(super) fn is_sandboxed(tool: &str) -> bool {
-    matches!(tool, name::FS_WRITE | name::FS_EDIT | name::SHELL_RUN | name::TEST_RUN)
-}
-
 /// An allowing rule may demand a sandbox. Where the call would run in another one or in none, it is
 /// denied: a demand is never met by something weaker.
-fn in_demanded_sandbox(mut decision: Decision, tool: &str) -> Decision {
+fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decision {
     let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
-    let met = is_sandboxed(tool) && matches!(wanted.as_str(), "L2" | "code-executor");
+    let met = is_sandboxed(arguments) && matches!(wanted.as_str(), "L2" | "code-executor");
     if decision.is_allowed() && !met {
         decision.effect = Effect::Deny;
         decision.reasons.push(format!(
@@ -87,6 +84,16 @@ pub(super) fn resolution(item: &ReviewItem, answer: Answer, approver: Actor) -> 
     vec![Draft::new(Kind::ApprovalResolved, &body).by(approver).caused_by(item.approval)]
 }
 
+/// A call on its way to the policy.
+struct Described {
+    call: Call,
+    /// What a look looks at, opened at the path that is decided on. An act that may end the sandbox
+    /// holds nothing of it open.
+    opened: Option<ResolvedPath>,
+    /// Why a path cannot be inside the workspace.
+    outside: Option<String>,
+}
+
 impl Session {
     /// The principal in whose name the model acts.
     pub(super) fn agent(&self) -> Principal {
@@ -124,8 +131,14 @@ impl Session {
         })
     }
 
-    /// Checks, resolves and decides a proposed call; records what came of it.
-    pub(super) async fn decide_call(&mut self, id: CallId) -> Result<()> {
+    /// Checks, resolves and decides a proposed call; records what came of it. An allowed call starts
+    /// at once: decision and start are one transaction, so one sync stands before the act.
+    pub(super) async fn decide_call(
+        &mut self,
+        tasks: &mut JoinSet<TaskEnd>,
+        id: CallId,
+        cancel: &Cancel,
+    ) -> Result<()> {
         let Some(record) = self.state().calls.get(&id).cloned() else { return Ok(()) };
         let tool = record.proposed.tool.clone();
         let arguments = match parse_arguments(&tool, &record.proposed.arguments) {
@@ -137,7 +150,7 @@ impl Session {
         }
         // A tool whose arguments parse is in the registry.
         let syscall = self.registry.lookup(&tool).map_or("unknown", |tool| tool.syscall);
-        let (call, outside) = match self.describe(syscall, &arguments).await {
+        let Described { call, opened, outside } = match self.describe(syscall, &arguments) {
             Ok(described) => described,
             Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
         };
@@ -155,9 +168,9 @@ impl Session {
                 )
             }
         };
-        let decision = in_demanded_sandbox(decision, &tool);
-        let max_duration_ms = decision.constraints.max_duration_ms;
-        self.decided.insert(id, Decided { path: call.path.clone(), max_duration_ms });
+        let decision = in_demanded_sandbox(decision, &arguments);
+        let (is_allowed, max_duration_ms) =
+            (decision.is_allowed(), decision.constraints.max_duration_ms);
         let mut drafts = Vec::new();
         for used in &uses {
             let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
@@ -172,15 +185,17 @@ impl Session {
             decision,
         };
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
-        self.recorder.record_with(drafts, uses.iter().map(counter_cell).collect()).await
+        let cells = uses.iter().map(counter_cell).collect();
+        if !is_allowed {
+            return self.recorder.record_with(drafts, cells).await;
+        }
+        let path = call.path;
+        let allowed = Allowed { id, arguments, path, opened, max_duration_ms, drafts, cells };
+        self.start_call(tasks, allowed, cancel).await
     }
 
-    /// The call as policy sees it. The second part says why a path cannot be inside the workspace.
-    async fn describe(
-        &self,
-        syscall: &str,
-        arguments: &Arguments,
-    ) -> Result<(Call, Option<String>)> {
+    /// Resolves what a call names and puts the call as policy sees it.
+    fn describe(&self, syscall: &str, arguments: &Arguments) -> Result<Described> {
         let mut call = Call::new(syscall, self.agent());
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
@@ -192,41 +207,35 @@ impl Session {
             }
             _ => arguments.argv(),
         };
-        let Some((text, intent)) = arguments.target() else { return Ok((call, None)) };
+        let Some((text, intent)) = arguments.target() else {
+            return Ok(Described { call, opened: None, outside: None });
+        };
         // Whether something may be looked at is decided also where nothing is.
         let intent = if intent == Intent::Create { Intent::Create } else { Intent::Any };
-        let (text, arguments) = (text.to_owned(), arguments.clone());
-        let workbench = std::sync::Arc::clone(&self.workbench);
-        let looked = tokio::task::spawn_blocking(move || {
-            let mut bench = lock(&workbench);
-            let resolved = bench.view()?.resolve(&text, intent)?;
-            let path = resolved.canonical().clone();
-            let written = if intent == Intent::Create {
-                Some(bench.written(&path, &arguments)?)
-            } else {
-                None
+        let looked = in_place(|| {
+            let mut bench = lock(&self.workbench);
+            let target = bench.view()?.resolve(text, intent)?;
+            let written = match intent {
+                Intent::Create => Some(bench.written(&target, arguments)?),
+                _ => None,
             };
-            Ok::<_, crate::Error>((path, written))
-        })
-        .await;
-        let looked = looked.map_err(|e| {
-            crate::Error::new(codes::TURN_FAILED, "looking at a path failed").why(e)
-        })?;
-        match looked {
-            Ok((path, written)) => {
-                // A command's directory is no subject of a rule about paths; what it changes is.
-                call.path = call.argv.is_none().then_some(path);
-                if let Some(written) = written {
-                    call.size_bytes = Some(written.size_bytes);
-                    call.change = Some(written.class);
-                }
-                Ok((call, None))
-            }
+            Ok::<_, Error>((target, written))
+        });
+        let (target, written) = match looked {
+            Ok(looked) => looked,
             Err(error) if error.exit() == glasshouse_model::Exit::Denied => {
-                Ok((call, Some(error.to_string())))
+                return Ok(Described { call, opened: None, outside: Some(error.to_string()) });
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        // A command's directory is no subject of a rule about paths; what it changes is.
+        call.path = call.argv.is_none().then(|| target.canonical().clone());
+        if let Some(written) = written {
+            call.size_bytes = Some(written.size_bytes);
+            call.change = Some(written.class);
         }
+        let opened = (!is_sandboxed(arguments)).then_some(target);
+        Ok(Described { call, opened, outside: None })
     }
 
     /// Taint of everything the model has seen.

@@ -1,12 +1,14 @@
 //! Running an allowed call: started in the log first, then done, then told.
 
+mod render;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use glasshouse_log::Log;
+use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
-    BlobRef, CallEnd, CallStatus, ChangedPath, PlanShown, PolicyDecided, TestEvidence, ToolStarted,
+    BlobRef, CallEnd, CallStatus, ChangedPath, PolicyDecided, TestEvidence, ToolStarted,
     WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
@@ -14,21 +16,20 @@ use glasshouse_model::{
     Call, CallId, CanonicalPath, ChangeClass, Draft, Effect, Fault, Kind, Principal, SessionId,
     State,
 };
-use glasshouse_plan::Limits;
 use glasshouse_policy::Policy;
-use glasshouse_sandbox::view::Intent;
+use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, ChangeKind, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
-use glasshouse_tools::{Arguments, edit_text, parse_arguments, read_tool};
+use glasshouse_tools::{Arguments, edit_text, read_tool};
 use tokio::task::JoinSet;
 
-use super::decide::{is_sandboxed, now_us};
+use super::decide::now_us;
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
-use super::workbench::{Workbench, Write};
-use super::{Session, TaskEnd, failed_call, lock};
+use super::workbench::{Workbench, Write, manifest_bytes};
+use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::classify::is_lock_file;
 use crate::session::refused;
 use crate::{Error, Result, codes};
@@ -50,11 +51,28 @@ const DISK_FULL: &str = "limit_exceeded_disk";
 /// Most output of a command that is kept; beyond it the command is slowed, then stopped.
 const MAX_OUTPUT_BYTES: u64 = 8 << 20;
 
+/// An allowed call that has not started.
+pub(super) struct Allowed {
+    pub(super) id: CallId,
+    pub(super) arguments: Arguments,
+    /// The path that was decided on.
+    pub(super) path: Option<CanonicalPath>,
+    /// What was opened there, for a look.
+    pub(super) opened: Option<ResolvedPath>,
+    /// Longest run that the decision allows.
+    pub(super) max_duration_ms: Option<u64>,
+    /// The events of the decision, recorded with the start.
+    pub(super) drafts: Vec<Draft>,
+    /// The cells that go with them.
+    pub(super) cells: Vec<CellWrite>,
+}
+
 /// A running call: all that its task needs.
 struct Execution {
     id: CallId,
     arguments: Arguments,
     path: Option<CanonicalPath>,
+    opened: Option<ResolvedPath>,
     max_duration_ms: Option<u64>,
     state: String,
     session: SessionId,
@@ -93,40 +111,41 @@ impl End {
 }
 
 impl Session {
-    /// Records that a call starts and starts it.
-    pub(super) async fn execute(
+    /// Records that a call is allowed and starts, and starts it.
+    pub(super) async fn start_call(
         &mut self,
         tasks: &mut JoinSet<TaskEnd>,
-        id: CallId,
+        allowed: Allowed,
         cancel: &Cancel,
     ) -> Result<()> {
-        let Some(record) = self.state().calls.get(&id).cloned() else { return Ok(()) };
+        let Allowed { id, arguments, path, opened, max_duration_ms, mut drafts, cells } = allowed;
         let started = Instant::now();
-        let arguments = match parse_arguments(&record.proposed.tool, &record.proposed.arguments) {
-            Ok(arguments) => arguments,
-            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
-        };
-        let isolation = match self.isolation_of(&record.proposed.tool).await {
+        let isolation = match self.isolation_of(&arguments) {
             Ok(isolation) => isolation,
-            Err(error) => return self.recorder.record(vec![failed_call(id, &error.into())]).await,
+            Err(error) => {
+                drafts.extend(lock(&self.workbench).take_events());
+                drafts.push(failed_call(id, &error.into()));
+                return self.recorder.record_with(drafts, cells).await;
+            }
         };
-        let mut drafts = lock(&self.workbench).take_events();
+        drafts.extend(lock(&self.workbench).take_events());
         let body = ToolStarted { call: id, isolation: isolation.clone() };
         drafts.push(Draft::new(Kind::ToolStarted, &body).caused_by(id.0));
-        self.recorder.record(drafts).await?;
         if let Arguments::GitCommit { message } = &arguments {
             if message.trim().is_empty() || message.contains('\0') {
                 let fault = Fault::new(codes::MESSAGE_INVALID, "the commit message cannot be used")
                     .why("it is blank or holds a NUL character");
-                return self.recorder.record(vec![failed_call(id, &fault)]).await;
+                drafts.push(failed_call(id, &fault));
+                return self.recorder.record_with(drafts, cells).await;
             }
+            self.recorder.record_with(drafts, cells).await?;
             return self.propose_merge(Some((id, message.clone()))).await;
         }
-        let decided = self.decided.get(&id).cloned().unwrap_or_default();
         let execution = Execution {
             id,
-            path: decided.path,
-            max_duration_ms: decided.max_duration_ms,
+            path,
+            opened,
+            max_duration_ms,
             arguments,
             state: self.state().workflow().to_string(),
             session: self.id().clone(),
@@ -140,28 +159,45 @@ impl Session {
             cancel: cancel.clone(),
             started,
         };
+        // A glance changes nothing and nobody learns of it before it is recorded, so it needs no
+        // sync of its own before it.
+        if execution.is_glance() && cells.is_empty() {
+            drafts.extend(in_place(|| execution.run()));
+            return self.recorder.record(drafts).await;
+        }
+        self.recorder.record_with(drafts, cells).await?;
         tasks.spawn_blocking(move || execution.run());
         Ok(())
     }
 
-    async fn isolation_of(&self, tool: &str) -> Result<String> {
-        if !is_sandboxed(tool) {
+    fn isolation_of(&self, arguments: &Arguments) -> Result<String> {
+        if !is_sandboxed(arguments) {
             return Ok("in_process".to_owned());
         }
-        let workbench = Arc::clone(&self.workbench);
-        tokio::task::spawn_blocking(move || lock(&workbench).isolation())
-            .await
-            .map_err(|e| Error::new(codes::TURN_FAILED, "starting the sandbox failed").why(e))?
+        in_place(|| lock(&self.workbench).isolation())
     }
 }
 
-impl Execution {
-    fn run(self) -> TaskEnd {
-        let result = match &self.arguments {
-            Arguments::FsWrite { .. }
+/// Whether a call runs a program or writes: those act in the branch's sandbox.
+pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
+    matches!(
+        arguments,
+        Arguments::FsWrite { .. }
             | Arguments::FsEdit { .. }
             | Arguments::ShellRun { .. }
-            | Arguments::TestRun { .. } => self.mutate(),
+            | Arguments::TestRun { .. }
+    )
+}
+
+impl Execution {
+    /// Whether it looks at one file or name in this process: over soon, whatever it meets.
+    const fn is_glance(&self) -> bool {
+        matches!(self.arguments, Arguments::FsRead { .. } | Arguments::FsExists { .. })
+    }
+
+    fn run(self) -> TaskEnd {
+        let result = match &self.arguments {
+            arguments if is_sandboxed(arguments) => self.mutate(),
             Arguments::PlanComplete { summary, steps } => {
                 Ok(vec![self.end(plan_text(summary, steps.as_deref()))])
             }
@@ -205,7 +241,7 @@ impl Execution {
     }
 
     fn read(&self) -> Result<End> {
-        let view = lock(&self.workbench).detached_view()?;
+        let view = lock(&self.workbench).shared_view()?;
         let permit = |syscall: &str, path: &CanonicalPath| {
             let mut call = Call::new(syscall, self.agent.clone()).at(path.clone());
             call.session = Some(self.session.clone());
@@ -213,7 +249,11 @@ impl Execution {
             let request = glasshouse_policy::Request::new(&call, now_us());
             glasshouse_policy::decide(&self.policy, &request).decision.is_allowed()
         };
-        let output = read_tool(&view, &self.arguments, None, &permit)?;
+        // What is read is what was opened for the decision, whatever has its name by now. Where
+        // nothing was, another look tells the reason.
+        let is_question = matches!(self.arguments, Arguments::FsExists { .. });
+        let opened = self.opened.as_ref().filter(|opened| is_question || opened.exists());
+        let output = read_tool(&view, &self.arguments, opened, &permit)?;
         Ok(End { strategy: Strategy::Head, ..End::done(output.bytes) })
     }
 
@@ -284,10 +324,11 @@ impl Execution {
             drafts.extend(self.rolled_back(&before, refused_change)?);
             return Ok(drafts);
         }
-        let (tests_changed, sources_changed) = bench.differs(&seal.manifest)?;
+        let told = bench.tell(&seal.manifest)?;
+        let (tests_changed, sources_changed) = (told.tests_changed, told.sources_changed);
         let body = WorkspaceSealed {
             call: self.id,
-            manifest: put(&self.log, &manifest_bytes(&seal.manifest)?)?,
+            manifest: told.manifest.clone(),
             changed: seal.changed.iter().take(MAX_NAMED_PATHS).map(changed_path).collect(),
             changed_total: seal.changed.len() as u64,
             tests_changed,
@@ -312,7 +353,7 @@ impl Execution {
             };
             drafts.push(Draft::new(Kind::TestEvidence, &body));
         }
-        bench.accept(seal.manifest)?;
+        bench.accept(seal.manifest, Some(told))?;
         drafts.push(match acted {
             Ok(end) => self.end(end),
             Err(error) => failed_call(self.id, &Fault::from(error)),
@@ -458,7 +499,11 @@ impl Execution {
             (Arguments::ShellRun { cwd, timeout_ms, .. }, _) => {
                 let argv = self.arguments.argv().unwrap_or_default();
                 let timeout_ms = timeout_ms.unwrap_or(DEFAULT_COMMAND_TIMEOUT_MS);
-                self.command(bench, argv, cwd.as_deref().unwrap_or("."), timeout_ms)
+                let cwd = match cwd {
+                    Some(cwd) => bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone(),
+                    None => CanonicalPath::root(),
+                };
+                self.command(bench, argv, cwd, timeout_ms)
             }
             (Arguments::TestRun { filter: Some(_), .. }, _) => {
                 Err(Error::new(codes::FILTER_UNAVAILABLE, "the tests were not run")
@@ -469,7 +514,8 @@ impl Execution {
                     bench.start_anew()?;
                 }
                 let argv = bench.test().argv.clone();
-                self.command(bench, argv, ".", timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS))
+                let timeout_ms = timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS);
+                self.command(bench, argv, CanonicalPath::root(), timeout_ms)
             }
             _ => Err(Error::new(codes::TURN_FAILED, "the call names no path")),
         }
@@ -479,10 +525,9 @@ impl Execution {
         &self,
         bench: &mut Workbench,
         argv: Vec<String>,
-        cwd: &str,
+        cwd: CanonicalPath,
         timeout_ms: u64,
     ) -> Result<End> {
-        let cwd = bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone();
         let mut command = Command::new(argv);
         command.cwd = cwd;
         command.timeout_ms = self.max_duration_ms.map_or(timeout_ms, |limit| timeout_ms.min(limit));
@@ -498,42 +543,6 @@ impl Execution {
         };
         let result = bench.run(&command, &mut sink, self.cancel.sandbox())?;
         Ok(command_end(output, &result))
-    }
-
-    fn render(&self, plan: &serde_json::Value) -> Result<TaskEnd> {
-        let text = plan.to_string();
-        let profile = glasshouse_plan::Profile::named(glasshouse_plan::ProfileName::Strict);
-        let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
-        let mut shown = PlanShown {
-            call: self.id,
-            plan: None,
-            profile: "strict".to_owned(),
-            html: None,
-            issues: None,
-        };
-        if !report.safe {
-            shown.issues = serde_json::to_value(&report).ok();
-            let told = serde_json::to_string(&report).unwrap_or_default();
-            let end = End {
-                status: CallStatus::Denied,
-                code: Some(codes::PLAN_REFUSED.name.to_owned()),
-                ..End::done(told)
-            };
-            return Ok(vec![Draft::new(Kind::PlanRefused, &shown), self.end(end)]);
-        }
-        let html = glasshouse_plan::parse(&text, &Limits::default())
-            .and_then(|plan| {
-                glasshouse_plan::render(&plan, &profile, &glasshouse_plan::Context::new("report")?)
-            })
-            .map_err(|e| Error::new(codes::PLAN_REFUSED, "the plan cannot be rendered").why(e))?;
-        shown.plan = plan.get("id").and_then(serde_json::Value::as_str).map(str::to_owned);
-        let page = glasshouse_plan::render_page("Report", &html);
-        let masked = self.masker.mask(page.as_bytes());
-        shown.html = Some(put(&self.log, &masked)?);
-        Ok(vec![
-            Draft::new(Kind::PlanRendered, &shown),
-            self.end(End::done("the report was rendered")),
-        ])
     }
 }
 
@@ -553,11 +562,6 @@ fn plan_text(summary: &str, steps: Option<&[String]>) -> End {
         text.push_str(&format!("\n{}. {step}", number + 1));
     }
     End::done(text)
-}
-
-fn manifest_bytes(state: &SealManifest) -> Result<Vec<u8>> {
-    serde_json::to_vec(state)
-        .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))
 }
 
 /// A change as events tell it.

@@ -22,11 +22,10 @@ use glasshouse_tools::sanitise::Masker;
 use super::decide::now_us;
 use super::execute::changed_path;
 use super::journal::{Journal, local_user};
+use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::rules::shipped;
 use super::start::put;
-use super::workbench::{
-    Blobs, CACHE_TARGET, current_owner, environment, marks, permitted, read_only, tools_of,
-};
+use super::workbench::{Blobs, current_owner, marks};
 use super::{Kernel, operation_id};
 use crate::merge::{self, Authority, Input, OperationDir};
 use crate::{Error, Result, codes};

@@ -7,6 +7,7 @@ use glasshouse_log::{Append, CellWrite, Log};
 use glasshouse_model::event::EVENT_VERSION;
 use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
 
+use super::in_place;
 use super::people::{Notice, Observer};
 use crate::session::{State, consequences};
 use crate::{Error, Result, codes};
@@ -89,11 +90,7 @@ impl Recorder {
             epoch: Some(self.epoch),
             cells,
         };
-        let log = self.log.clone();
-        let appended = tokio::task::spawn_blocking(move || log.append(append)).await;
-        let appended =
-            appended.map_err(|e| Error::new(codes::LOG_UNREADABLE, "the writer stopped").why(e));
-        match appended.and_then(|result| result.map_err(Error::from)) {
+        match in_place(|| self.log.append(append)) {
             Ok(appended) => {
                 for event in &appended.events {
                     self.observer.notice(Notice::Event(event));
@@ -105,7 +102,7 @@ impl Recorder {
                 if let Ok(state) = fold(&self.log, &self.branch) {
                     self.state = state;
                 }
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -115,12 +112,12 @@ impl Recorder {
         let mut queue = VecDeque::from(drafts);
         let mut all = Vec::with_capacity(queue.len());
         while let Some(draft) = queue.pop_front() {
-            let event = self.provisional(&draft, self.state.head + 1);
+            let event = self.provisional(draft, self.state.head + 1);
             self.state.apply(&event);
             for implied in consequences(&self.state, &event).into_iter().rev() {
                 queue.push_front(implied);
             }
-            all.push(draft);
+            all.push(draft_of(event));
             if let Some(seq) = self.state.unreadable {
                 return Err(Error::new(
                     codes::LOG_UNREADABLE,
@@ -139,7 +136,7 @@ impl Recorder {
 
     /// The event that a draft will become, without what only the log knows (time, salt, hashes);
     /// folding looks at none of those.
-    fn provisional(&self, draft: &Draft, seq: Seq) -> Event {
+    fn provisional(&self, draft: Draft, seq: Seq) -> Event {
         let header = Header {
             v: EVENT_VERSION,
             tenant: self.tenant.clone(),
@@ -147,19 +144,25 @@ impl Recorder {
             branch: self.branch.clone(),
             seq,
             time_us: 0,
-            kind: draft.kind.clone(),
-            actor: draft.actor.clone(),
+            kind: draft.kind,
+            actor: draft.actor,
             cause: draft.cause,
-            trace: draft.trace.clone(),
-            labels: draft.labels.clone(),
+            trace: draft.trace,
+            labels: draft.labels,
             body_hash: Digest::ZERO,
         };
-        Event { header, body: draft.body.clone(), prev: Digest::ZERO, hash: Digest::ZERO }
+        Event { header, body: draft.body, prev: Digest::ZERO, hash: Digest::ZERO }
     }
 
     pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
         &self.observer
     }
+}
+
+/// What a provisional event was made of.
+fn draft_of(event: Event) -> Draft {
+    let Header { kind, actor, cause, trace, labels, .. } = event.header;
+    Draft { kind, actor, cause, trace, labels, body: event.body }
 }
 
 /// Events read at a time while a branch is folded.

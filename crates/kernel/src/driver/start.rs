@@ -169,7 +169,6 @@ impl Kernel {
             masker: Arc::new(masker),
             workbench: Arc::new(Mutex::new(workbench)),
             partial: Arc::default(),
-            decided: std::collections::BTreeMap::new(),
         })
     }
 

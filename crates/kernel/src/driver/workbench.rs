@@ -2,36 +2,32 @@
 //!
 //! Blocking; the driver calls it on threads of their own, one mutating call at a time.
 
+mod files;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use glasshouse_log::Log;
-use glasshouse_model::body::{PolicyDecided, SandboxEvent, SessionCreated, TestSetup};
-use glasshouse_model::syscall::name;
-use glasshouse_model::{
-    BranchId, Call, CanonicalPath, ChangeClass, Digest, Draft, Kind, Principal, PrincipalKind, Seq,
-    TenantId,
-};
-use glasshouse_policy::{Policy, Request};
-use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
-use glasshouse_sandbox::view::{self, Intent, View};
+use glasshouse_model::body::{BlobRef, SandboxEvent, SessionCreated, TestSetup};
+use glasshouse_model::{BranchId, CanonicalPath, ChangeClass, Digest, Draft, Kind, Seq};
+use glasshouse_policy::Policy;
+use glasshouse_sandbox::toolchain::ToolMount;
+use glasshouse_sandbox::view::View;
 use glasshouse_sandbox::workspace::{
     self, BlobStore, Change, ChangeKind, Entry, FrozenBase, Hold, Marks, Owner, Seal, SealManifest,
     Workspace, freeze,
 };
 use glasshouse_sandbox::{
-    Cancel, Command, HostConfig, ReadOnlyMount, RunResult, Sandbox, SandboxHost, SandboxSpec,
-    Stream, TemplateName, WritableMount,
+    Cancel, Command, HostConfig, RunResult, Sandbox, SandboxHost, SandboxSpec, Stream,
+    TemplateName, WritableMount,
 };
-use glasshouse_tools::{Arguments, edit_text};
 
 use super::Kernel;
-use super::decide::now_us;
+use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
+use super::start::put;
 use crate::classify::{Classifier, Contents};
 use crate::{Error, Result, codes};
 
-/// Largest file that an edit reads, in bytes.
-const MAX_EDIT_BYTES: usize = 16 << 20;
 /// The branch's cache, and the one that only validating test runs see.
 const CACHE: &str = "cache";
 const CLEAN_CACHE: &str = "cache-clean";
@@ -39,20 +35,21 @@ const CLEAN_CACHE: &str = "cache-clean";
 const LAYER: &str = "layer-";
 /// Where merges keep their operation logs.
 const MERGES: &str = "merges";
-/// Where a sandbox finds the branch's writable cache.
-pub(super) const CACHE_TARGET: &str = "/cache";
+
+/// What an event tells of a sealed state.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) manifest: BlobRef,
+    /// Whether tests, and whether sources, differ from the base.
+    pub(super) tests_changed: bool,
+    pub(super) sources_changed: bool,
+}
 
 /// What freezing found.
 pub(super) struct Frozen {
     pub(super) base: Digest,
     pub(super) files: u64,
     pub(super) head_commit: Option<String>,
-}
-
-/// What a write would do.
-pub(super) struct Written {
-    pub(super) size_bytes: u64,
-    pub(super) class: ChangeClass,
 }
 
 /// One changed path.
@@ -90,12 +87,14 @@ pub(super) struct Workbench {
 struct Open {
     workspace: Workspace,
     sealed: SealManifest,
+    /// What an event told of `sealed`, if one did.
+    told: Option<Told>,
     live: Option<Live>,
 }
 
 struct Live {
     sandbox: Arc<Sandbox>,
-    view: View,
+    view: Arc<View>,
 }
 
 /// The log's blobs as the workspace's store.
@@ -154,7 +153,7 @@ impl Workbench {
         let dir = self.layer_dir(seq);
         let workspace = Workspace::create(base, &dir, marks())?;
         let sealed = workspace.unchanged();
-        self.open = Some(Open { workspace, sealed, live: None });
+        self.open = Some(Open { workspace, sealed, told: None, live: None });
         Ok(frozen)
     }
 
@@ -181,7 +180,7 @@ impl Workbench {
         if differs {
             workspace.rollback(&sealed, &self.blobs)?;
         }
-        self.open = Some(Open { workspace, sealed, live: None });
+        self.open = Some(Open { workspace, sealed, told: None, live: None });
         Ok(differs)
     }
 
@@ -269,13 +268,9 @@ impl Workbench {
         Ok(&self.live()?.view)
     }
 
-    /// A read-only handle on what the sandbox sees that outlives the lock.
-    pub(super) fn detached_view(&mut self) -> Result<View> {
-        let fd = self.live()?.sandbox.root().try_clone_to_owned();
-        let fd = fd.map_err(|e| {
-            Error::new(codes::TURN_FAILED, "the workspace cannot be opened again").why(e)
-        })?;
-        Ok(View::new(fd)?)
+    /// The same, to be used without the lock.
+    pub(super) fn shared_view(&mut self) -> Result<Arc<View>> {
+        Ok(Arc::clone(&self.live()?.view))
     }
 
     fn live(&mut self) -> Result<&Live> {
@@ -318,7 +313,7 @@ impl Workbench {
                 let root = sandbox.root().try_clone_to_owned().map_err(|e| {
                     Error::new(codes::TURN_FAILED, "the workspace cannot be opened").why(e)
                 })?;
-                Ok(Live { view: View::new(root)?, sandbox: Arc::new(sandbox) })
+                Ok(Live { view: Arc::new(View::new(root)?), sandbox: Arc::new(sandbox) })
             }
             Err(error) => {
                 event.code = Some(error.code().to_owned());
@@ -326,50 +321,6 @@ impl Workbench {
                 Err(error.into())
             }
         }
-    }
-
-    /// What `fs.write` or `fs.edit` would do to the file at a resolved path.
-    pub(super) fn written(
-        &mut self,
-        path: &CanonicalPath,
-        arguments: &Arguments,
-    ) -> Result<Written> {
-        let old = self.content(path)?;
-        let new = match arguments {
-            Arguments::FsWrite { content, .. } => Some(content.clone().into_bytes()),
-            // An edit that does not fit is told when it runs; what it is decided on is the file.
-            Arguments::FsEdit { .. } => old
-                .as_deref()
-                .and_then(|old| std::str::from_utf8(old).ok())
-                .and_then(|old| edit_text(old, arguments).ok())
-                .map(String::into_bytes)
-                .or_else(|| old.clone()),
-            _ => None,
-        };
-        let class = self.class(path, &Contents { old: old.as_deref(), new: new.as_deref() })?;
-        Ok(Written { size_bytes: new.map_or(0, |bytes| bytes.len() as u64), class })
-    }
-
-    /// What a path's change is, by content before and after.
-    fn class(&self, path: &CanonicalPath, contents: &Contents<'_>) -> Result<ChangeClass> {
-        let ignored = self.opened()?.workspace.base().ignored([path])?;
-        Ok(self.classifier.classify(path, ignored.contains(path), contents))
-    }
-
-    fn content(&mut self, path: &CanonicalPath) -> Result<Option<Vec<u8>>> {
-        let resolved = self.view()?.resolve(path.as_str(), Intent::Create)?;
-        if !resolved.exists() {
-            return Ok(None);
-        }
-        let read = resolved.read(MAX_EDIT_BYTES)?;
-        if read.is_cut() {
-            return Err(Error::new(
-                codes::FILE_TOO_LARGE,
-                format!("`{path}` is too large to be edited"),
-            )
-            .why(format!("it has {} bytes; the limit is {MAX_EDIT_BYTES}", read.total_bytes)));
-        }
-        Ok(Some(read.bytes))
     }
 
     /// What a seal changed, as writes: of a rename two, one for each path.
@@ -423,8 +374,19 @@ impl Workbench {
         Ok(digest.map(|digest| self.blobs.get(digest)).transpose()?)
     }
 
+    /// What an event is to tell of a state. Most commands change nothing: then it was told before.
+    pub(super) fn tell(&self, state: &SealManifest) -> Result<Told> {
+        let open = self.opened()?;
+        if let Some(told) = open.told.as_ref().filter(|_| *state == open.sealed) {
+            return Ok(told.clone());
+        }
+        let (tests_changed, sources_changed) = self.differs(state)?;
+        let manifest = put(&self.blobs.0, &manifest_bytes(state)?)?;
+        Ok(Told { manifest, tests_changed, sources_changed })
+    }
+
     /// Whether tests and whether sources differ from the base in a state.
-    pub(super) fn differs(&mut self, state: &SealManifest) -> Result<(bool, bool)> {
+    fn differs(&self, state: &SealManifest) -> Result<(bool, bool)> {
         let unchanged = self.workspace()?.unchanged();
         let changes = self.workspace()?.changes(&unchanged, state, &self.blobs)?;
         let writes = self.writes(&unchanged, state, &changes)?;
@@ -458,55 +420,16 @@ impl Workbench {
         Ok(sandbox.run(command, sink, cancel)?)
     }
 
-    /// Writes a file at a path that was decided on, making its directories.
-    pub(super) fn write(&mut self, path: &CanonicalPath, bytes: &[u8]) -> Result<()> {
-        let live = self.live()?;
-        let sandbox = Arc::clone(&live.sandbox);
-        let resolved = live.view.resolve(path.as_str(), Intent::Create)?;
-        // The decision was made on this very path; a link put there since would change it.
-        if resolved.canonical() != path {
-            return Err(Error::new(
-                codes::CHANGE_DENIED,
-                format!("`{path}` is no longer what was decided on"),
-            )
-            .why(format!("it now leads to `{}`", resolved.canonical())));
-        }
-        let place = resolved.place().ok_or_else(|| {
-            Error::new(codes::CHANGE_DENIED, format!("`{path}` cannot be written"))
-        })?;
-        if let Some(parent) = place.missing_parents.first() {
-            sandbox.make_dir(place.directory, parent, 0o755)?;
-            // One level at a time, each resolved again: what was made is what the next is made in.
-            return self.write(path, bytes);
-        }
-        let executable = resolved
-            .descriptor()
-            .is_some_and(|fd| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_mode & 0o100 != 0));
-        let mode = if executable { 0o755 } else { 0o644 };
-        Ok(sandbox.write_file(place.directory, place.name, bytes, mode)?)
-    }
-
-    /// Reads a text file for an edit.
-    pub(super) fn read_text(&mut self, path: &CanonicalPath) -> Result<String> {
-        let bytes = self.content(path)?.ok_or_else(|| {
-            Error::new(codes::EDIT_FAILED, format!("`{path}` does not exist"))
-                .fix("create it with fs.write")
-        })?;
-        String::from_utf8(bytes).map_err(|e| {
-            Error::new(codes::EDIT_FAILED, format!("`{path}` is no UTF-8 text"))
-                .why(format!("byte {} is not", e.utf8_error().valid_up_to()))
-        })
-    }
-
     /// Records the present state against the last sealed one.
     pub(super) fn seal(&mut self) -> Result<Seal> {
         let open = self.opened()?;
         Ok(open.workspace.seal(&self.blobs, &open.sealed)?)
     }
 
-    /// Makes a state the last sealed one.
-    pub(super) fn accept(&mut self, manifest: SealManifest) -> Result<()> {
-        self.opened_mut()?.sealed = manifest;
+    /// Makes a state the last sealed one; `told` is what an event tells of it, if one does.
+    pub(super) fn accept(&mut self, manifest: SealManifest, told: Option<Told>) -> Result<()> {
+        let open = self.opened_mut()?;
+        (open.sealed, open.told) = (manifest, told);
         Ok(())
     }
 
@@ -542,7 +465,7 @@ impl Workbench {
                 manifest.removed.insert(path.clone());
             }
         }
-        self.accept(manifest.clone())?;
+        self.accept(manifest.clone(), None)?;
         self.rollback()?;
         let changed = self.workspace()?.changes(before, &manifest, &self.blobs)?;
         Ok(Seal { digest: manifest.digest(), manifest, changed })
@@ -556,7 +479,7 @@ impl Workbench {
         let ignored = self.base()?.ignored(paths.iter())?;
         let mut kept = sealed;
         kept.entries.retain(|path, _| !ignored.contains(path));
-        self.accept(kept)?;
+        self.accept(kept, None)?;
         self.rollback()?;
         let cache = self.dir.join(CLEAN_CACHE);
         if cache.exists() {
@@ -612,54 +535,10 @@ impl Workbench {
     }
 }
 
-/// Where a sandbox finds things.
-fn inside() -> Inside {
-    Inside {
-        workspace: PathBuf::from(view::WORKSPACE_MOUNT),
-        cache: PathBuf::from(CACHE_TARGET),
-        tools: PathBuf::from("/opt/tools"),
-    }
-}
-
-/// The toolchains that a project needs, where this user has them.
-pub(super) fn tools_of(project: &Path) -> Vec<ToolMount> {
-    let home =
-        std::env::var_os("HOME").map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
-    let homes = Homes::new(&home, |name| std::env::var_os(name).map(PathBuf::from));
-    toolchain::detect(project, &homes, &inside())
-}
-
-/// Decides each mount; what is not allowed is not mounted. The second part are the decisions' events.
-pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>, Vec<Draft>) {
-    let mut drafts = Vec::new();
-    let allowed = tools.iter().filter(|tool| {
-        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
-        let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
-        call.host_path = Some(tool.source.display().to_string());
-        let decision = glasshouse_policy::decide(policy, &Request::new(&call, now_us())).decision;
-        let allowed = decision.is_allowed();
-        let body = PolicyDecided {
-            call: None,
-            syscall: call.syscall,
-            subject: Some(format!("{}: {}", tool.name, tool.source.display())),
-            state: None,
-            args_digest: None,
-            decision,
-        };
-        drafts.push(Draft::new(Kind::PolicyDecided, &body));
-        allowed
-    });
-    (allowed.cloned().collect(), drafts)
-}
-
-/// A toolchain as a mount.
-pub(super) fn read_only(tool: &ToolMount) -> ReadOnlyMount {
-    ReadOnlyMount { source: tool.source.clone(), target: tool.target.clone() }
-}
-
-/// The environment that makes programs use the toolchains and stay offline.
-pub(super) fn environment(tools: &[ToolMount]) -> Vec<(String, String)> {
-    toolchain::environment(tools, &inside()).into_iter().collect()
+/// A state as it is stored.
+pub(super) fn manifest_bytes(state: &SealManifest) -> Result<Vec<u8>> {
+    serde_json::to_vec(state)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))
 }
 
 /// Where the overlay keeps its marks: the native backend mounts with the rights of whoever runs it.

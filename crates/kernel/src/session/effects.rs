@@ -19,10 +19,8 @@ pub enum Effect {
         /// Wait before it.
         delay_ms: u64,
     },
-    /// Resolve a call's paths and decide it.
+    /// Resolve a call's paths, decide it and, where it is allowed, start it.
     Decide(CallId),
-    /// Run an allowed call.
-    Execute(CallId),
     /// Ask a person; the sequence names the approval.
     AskApproval(Seq),
     /// Put the change set up for merging.
@@ -102,9 +100,12 @@ fn exhausted(state: &State) -> Option<Option<Effect>> {
 fn call_effects(state: &State) -> Vec<Effect> {
     let mut effects = Vec::new();
     let mut earlier: Vec<Option<Arguments>> = Vec::new();
+    // A call that is alone conflicts with none; its arguments may be long.
+    let may_conflict = state.open_calls.len() > 1;
     for call in &state.open_calls {
         let Some(record) = state.calls.get(call) else { continue };
-        let arguments = parse_arguments(&record.proposed.tool, &record.proposed.arguments).ok();
+        let parse = || parse_arguments(&record.proposed.tool, &record.proposed.arguments).ok();
+        let arguments = may_conflict.then(parse).flatten();
         let waits = earlier.iter().any(|before| match (before, &arguments) {
             (Some(before), Some(arguments)) => Arguments::conflicts(before, arguments),
             // An unreadable call never runs; nothing has to wait for it, nor it for others.
@@ -112,9 +113,12 @@ fn call_effects(state: &State) -> Vec<Effect> {
         });
         if !waits {
             effects.extend(match record.phase {
-                CallPhase::Proposed | CallPhase::Approved(_) => Some(Effect::Decide(*call)),
+                // A start is recorded with the decision that allows it, so a decision without one
+                // stands for nothing that could be carried on.
+                CallPhase::Proposed | CallPhase::Approved(_) | CallPhase::Allowed => {
+                    Some(Effect::Decide(*call))
+                }
                 CallPhase::InReview(approval) => Some(Effect::AskApproval(approval)),
-                CallPhase::Allowed => Some(Effect::Execute(*call)),
                 CallPhase::Started | CallPhase::Ended(_) => None,
             });
         }

@@ -13,7 +13,7 @@ use glasshouse_provider::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Effect, State, consequences, model_request, next};
+use super::{CallPhase, Effect, State, consequences, model_request, next};
 
 /// A branch that came out the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -132,9 +132,10 @@ impl<'a> Replay<'a> {
         }
         let explained = match event.kind() {
             Kind::ModelRequested => return self.check_request(event, &wanted),
-            Kind::ToolStarted => event
-                .body_as::<ToolStarted>()
-                .is_ok_and(|started| wanted.contains(&Effect::Execute(started.call))),
+            Kind::ToolStarted => event.body_as::<ToolStarted>().is_ok_and(|started| {
+                let record = self.state.calls.get(&started.call);
+                record.is_some_and(|record| record.phase == CallPhase::Allowed)
+            }),
             Kind::MergeApplied => {
                 wanted.iter().any(|effect| matches!(effect, Effect::ApplyMerge(_)))
             }

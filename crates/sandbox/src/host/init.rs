@@ -56,12 +56,12 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
     };
     let Start { base, group, host, .. } = start;
     let parts = Parts { base, order: &order, filters, group, channel, host };
-    match settled.and_then(|proc| confine(&parts, proc)) {
+    match settled.and_then(|settled| confine(&parts, settled)) {
         Ok((attestation, root, signal)) => {
             let ready = FromInit::Ready(Box::new(attestation));
             if parts.channel.send(&ready, &[root.as_fd()]).is_ok() {
                 drop(root);
-                Init { parts, signal }.serve();
+                Init { parts, signal, stack: sys::Stack::new() }.serve();
             }
         }
         Err(failure) => drop(parts.channel.send(&FromInit::Failed(failure), &[])),
@@ -69,8 +69,15 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
     sys::exit_now(1)
 }
 
-/// Everything that does not depend on the order; answers the host's `/proc`, to be used once more.
-fn settle(start: &Start<'_>) -> Result<OwnedFd, Failure> {
+/// What is done before the order is known.
+struct Settled {
+    /// The host's, to be used once more.
+    proc: OwnedFd,
+    root: rootfs::Prepared,
+}
+
+/// Everything that does not depend on the order.
+fn settle(start: &Start<'_>) -> Result<Settled, Failure> {
     let Start { base, group, host, .. } = start;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .during("bind to the host process")?;
@@ -90,14 +97,18 @@ fn settle(start: &Start<'_>) -> Result<OwnedFd, Failure> {
     sys::unshare(libc::CLONE_NEWCGROUP).during("make a cgroup namespace")?;
     sys::loopback_up().during("bring up the loopback interface")?;
     rustix::system::sethostname(b"glasshouse").during("set the host name")?;
-    Ok(proc)
+    Ok(Settled { proc, root: rootfs::prepare(base)? })
 }
 
-/// Builds the root and gives up every right; answers what holds, the workspace root and the
+/// Completes the root and gives up every right; answers what holds, the workspace root and the
 /// descriptor that tells of ended children.
-fn confine(parts: &Parts<'_>, proc: OwnedFd) -> Result<(Attestation, OwnedFd, OwnedFd), Failure> {
+fn confine(
+    parts: &Parts<'_>,
+    settled: Settled,
+) -> Result<(Attestation, OwnedFd, OwnedFd), Failure> {
     let Parts { base, order, group, .. } = parts;
-    rootfs::enter(base, order)?;
+    let Settled { proc, root } = settled;
+    root.enter(base, order)?;
     if base.privilege == Privilege::Root {
         confine::leave_root(proc.as_fd())?;
     }
@@ -160,6 +171,7 @@ fn attest(parts: &Parts<'_>, landlock_abi: u32) -> Result<Attestation, Failure> 
 struct Init<'a> {
     parts: Parts<'a>,
     signal: OwnedFd,
+    stack: sys::Stack,
 }
 
 /// What woke the first process.
@@ -237,10 +249,11 @@ impl Init<'_> {
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
         let started = Instant::now();
-        let main = match sys::fork().during("start a process")? {
-            sys::Forked::Child => prepared.become_program(self.parts.filters),
-            sys::Forked::Parent(pid) => pid,
-        };
+        let main =
+            sys::start(&mut self.stack, &(&prepared, self.parts.filters), |(program, filters)| {
+                program.become_program(filters)
+            })
+            .during("start a process")?;
         drop(prepared);
         let deadline = started + Duration::from_millis(launch.timeout_ms);
         let mut tally = Tally::default();

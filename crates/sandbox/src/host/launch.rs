@@ -1,13 +1,13 @@
 //! From a request to a running program: everything that can fail early is done before the fork.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
 use super::init::open_directory;
 use super::seccomp::Filters;
-use super::sys;
+use super::sys::{self, Texts};
 use crate::spec::WORKSPACE;
 use crate::wire::{Failure, Launch};
 
@@ -20,8 +20,8 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command ready to start.
 pub(super) struct Prepared {
-    argv: Vec<CString>,
-    env: Vec<CString>,
+    argv: Texts,
+    env: Texts,
     candidates: Vec<CString>,
     directory: OwnedFd,
     streams: [OwnedFd; 3],
@@ -45,15 +45,18 @@ impl Prepared {
         };
         let env = launch.env.iter().map(|(name, value)| text(&format!("{name}={value}")));
         Ok(Self {
-            argv: launch.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
-            env: env.collect::<Result<_, _>>()?,
+            argv: Texts::new(
+                launch.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
+            ),
+            env: Texts::new(env.collect::<Result<_, _>>()?),
             candidates,
             directory: open_directory(&format!("{WORKSPACE}/{}", launch.cwd))?,
             streams,
         })
     }
 
-    /// In the forked child: becomes the program, or says why not and ends.
+    /// In the new process: becomes the program, or says why not and ends. Its memory is still that
+    /// of the first process, so it leaves nothing changed or taken there.
     pub(super) fn become_program(&self, filters: &Filters) -> ! {
         sys::default_signals();
         let placed = (0..).zip(&self.streams).try_for_each(|(at, s)| sys::place(s.as_fd(), at));
@@ -79,15 +82,19 @@ impl Prepared {
     }
 
     fn explain(&self, reason: Errno) -> ! {
-        let name = self.argv.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let (why, code) = match reason {
-            Errno::NOENT => ("not found".to_owned(), NOT_FOUND),
-            errno => (format!("cannot execute: {errno}"), NOT_EXECUTABLE),
+        // The first process keeps its memory, so all that is allocated here is given back.
+        let code = {
+            let name = self.argv.first().map(CStr::to_string_lossy).unwrap_or_default();
+            let (why, code) = match reason {
+                Errno::NOENT => ("not found".to_owned(), NOT_FOUND),
+                errno => (format!("cannot execute: {errno}"), NOT_EXECUTABLE),
+            };
+            let line = format!("glasshouse: {name}: {why}\n");
+            // SAFETY: descriptor 2 was placed above and is open.
+            let stderr = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
+            let _ = rustix::io::write(stderr, line.as_bytes());
+            code
         };
-        let line = format!("glasshouse: {name}: {why}\n");
-        // SAFETY: descriptor 2 was placed above and is open.
-        let stderr = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
-        let _ = rustix::io::write(stderr, line.as_bytes());
         sys::exit_now(code)
     }
 }

@@ -1,5 +1,7 @@
 //! The file system of a sandbox: an almost empty root, the host's `/usr` to read, the overlay
 //! workspace, and temporary places. Built from scratch, so nothing has to be hidden.
+//!
+//! Most of it is the same for every sandbox and is built ahead, while nobody waits for it.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,9 +13,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
-    fsopen, mount, mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
+    MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_reconfigure,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick, mount, mount_change,
+    move_mount, open_tree, unmount,
 };
 
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
@@ -23,7 +26,7 @@ use crate::attest::Privilege;
 use crate::spec::{HOME, WORKSPACE};
 use crate::wire::{Context as _, Failure, Order};
 
-/// Size of the root file system, which holds directories and links only.
+/// Size of a file system that holds directories and links only.
 const ROOT_SIZE: &str = "1m";
 
 /// Temporary files are memory. Full, they may take this part of the limit, so that processes can
@@ -61,38 +64,63 @@ pub(crate) struct Base {
     pub(crate) idmap: Option<OwnedFd>,
 }
 
-/// Builds the root in this process's new mount namespace and enters it.
-pub(crate) fn enter(base: &Base, order: &Order) -> Result<(), Failure> {
+/// A root that lacks only what an order names.
+pub(crate) struct Prepared {
+    root: Root,
+    /// The file system behind temporary places, and that of `/dev`: without their final sizes.
+    scratch: OwnedFd,
+    devices: OwnedFd,
+}
+
+/// Builds the root, as far as it is the same for all, in this process's new mount namespace.
+pub(crate) fn prepare(base: &Base) -> Result<Prepared, Failure> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .during("detach mounts from the host")?;
-    // Everything that comes from the host is opened before the new root can cover it.
-    let host = Host::open(base, order)?;
-    let layers = order.overlay.as_ref().map(|dirs| Layers::open(base, dirs)).transpose()?;
+    let host = Host::open(base)?;
     let root = Root::make(&base.mountpoint)?;
     root.skeleton()?;
     // Attached where the host's files are: it disappears with them. Each unmount would cost a
     // grace period of the kernel, milliseconds on a busy machine.
-    let scratch = scratch(base, order)?;
-    root.temporary(base, order, &scratch)?;
-    if let Some(layers) = &layers {
-        root.workspace(base, layers, &scratch)?;
-    }
-    root.devices(&host, order)?;
+    let scratch = scratch(base)?;
+    root.temporary(base, &scratch, "tmp", "tmp", 0o1777)?;
+    root.temporary(base, &scratch, "home", "home/agent", 0o755)?;
+    let devices = root.devices(&host.devices)?;
     root.proc()?;
     for (path, tree) in host.trees {
         root.attach_host(&path, &tree)?;
     }
-    root.become_root(base)
+    Ok(Prepared { root, scratch, devices })
 }
 
-/// Mounts taken from the host, detached, with their final flags.
+impl Prepared {
+    /// Completes the root for an order and enters it.
+    pub(crate) fn enter(self, base: &Base, order: &Order) -> Result<(), Failure> {
+        let Self { root, scratch, devices } = self;
+        let memory_bytes = order.template.memory_bytes;
+        resize(&scratch, order.template.disk_bytes.min(memory_bytes / SCRATCH_SHARE))?;
+        resize(&devices, memory_bytes / SHARED_MEMORY_SHARE)?;
+        match &order.overlay {
+            Some(dirs) => root.workspace(base, &Layers::open(base, dirs)?, &scratch)?,
+            None => root.temporary(base, &scratch, "work", "workspace", 0o755)?,
+        }
+        for mount in &order.mounts {
+            root.attach_host(&mount.target, &read_only(&mount.source)?)?;
+        }
+        for cache in &order.caches {
+            root.attach_host(&cache.target, &own(base, &cache.source)?)?;
+        }
+        root.become_root(base)
+    }
+}
+
+/// What every sandbox has of the host: mounts, detached, with their final flags.
 struct Host {
     trees: Vec<(PathBuf, OwnedFd)>,
     devices: Vec<(&'static str, OwnedFd)>,
 }
 
 impl Host {
-    fn open(base: &Base, order: &Order) -> Result<Self, Failure> {
+    fn open(base: &Base) -> Result<Self, Failure> {
         let mut trees = vec![(PathBuf::from("/etc"), read_only(&base.etc)?)];
         for path in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
             // Links among these are made again by the skeleton.
@@ -105,19 +133,11 @@ impl Host {
                 trees.push((path.into(), read_only(Path::new(path))?));
             }
         }
-        for mount in &order.mounts {
-            trees.push((mount.target.clone(), read_only(&mount.source)?));
-        }
-        for cache in &order.caches {
-            let tree = clone_tree(&cache.source)?;
-            set(tree.as_fd(), PLAIN, base.idmap.as_ref(), &cache.source)?;
-            trees.push((cache.target.clone(), tree));
-        }
         let mut devices = Vec::new();
         for name in DEVICES {
             let path = Path::new("/dev").join(name);
             if path.exists() {
-                let tree = clone_tree(&path)?;
+                let tree = clone_tree(&path, OpenTreeFlags::empty())?;
                 set(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, None, &path)?;
                 devices.push((name, tree));
             }
@@ -131,14 +151,23 @@ impl Host {
 pub(crate) const PUBLIC_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust"];
 
+/// Something of the host with all that is mounted below it.
 fn read_only(path: &Path) -> Result<OwnedFd, Failure> {
-    let tree = clone_tree(path)?;
+    let tree = clone_tree(path, OpenTreeFlags::AT_RECURSIVE)?;
     set(tree.as_fd(), READ_ONLY, None, path)?;
     Ok(tree)
 }
 
+/// A directory of Glasshouse's own whose owner inside is the commands' user. What is mounted below
+/// it is no part of it: this very root may be.
+fn own(base: &Base, path: &Path) -> Result<OwnedFd, Failure> {
+    let tree = clone_tree(path, OpenTreeFlags::empty())?;
+    set(tree.as_fd(), PLAIN, base.idmap.as_ref(), path)?;
+    Ok(tree)
+}
+
 /// Clones the mounts at a path without following any symbolic link.
-fn clone_tree(path: &Path) -> Result<OwnedFd, Failure> {
+fn clone_tree(path: &Path, extent: OpenTreeFlags) -> Result<OwnedFd, Failure> {
     let step = || format!("mount {}", path.display());
     let place = openat2(
         CWD,
@@ -154,7 +183,7 @@ fn clone_tree(path: &Path) -> Result<OwnedFd, Failure> {
         OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH
-            | OpenTreeFlags::AT_RECURSIVE,
+            | extent,
     )
     .step(step)
 }
@@ -180,12 +209,7 @@ struct Layers {
 
 impl Layers {
     fn open(base: &Base, dirs: &crate::spec::OverlayDirs) -> Result<Self, Failure> {
-        let shifted = |path: &Path| -> Result<OwnedFd, Failure> {
-            let tree = clone_tree(path)?;
-            set(tree.as_fd(), PLAIN, base.idmap.as_ref(), path)?;
-            Ok(tree)
-        };
-        let lowers = dirs.lowers.iter().map(|path| shifted(path)).collect::<Result<_, _>>()?;
+        let lowers = dirs.lowers.iter().map(|path| own(base, path)).collect::<Result<_, _>>()?;
         // The overlay demands that both are reached through the same mount.
         let shared: PathBuf = dirs
             .upper
@@ -205,7 +229,7 @@ impl Layers {
             lowers,
             upper: below(&dirs.upper)?,
             work: below(&dirs.work)?,
-            top: shifted(&shared)?,
+            top: own(base, &shared)?,
         })
     }
 }
@@ -240,23 +264,23 @@ impl Root {
         mkdirat(&self.root, path, Mode::from_raw_mode(0o755)).step(|| format!("make /{path}"))
     }
 
-    /// `/tmp` and the home directory: parts of the scratch space, so they share one size limit.
-    fn temporary(&self, base: &Base, order: &Order, scratch: &OwnedFd) -> Result<(), Failure> {
-        for (name, target, mode) in
-            [("tmp", "tmp", 0o1777), ("home", "home/agent", 0o755), ("work", "workspace", 0o755)]
-        {
-            if name == "work" && order.overlay.is_some() {
-                continue;
-            }
-            mkdirat(scratch, name, Mode::from_raw_mode(0o700)).during("make a scratch place")?;
-            rustix::fs::chmodat(scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
-                .during("open a scratch place")?;
-            give_away(base, scratch.as_fd(), name)?;
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            let part = open_tree(scratch, name, flags).during("split the scratch space")?;
-            attach(self.root.as_fd(), target, &part)?;
-        }
-        Ok(())
+    /// A temporary place, `/tmp` for instance: part of the scratch space, so that all of them share
+    /// one size limit.
+    fn temporary(
+        &self,
+        base: &Base,
+        scratch: &OwnedFd,
+        name: &str,
+        target: &str,
+        mode: u32,
+    ) -> Result<(), Failure> {
+        mkdirat(scratch, name, Mode::from_raw_mode(0o700)).during("make a scratch place")?;
+        rustix::fs::chmodat(scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
+            .during("open a scratch place")?;
+        give_away(base, scratch.as_fd(), name)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let part = open_tree(scratch, name, flags).during("split the scratch space")?;
+        attach(self.root.as_fd(), target, &part)
     }
 
     /// Mounts the overlay from layers that are attached in the scratch space, out of sight.
@@ -301,15 +325,15 @@ impl Root {
         mounted.during("mount the workspace layers")
     }
 
-    fn devices(&self, host: &Host, order: &Order) -> Result<(), Failure> {
-        let size = order.template.memory_bytes / SHARED_MEMORY_SHARE;
+    /// `/dev`, of which shared memory is a part.
+    fn devices(&self, devices: &[(&str, OwnedFd)]) -> Result<OwnedFd, Failure> {
         let tree = tmpfs(
-            &size.to_string(),
+            ROOT_SIZE,
             "0755",
             MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
         )?;
         attach(self.root.as_fd(), "dev", &tree)?;
-        for (name, device) in &host.devices {
+        for (name, device) in devices {
             let path = format!("dev/{name}");
             self.file(&path)?;
             attach(self.root.as_fd(), &path, device)?;
@@ -338,7 +362,8 @@ impl Root {
             MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
         )
         .during("make terminals")?;
-        attach(self.root.as_fd(), "dev/pts", &terminals)
+        attach(self.root.as_fd(), "dev/pts", &terminals)?;
+        Ok(tree)
     }
 
     fn proc(&self) -> Result<(), Failure> {
@@ -426,10 +451,9 @@ fn attach(place: BorrowedFd<'_>, path: &str, tree: &OwnedFd) -> Result<(), Failu
 }
 
 /// The file system behind temporary places, attached so that it can be split on every kernel.
-fn scratch(base: &Base, order: &Order) -> Result<OwnedFd, Failure> {
-    let size = order.template.disk_bytes.min(order.template.memory_bytes / SCRATCH_SHARE);
+fn scratch(base: &Base) -> Result<OwnedFd, Failure> {
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    let tree = tmpfs(&size.to_string(), "0755", flags)?;
+    let tree = tmpfs(ROOT_SIZE, "0755", flags)?;
     move_mount(&tree, "", CWD, &base.scratch, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .during("attach the scratch space")?;
     Ok(tree)
@@ -474,4 +498,12 @@ fn tmpfs(size: &str, mode: &str, flags: MountAttrFlags) -> Result<OwnedFd, Failu
     fsconfig_set_string(&context, "mode", mode).during("limit a temporary place")?;
     fsconfig_create(&context).during("make a temporary place")?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags).during("make a temporary place")
+}
+
+/// Gives a temporary file system the size that an order allows.
+fn resize(tree: &OwnedFd, bytes: u64) -> Result<(), Failure> {
+    let flags = FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC;
+    let context = fspick(tree, "", flags).during("limit a temporary place")?;
+    fsconfig_set_string(&context, "size", bytes.to_string()).during("limit a temporary place")?;
+    fsconfig_reconfigure(&context).during("limit a temporary place")
 }

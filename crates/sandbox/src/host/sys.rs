@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{Errno, Result};
 
-/// A child made by [`clone3`] or [`fork`].
+/// A child made by [`clone3`].
 pub(crate) enum Forked<T> {
     /// In the new process.
     Child,
@@ -70,13 +70,38 @@ pub(crate) fn clone3(
 
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Makes a process that continues here.
-pub(crate) fn fork() -> Result<Forked<i32>> {
-    // SAFETY: the caller is single-threaded, so the child may use any library function.
-    match check(i64::from(unsafe { libc::fork() }))? {
-        0 => Ok(Forked::Child),
-        pid => Ok(Forked::Parent(i32::try_from(pid).map_err(|_| Errno::OVERFLOW)?)),
+/// Where a process that is about to become a program runs until then.
+pub(crate) struct Stack(Vec<u8>);
+
+impl Stack {
+    /// Deep enough for some system calls and a line of text.
+    const BYTES: usize = 64 << 10;
+
+    pub(crate) fn new() -> Self {
+        Self(vec![0; Self::BYTES])
     }
+}
+
+/// Starts a process that runs `act` on `subject`, which replaces itself by a program or ends, and
+/// waits until it has. Until then both share their memory, so nothing of it is copied: a copy would
+/// cost more than most of what a short command does. The child has descriptors, signal state and
+/// confinement of its own.
+pub(crate) fn start<T>(stack: &mut Stack, subject: &T, act: fn(&T) -> !) -> Result<i32> {
+    extern "C" fn enter<T>(call: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `start` passed this pointer, and waits in the call that uses it.
+        let (act, subject) = unsafe { &*call.cast::<(fn(&T) -> !, &T)>() };
+        act(subject)
+    }
+    let call = (act, subject);
+    let top = stack.0.as_mut_ptr_range().end;
+    // The ABI wants the top of a stack aligned to 16 bytes.
+    let top = top.wrapping_sub(top.addr() % 16);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let call = (&raw const call).cast_mut().cast();
+    // SAFETY: the child runs on a stack that nobody else uses, and the caller's only thread stands
+    // still until the child has executed or ended, so nothing is touched by two.
+    let pid = check(i64::from(unsafe { libc::clone(enter::<T>, top.cast(), flags, call) }))?;
+    i32::try_from(pid).map_err(|_| Errno::OVERFLOW)
 }
 
 /// Ends this process at once, running nothing.
@@ -270,14 +295,29 @@ pub(crate) fn inherited_socket() -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(stdin, 3)
 }
 
+/// Texts as a program receives them.
+pub(crate) struct Texts {
+    /// Points into `texts`, whose bytes never move; ends with null.
+    pointers: Vec<*const c_char>,
+    texts: Vec<CString>,
+}
+
+impl Texts {
+    pub(crate) fn new(texts: Vec<CString>) -> Self {
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Self { pointers, texts }
+    }
+
+    pub(crate) fn first(&self) -> Option<&CStr> {
+        self.texts.first().map(CString::as_c_str)
+    }
+}
+
 /// Replaces this process by a program; returns only the reason why it could not.
-pub(crate) fn exec(program: &CStr, argv: &[CString], env: &[CString]) -> Errno {
-    let pointers = |texts: &[CString]| {
-        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-    };
-    let (argv, env) = (pointers(argv), pointers(env));
+pub(crate) fn exec(program: &CStr, argv: &Texts, env: &Texts) -> Errno {
+    let (argv, env) = (argv.pointers.as_ptr(), env.pointers.as_ptr());
     // SAFETY: both arrays end with null and hold valid C strings that live until the call ends.
-    check(i64::from(unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) }))
+    check(i64::from(unsafe { libc::execve(program.as_ptr(), argv, env) }))
         .err()
         .unwrap_or(Errno::NOEXEC)
 }

@@ -1,0 +1,67 @@
+//! What a sandbox gets besides its workspace: the toolchains that the project needs, each decided by
+//! policy, a writable cache, and the environment that makes programs use them.
+
+use std::path::{Path, PathBuf};
+
+use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, Draft, Kind, Principal, PrincipalKind, TenantId};
+use glasshouse_policy::{Policy, Request};
+use glasshouse_sandbox::ReadOnlyMount;
+use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
+use glasshouse_sandbox::view;
+
+use super::decide::now_us;
+
+/// Where a sandbox finds the branch's writable cache.
+pub(super) const CACHE_TARGET: &str = "/cache";
+
+/// Where a sandbox finds things.
+fn inside() -> Inside {
+    Inside {
+        workspace: PathBuf::from(view::WORKSPACE_MOUNT),
+        cache: PathBuf::from(CACHE_TARGET),
+        tools: PathBuf::from("/opt/tools"),
+    }
+}
+
+/// The toolchains that a project needs, where this user has them.
+pub(super) fn tools_of(project: &Path) -> Vec<ToolMount> {
+    let home =
+        std::env::var_os("HOME").map_or_else(|| PathBuf::from("/nonexistent"), PathBuf::from);
+    let homes = Homes::new(&home, |name| std::env::var_os(name).map(PathBuf::from));
+    toolchain::detect(project, &homes, &inside())
+}
+
+/// Decides each mount; what is not allowed is not mounted. The second part are the decisions' events.
+pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>, Vec<Draft>) {
+    let mut drafts = Vec::new();
+    let allowed = tools.iter().filter(|tool| {
+        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
+        let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
+        call.host_path = Some(tool.source.display().to_string());
+        let decision = glasshouse_policy::decide(policy, &Request::new(&call, now_us())).decision;
+        let allowed = decision.is_allowed();
+        let body = PolicyDecided {
+            call: None,
+            syscall: call.syscall,
+            subject: Some(format!("{}: {}", tool.name, tool.source.display())),
+            state: None,
+            args_digest: None,
+            decision,
+        };
+        drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        allowed
+    });
+    (allowed.cloned().collect(), drafts)
+}
+
+/// A toolchain as a mount.
+pub(super) fn read_only(tool: &ToolMount) -> ReadOnlyMount {
+    ReadOnlyMount { source: tool.source.clone(), target: tool.target.clone() }
+}
+
+/// The environment that makes programs use the toolchains and stay offline.
+pub(super) fn environment(tools: &[ToolMount]) -> Vec<(String, String)> {
+    toolchain::environment(tools, &inside()).into_iter().collect()
+}
