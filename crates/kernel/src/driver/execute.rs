@@ -141,6 +141,13 @@ impl Session {
             self.recorder.record_with(drafts, cells).await?;
             return self.propose_merge(Some((id, message.clone()))).await;
         }
+        // A glance changes nothing and nobody learns of it before it is recorded, so it needs no
+        // sync of its own before it.
+        let is_glance = is_glance(&arguments) && cells.is_empty();
+        if !is_glance {
+            self.recorder.record_with(std::mem::take(&mut drafts), cells).await?;
+        }
+        // The state is that after the start: a test run's start is a transition.
         let execution = Execution {
             id,
             path,
@@ -159,13 +166,10 @@ impl Session {
             cancel: cancel.clone(),
             started,
         };
-        // A glance changes nothing and nobody learns of it before it is recorded, so it needs no
-        // sync of its own before it.
-        if execution.is_glance() && cells.is_empty() {
+        if is_glance {
             drafts.extend(in_place(|| execution.run()));
             return self.recorder.record(drafts).await;
         }
-        self.recorder.record_with(drafts, cells).await?;
         tasks.spawn_blocking(move || execution.run());
         Ok(())
     }
@@ -189,12 +193,12 @@ pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
     )
 }
 
-impl Execution {
-    /// Whether it looks at one file or name in this process: over soon, whatever it meets.
-    const fn is_glance(&self) -> bool {
-        matches!(self.arguments, Arguments::FsRead { .. } | Arguments::FsExists { .. })
-    }
+/// Whether a call looks at one file or name in this process: over soon, whatever it meets.
+const fn is_glance(arguments: &Arguments) -> bool {
+    matches!(arguments, Arguments::FsRead { .. } | Arguments::FsExists { .. })
+}
 
+impl Execution {
     fn run(self) -> TaskEnd {
         let result = match &self.arguments {
             arguments if is_sandboxed(arguments) => self.mutate(),
