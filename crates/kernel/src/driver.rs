@@ -116,7 +116,12 @@ impl Kernel {
         to: Option<Seq>,
     ) -> Result<std::result::Result<Replayed, Difference>> {
         let tools = model::tools_told(&Registry::builtin());
-        let mut replay = Replay::new(&tools);
+        let created = recorder::fold(&self.log, branch)?.created;
+        let policy = match &created {
+            Some(created) => Some(self.compile(&rules::of_session(self, &created.policy)?)?),
+            None => None,
+        };
+        let mut replay = Replay::new(&tools, policy.as_ref());
         for event in self.log.events(branch) {
             let event = event?;
             if to.is_some_and(|to| event.seq() > to) {

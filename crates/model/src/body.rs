@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Actor, BranchId, Budget, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage};
+use crate::{
+    Actor, BranchId, Budget, Call, CallId, Decision, Digest, Kind, Mode, Seq, State, Usage,
+};
 
 /// Spares the common case a field.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
@@ -258,9 +260,34 @@ pub struct PolicyDecided {
     /// Digest of the arguments decided on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_digest: Option<Digest>,
+    /// Everything that was decided on, secrets masked: what it takes to explain the decision, to make it
+    /// again and to try another policy on it. Absent where one event tells of many paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Call>,
     /// The answer.
     #[serde(flatten)]
     pub decision: Decision,
+}
+
+impl PolicyDecided {
+    /// A decision on a call; `id` is the tool call that it belongs to.
+    #[must_use]
+    pub fn new(
+        id: Option<CallId>,
+        input: Call,
+        subject: Option<String>,
+        decision: Decision,
+    ) -> Self {
+        Self {
+            call: id,
+            syscall: input.syscall.clone(),
+            subject,
+            state: input.state.clone(),
+            args_digest: input.args_digest,
+            input: Some(input),
+            decision,
+        }
+    }
 }
 
 /// What an approval is asked for.

@@ -1,7 +1,10 @@
 //! Replay is offline and exact, and tells what differs.
 
+use glasshouse_kernel::driver::protected;
 use glasshouse_kernel::session::Replay;
+use glasshouse_model::body::SessionCreated;
 use glasshouse_model::{Event, Kind};
+use glasshouse_policy::{Policy, Source};
 
 use crate::harness::Place;
 
@@ -38,13 +41,25 @@ fn e2e_law_7_twenty_replays_are_one() {
 /// Whatever is changed in the code or in the record, the first event that shows it is named.
 #[test]
 fn law_7_the_first_difference_is_named() {
-    let (_place, _, events) = demo();
+    let (place, _, events) = demo();
+    let created: SessionCreated = events[0].body_as().unwrap();
+    let policy = {
+        let log = place.log();
+        let texts = created.policy.iter().map(|source| {
+            let text = log.blob(&source.text.blob).unwrap();
+            (source.name.clone(), String::from_utf8(text).unwrap())
+        });
+        let texts: Vec<_> = texts.collect();
+        let sources: Vec<_> = texts.iter().map(|(name, text)| Source::new(name, text)).collect();
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+        Policy::compile(&sources, &protected(&place.home(), program)).unwrap()
+    };
     let registry = glasshouse_tools::Registry::builtin();
     let told = glasshouse_kernel::driver::tools_told(&registry);
     let check = |change: &dyn Fn(&mut Vec<Event>), tools: usize, expected: Option<(Kind, &str)>| {
         let mut events = events.clone();
         change(&mut events);
-        let mut replay = Replay::new(&told[..tools]);
+        let mut replay = Replay::new(&told[..tools], Some(&policy));
         let found = events.iter().find_map(|event| replay.step(event).err());
         let found = found.map(|found| (found.kind, found.what));
         assert_eq!(found, expected.map(|(kind, what)| (kind.as_str().to_owned(), what)));
@@ -80,6 +95,14 @@ fn law_7_the_first_difference_is_named() {
     };
     let next = find(&events, &Kind::BudgetCharged, 0) + 1;
     check(&lost, told.len(), Some((events[next].kind().clone(), "implied_event")));
+    // A decision that these rules do not make of this call.
+    let opened = |events: &mut Vec<Event>| {
+        let at = events.iter().position(|event| {
+            *event.kind() == Kind::PolicyDecided && event.body["decision"] == "deny"
+        });
+        events[at.unwrap()].body["input"]["state"] = "exploring".into();
+    };
+    check(&opened, told.len(), Some((Kind::PolicyDecided, "decision")));
     // A call that runs without having been allowed.
     let unasked = |events: &mut Vec<Event>| {
         let from = find(events, &Kind::ToolStarted, 0);

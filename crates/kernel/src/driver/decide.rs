@@ -4,20 +4,21 @@ use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{ApprovalResolved, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, BranchId, Call, CallId, Decision, Digest, Draft, Effect, Fault, Kind, Layer, Principal,
-    PrincipalKind, RuleTrace, Seq, TenantId,
+    Actor, BranchId, Call, CallId, CanonicalPath, Decision, Digest, Draft, Effect, Fault, Kind,
+    Layer, Principal, PrincipalKind, RuleTrace, Seq, TenantId,
 };
 use glasshouse_policy::{
     Approval, ApprovalUse, GrantId, GrantUse, Policy, Request, UseCounters, Verdict,
 };
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
+use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Arguments, parse_arguments};
 use tokio::task::JoinSet;
 
 use super::execute::{Allowed, is_sandboxed};
 use super::people::{Answer, Cancel, ReviewItem};
 use super::{Session, TaskEnd, failed_call, in_place, lock};
-use crate::session::CallPhase;
+use crate::session::{CallPhase, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY};
 use crate::{Error, Result, codes};
 
 /// How long an approval is good for.
@@ -37,32 +38,50 @@ fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decisio
     let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
     let met = is_sandboxed(arguments) && matches!(wanted.as_str(), "L2" | "code-executor");
     if decision.is_allowed() && !met {
+        let reason =
+            format!("a rule demands the sandbox `{wanted}`, which this call would not run in");
         decision.effect = Effect::Deny;
-        decision.reasons.push(format!(
-            "a rule demands the sandbox `{wanted}`, which this call would not run in"
-        ));
+        decision.rules.push(kernel_rule(SANDBOX_DEMANDED, &reason));
+        decision.reasons.push(reason);
     }
     decision
+}
+
+/// A denial by the kernel itself, told like one of a rule.
+fn kernel_rule(name: &str, reason: &str) -> RuleTrace {
+    RuleTrace {
+        source: None,
+        name: name.to_owned(),
+        layer: Layer::BuiltIn,
+        line: None,
+        action: Effect::Deny,
+        reason: Some(reason.to_owned()),
+    }
 }
 
 /// The denial of a path that is not in the workspace: no rule can allow it.
 #[must_use]
 pub fn boundary_denial(policy: &Policy, reason: &str) -> Decision {
-    let rule = RuleTrace {
-        source: None,
-        name: "workspace-boundary".to_owned(),
-        layer: Layer::BuiltIn,
-        line: None,
-        action: Effect::Deny,
-        reason: Some(reason.to_owned()),
-    };
     Decision {
         effect: Effect::Deny,
-        rules: vec![rule],
+        rules: vec![kernel_rule(WORKSPACE_BOUNDARY, reason)],
         reasons: vec![reason.to_owned()],
         policy_version: policy.version(),
         constraints: glasshouse_model::Constraints::default(),
     }
+}
+
+/// A call as an event may keep it. Its arguments were masked when they were proposed; the paths and
+/// names that it meets may hold a secret of their own.
+pub(super) fn masked(masker: &Masker, mut call: Call) -> Call {
+    let mask = |text: &mut String| *text = masker.mask_str(text);
+    call.path = call.path.and_then(|path| match masker.mask_str(path.as_str()) {
+        same if same == path.as_str() => Some(path),
+        masked => CanonicalPath::parse(&masked).ok(),
+    });
+    call.argv.iter_mut().flatten().for_each(mask);
+    call.host_path.iter_mut().for_each(mask);
+    call
 }
 
 /// The event that a person's answer becomes.
@@ -176,14 +195,8 @@ impl Session {
             let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
             drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
         }
-        let body = PolicyDecided {
-            call: Some(id),
-            syscall: call.syscall.clone(),
-            subject: subject(&call),
-            state: call.state.clone(),
-            args_digest: call.args_digest,
-            decision,
-        };
+        let input = masked(&self.masker, call.clone());
+        let body = PolicyDecided::new(Some(id), input, subject(&call), decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
         let cells = uses.iter().map(counter_cell).collect();
         if !is_allowed {

@@ -24,7 +24,7 @@ use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, read_tool};
 use tokio::task::JoinSet;
 
-use super::decide::now_us;
+use super::decide::{masked, now_us};
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
@@ -434,14 +434,9 @@ impl Execution {
                     needs_review: decision.effect == Effect::RequireReview,
                 });
             }
-            let body = PolicyDecided {
-                call: Some(self.id),
-                syscall: syscall.to_owned(),
-                subject: Some(self.masker.mask_str(write.path.as_str())),
-                state: call.state,
-                args_digest: None,
-                decision,
-            };
+            let subject = Some(self.masker.mask_str(write.path.as_str()));
+            let input = masked(&self.masker, call);
+            let body = PolicyDecided::new(Some(self.id), input, subject, decision);
             if may_stay {
                 allowed.entry((syscall, write.class)).or_default().push(body);
             } else if drafts.len() < MAX_NAMED_PATHS {
@@ -462,6 +457,7 @@ impl Execution {
         let list = put(&self.log, paths.join("\n").as_bytes())?;
         let count = bodies.len();
         let Some(mut body) = bodies.into_iter().next() else { return Ok(Vec::new()) };
+        body.input = None;
         body.subject = Some(format!("{count} paths, listed in {}", list.blob));
         Ok(vec![Draft::new(Kind::PolicyDecided, &body)])
     }

@@ -10,6 +10,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Seq};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
+use super::decide::masked;
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
@@ -179,14 +180,8 @@ impl Session {
                     judged.denied = Some(fault.why(decision.reasons.join("; ")));
                 }
             }
-            let body = PolicyDecided {
-                call: id,
-                syscall: call.syscall,
-                subject: Some(path.to_string()),
-                state: call.state,
-                args_digest: None,
-                decision,
-            };
+            let subject = Some(self.masker.mask_str(path.as_str()));
+            let body = PolicyDecided::new(id, masked(&self.masker, call), subject, decision);
             judged.drafts.push(Draft::new(Kind::PolicyDecided, &body));
         }
         judged

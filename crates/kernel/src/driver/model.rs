@@ -65,14 +65,7 @@ impl Session {
         let decision = self.decide(&call, None).decision;
         let allowed = decision.is_allowed();
         let reasons = decision.reasons.join("; ");
-        let body = PolicyDecided {
-            call: None,
-            syscall: name::MODEL_CALL.to_owned(),
-            subject: Some(request.model.clone()),
-            state: call.state,
-            args_digest: None,
-            decision,
-        };
+        let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
         if allowed {
             let body = ModelRequested {

@@ -42,14 +42,8 @@ pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>
         call.host_path = Some(tool.source.display().to_string());
         let decision = glasshouse_policy::decide(policy, &Request::new(&call, now_us())).decision;
         let allowed = decision.is_allowed();
-        let body = PolicyDecided {
-            call: None,
-            syscall: call.syscall,
-            subject: Some(format!("{}: {}", tool.name, tool.source.display())),
-            state: None,
-            args_digest: None,
-            decision,
-        };
+        let subject = Some(format!("{}: {}", tool.name, tool.source.display()));
+        let body = PolicyDecided::new(None, call, subject, decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body));
         allowed
     });

@@ -104,14 +104,8 @@ impl Kernel {
         let effect = decision.effect;
         let reasons = decision.reasons.clone();
         let policy_version = decision.policy_version;
-        let body = PolicyDecided {
-            call: Some(id),
-            syscall: call.syscall,
-            subject: Some(one.argv.join(" ")),
-            state: None,
-            args_digest: None,
-            decision,
-        };
+        let subject = Some(one.argv.join(" "));
+        let body = PolicyDecided::new(Some(id), call, subject, decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
         if effect == Effect::Deny {
             let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
@@ -362,14 +356,8 @@ impl<'a> Record<'a> {
                     denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
                 }
             }
-            let body = PolicyDecided {
-                call: Some(id),
-                syscall: call.syscall,
-                subject: Some(path.to_string()),
-                state: None,
-                args_digest: None,
-                decision,
-            };
+            let subject = Some(path.to_string());
+            let body = PolicyDecided::new(Some(id), call, subject, decision);
             drafts.push(Draft::new(Kind::PolicyDecided, &body));
         }
         if drafts.is_empty() {

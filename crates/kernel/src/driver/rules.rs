@@ -101,20 +101,15 @@ impl Kernel {
         let journal = Journal::open(self)?;
         let mut call = Call::new(name::POLICY_UPDATE, local_user());
         call.session = Some(journal.session.clone());
+        call.args_digest = Some(policy.digest);
         let decision = glasshouse_policy::decide(&rules, &Request::new(&call, now_us())).decision;
         let change = PolicyChange {
             project: policy.project.display().to_string(),
             previous,
             text: put(&self.log, policy.text.as_bytes())?,
         };
-        let decided = PolicyDecided {
-            call: None,
-            syscall: call.syscall,
-            subject: Some(change.project.clone()),
-            state: None,
-            args_digest: Some(policy.digest),
-            decision: decision.clone(),
-        };
+        let subject = Some(change.project.clone());
+        let decided = PolicyDecided::new(None, call, subject, decision.clone());
         let asked = ApprovalRequested {
             subject: ApprovalSubject::Policy,
             call: None,

@@ -7,13 +7,19 @@
 
 use std::collections::VecDeque;
 
-use glasshouse_model::body::{ModelRequested, ToolStarted};
-use glasshouse_model::{Digest, Draft, Event, Kind, Seq};
+use glasshouse_model::body::{ModelRequested, PolicyDecided, ToolStarted};
+use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
+use glasshouse_policy::{Policy, Request};
 use glasshouse_provider::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{CallPhase, Effect, State, consequences, model_request, next};
+
+/// Name under which the kernel denies a path that is not in the workspace.
+pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
+/// Name under which the kernel denies a call that would not run in the sandbox that a rule demands.
+pub(crate) const SANDBOX_DEMANDED: &str = "sandbox-demanded";
 
 /// A branch that came out the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,7 +40,7 @@ pub struct Difference {
     pub seq: Seq,
     /// Kind of the recorded event.
     pub kind: String,
-    /// What differs: `model_request`, `implied_event`, `unexplained_event`, `unreadable_event`.
+    /// What differs: `model_request`, `decision`, `implied_event`, `unexplained_event`, `unreadable_event`.
     pub what: &'static str,
     /// What the kernel makes of the events before.
     pub expected: Value,
@@ -45,6 +51,7 @@ pub struct Difference {
 /// A replay under way.
 pub struct Replay<'a> {
     tools: &'a [ToolSpec],
+    policy: Option<&'a Policy>,
     state: State,
     /// What must come next, before any further input.
     implied: VecDeque<Draft>,
@@ -55,11 +62,13 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Starts before the first event. `tools` are the tools that the model is told of.
+    /// Starts before the first event. `tools` are the tools that the model is told of; `policy` is that
+    /// of the session, without which decisions are inputs like any other.
     #[must_use]
-    pub fn new(tools: &'a [ToolSpec]) -> Self {
+    pub fn new(tools: &'a [ToolSpec], policy: Option<&'a Policy>) -> Self {
         Self {
             tools,
+            policy,
             state: State::default(),
             implied: VecDeque::new(),
             has_turns: false,
@@ -132,6 +141,7 @@ impl<'a> Replay<'a> {
         }
         let explained = match event.kind() {
             Kind::ModelRequested => return self.check_request(event, &wanted),
+            Kind::PolicyDecided => return self.check_decision(event),
             Kind::ToolStarted => event.body_as::<ToolStarted>().is_ok_and(|started| {
                 let record = self.state.calls.get(&started.call);
                 record.is_some_and(|record| record.phase == CallPhase::Allowed)
@@ -149,6 +159,26 @@ impl<'a> Replay<'a> {
         }
         let expected = Value::from(wanted.iter().map(|e| format!("{e:?}")).collect::<Vec<_>>());
         Err(difference(event, "unexplained_event", expected, event.body.clone()))
+    }
+
+    /// Decides again what was decided by rules alone; what an approval added is that person's word.
+    fn check_decision(&self, event: &Event) -> Result<(), Difference> {
+        let (Some(policy), Ok(recorded)) = (self.policy, event.body_as::<PolicyDecided>()) else {
+            return Ok(());
+        };
+        let by_grant = |rule: &RuleTrace| rule.layer == Layer::Grant;
+        if by_kernel(&recorded.decision) || recorded.decision.rules.iter().any(by_grant) {
+            return Ok(());
+        }
+        let Some(input) = recorded.input else { return Ok(()) };
+        let mut again = glasshouse_policy::decide(policy, &Request::new(&input, 0)).decision;
+        // Which host paths are protected is a matter of the machine, and so is this digest.
+        again.policy_version = recorded.decision.policy_version;
+        if again == recorded.decision {
+            return Ok(());
+        }
+        let expected = serde_json::to_value(again).unwrap_or_default();
+        Err(difference(event, "decision", expected, event.body.clone()))
     }
 
     fn check_request(&mut self, event: &Event, wanted: &[Effect]) -> Result<(), Difference> {
@@ -175,6 +205,11 @@ impl<'a> Replay<'a> {
         self.model_requests += 1;
         Ok(())
     }
+}
+
+/// Whether a decision was not policy's alone.
+fn by_kernel(decision: &Decision) -> bool {
+    decision.rules.iter().any(|rule| [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED].contains(&&*rule.name))
 }
 
 fn difference(event: &Event, what: &'static str, expected: Value, found: Value) -> Difference {

@@ -119,6 +119,7 @@ impl Simulation {
             subject: None,
             state: None,
             args_digest: Some(Digest::of(b"args")),
+            input: None,
             decision: Decision {
                 effect,
                 rules: Vec::new(),
