@@ -38,22 +38,25 @@ fn e2e_law_7_twenty_replays_are_one() {
     place.run(&["session", "replay", "s_none"]).expect_status(10);
 }
 
+/// The policy that the session was started with.
+fn policy_of(place: &Place, events: &[Event]) -> Policy {
+    let created: SessionCreated = events[0].body_as().unwrap();
+    let log = place.log();
+    let texts = created.policy.iter().map(|source| {
+        let text = log.blob(&source.text.blob).unwrap();
+        (source.name.clone(), String::from_utf8(text).unwrap())
+    });
+    let texts: Vec<_> = texts.collect();
+    let sources: Vec<_> = texts.iter().map(|(name, text)| Source::new(name, text)).collect();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+    Policy::compile(&sources, &protected(&place.home(), program)).unwrap()
+}
+
 /// Whatever is changed in the code or in the record, the first event that shows it is named.
 #[test]
 fn law_7_the_first_difference_is_named() {
     let (place, _, events) = demo();
-    let created: SessionCreated = events[0].body_as().unwrap();
-    let policy = {
-        let log = place.log();
-        let texts = created.policy.iter().map(|source| {
-            let text = log.blob(&source.text.blob).unwrap();
-            (source.name.clone(), String::from_utf8(text).unwrap())
-        });
-        let texts: Vec<_> = texts.collect();
-        let sources: Vec<_> = texts.iter().map(|(name, text)| Source::new(name, text)).collect();
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_glasshouse"));
-        Policy::compile(&sources, &protected(&place.home(), program)).unwrap()
-    };
+    let policy = policy_of(&place, &events);
     let registry = glasshouse_tools::Registry::builtin();
     let told = glasshouse_kernel::driver::tools_told(&registry);
     let check = |change: &dyn Fn(&mut Vec<Event>), tools: usize, expected: Option<(Kind, &str)>| {
