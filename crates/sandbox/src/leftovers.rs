@@ -172,6 +172,40 @@ mod tests {
         check(&|record| record.pid = u32::MAX, true);
     }
 
+    /// An ordinary user must get rid of what a command made unwritable; root would not notice.
+    #[test]
+    fn directories_without_rights_are_removed_by_an_ordinary_user() {
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let tree = home.path().join("tree");
+        let outside = home.path().join("outside");
+        let act = || {
+            fs::create_dir_all(tree.join("locked/deep")).unwrap();
+            fs::create_dir(&outside).unwrap();
+            fs::write(tree.join("locked/deep/file"), "x").unwrap();
+            std::os::unix::fs::symlink(&outside, tree.join("locked/link")).unwrap();
+            for (path, mode) in [("locked/deep", 0o000), ("locked", 0o500), ("", 0o555)] {
+                fs::set_permissions(tree.join(path), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            let plain = fs::remove_dir_all(&tree).is_err();
+            remove_tree(&tree).unwrap();
+            plain
+        };
+        let refused = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    let nobody = rustix::process::Uid::from_raw(65_534);
+                    // Of this thread alone.
+                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                }
+                act()
+            });
+            worker.join().unwrap()
+        });
+        assert!(refused, "plain removal works, so this proves nothing");
+        assert!(!tree.exists() && outside.is_dir());
+    }
+
     #[test]
     fn a_missing_directory_is_clean() {
         assert!(sweep(Path::new("/nonexistent/run"), false).unwrap().is_empty());

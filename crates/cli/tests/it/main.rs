@@ -15,6 +15,7 @@ mod demo;
 mod harness;
 mod leftovers;
 mod merges;
+mod odd_files;
 mod people;
 mod policy;
 mod replay;

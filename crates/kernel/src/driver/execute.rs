@@ -281,15 +281,7 @@ impl Execution {
             let before = bench.sealed()?.clone();
             bench.take_back(&error)?;
             let mut drafts = bench.take_events();
-            let to = self.seal_blob(&before)?;
-            let body = WorkspaceRolledBack {
-                call: Some(self.id),
-                to,
-                code: error.code().to_owned(),
-                path: None,
-                rules: Vec::new(),
-            };
-            drafts.push(Draft::new(Kind::WorkspaceRolledBack, &body));
+            drafts.push(self.taken_back(self.seal_blob(&before)?, error.code(), None));
             drafts.push(failed_call(self.id, &Fault::from(error)));
             Ok(drafts)
         })
@@ -303,14 +295,7 @@ impl Execution {
             // What filled the disk is stored nowhere else.
             bench.empty()?;
             let mut drafts = bench.take_events();
-            let body = WorkspaceRolledBack {
-                call: Some(self.id),
-                to: self.seal_blob(&before)?,
-                code: DISK_FULL.to_owned(),
-                path: None,
-                rules: Vec::new(),
-            };
-            drafts.push(Draft::new(Kind::WorkspaceRolledBack, &body));
+            drafts.push(self.taken_back(self.seal_blob(&before)?, DISK_FULL, None));
             drafts.extend(acted.map(|end| self.end(end)));
             return Ok(drafts);
         }
@@ -385,17 +370,17 @@ impl Execution {
         let seal = bench.put_back(before, seal, &paths)?;
         drafts.extend(bench.take_events());
         let to = self.seal_blob(&seal.manifest)?;
-        drafts.extend(refused.drain(..).map(|change| {
-            let body = WorkspaceRolledBack {
-                call: Some(self.id),
-                to: to.clone(),
-                code: "lock_file_put_back".to_owned(),
-                path: Some(change.path),
-                rules: change.rules,
-            };
-            Draft::new(Kind::WorkspaceRolledBack, &body)
-        }));
+        let back = |change| self.taken_back(to.clone(), "lock_file_put_back", Some(change));
+        drafts.extend(refused.drain(..).map(back));
         Ok(seal)
+    }
+
+    /// The event that changes of this call went back.
+    fn taken_back(&self, to: Option<BlobRef>, code: &str, change: Option<RefusedChange>) -> Draft {
+        let (path, rules) = change.map_or((None, Vec::new()), |c| (Some(c.path), c.rules));
+        let code = code.to_owned();
+        let body = WorkspaceRolledBack { call: Some(self.id), to, code, path, rules };
+        Draft::new(Kind::WorkspaceRolledBack, &body)
     }
 
     fn seal_blob(&self, state: &SealManifest) -> Result<Option<BlobRef>> {
@@ -474,14 +459,7 @@ impl Execution {
         } else {
             format!("rolled back: the command changed `{}`: {}", change.path, change.reasons)
         };
-        let body = WorkspaceRolledBack {
-            call: Some(self.id),
-            to,
-            code: code.to_owned(),
-            path: Some(change.path),
-            rules: change.rules,
-        };
-        let rolled = Draft::new(Kind::WorkspaceRolledBack, &body);
+        let rolled = self.taken_back(to, code, Some(change));
         Ok(vec![rolled, refused(self.id, CallStatus::Denied, code, text)])
     }
 

@@ -377,6 +377,53 @@ fn git_applies_the_patch_to_the_same_result() {
     assert_eq!(tree(&copy), case.files());
 }
 
+/// Comparing every removed file with every added one is quadratic, so it has a bound; beyond it the same
+/// files are merged as deletions and additions, and only equal contents count as moved.
+#[test]
+fn beyond_its_bound_a_rename_is_a_deletion_and_an_addition() {
+    use glasshouse_sandbox::workspace::ChangeKind;
+    let check = |files: usize, edited: bool, renames: usize| {
+        let text = |n: usize| format!("{n}-1 {n}-2 {n}-3 {n}-4 {n}-5 ");
+        let start: Vec<_> = (0..files).map(|n| format!("a{n}={}", text(n))).collect();
+        let end = if edited { "x " } else { "" };
+        let moved = (0..files).flat_map(|n| [format!("-a{n}"), format!("b{n}={}{end}", text(n))]);
+        let moved: Vec<_> = moved.collect();
+        let [start, moved] =
+            [&start, &moved].map(|l| l.iter().map(String::as_str).collect::<Vec<_>>());
+        let case = Case::git(&start, &moved);
+        let found = case.set.changes.iter();
+        let found =
+            found.filter(|change| matches!(change.kind, ChangeKind::Renamed { .. })).count();
+        assert_eq!(found, renames, "{files} {edited}");
+        assert!(matches!(case.reviewed().unwrap(), Outcome::Applied(_)));
+        assert!(matches!(case.commit().unwrap(), Committed::Commit { .. }));
+        assert_eq!(git(&case.root(), &["status", "--porcelain"]), "");
+        assert_eq!(case.files().len(), files);
+    };
+    check(20, true, 20);
+    check(21, true, 0);
+    check(40, false, 40);
+}
+
+/// The search for where the user moved a file reads at most so many files; a miss is a plain conflict.
+#[test]
+fn the_search_for_a_file_that_the_user_moved_is_bounded() {
+    let case = Case::git(&["a=1 2 3 "], &["a=1 2 x "]);
+    std::fs::create_dir(case.root().join("many")).unwrap();
+    for n in 0..2_000 {
+        std::fs::write(case.root().join(format!("many/{n}")), "").unwrap();
+    }
+    case.user(&["-a", "zzz=1 2 3 "]);
+    let detail = || {
+        let Outcome::Conflict(found) = case.reviewed().unwrap() else { panic!("merged") };
+        assert_eq!((found[0].path.as_str(), found[0].kind), ("a", ConflictKind::DeleteModify));
+        found[0].detail.clone()
+    };
+    assert_eq!(detail(), None);
+    std::fs::remove_file(case.root().join("many/0")).unwrap();
+    assert_eq!(detail().as_deref(), Some("renamed to `zzz`"));
+}
+
 #[test]
 fn permissions_of_a_merged_file_are_kept() {
     let case = Case::plain(&["a=1 "], &["a=2 "]);

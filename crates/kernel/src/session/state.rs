@@ -409,17 +409,17 @@ impl State {
         })
     }
 
+    /// Whether the workspace differs from its base.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.tests_changed || seal.sources_changed)
+    }
+
     /// Whether no work goes on in the frozen workspace, if there is one: the next turn freezes anew, and
     /// nothing needs the old one any more.
     #[must_use]
     pub fn base_is_stale(&self) -> bool {
         self.frozen.is_none() || (self.workflow() == Workflow::Idle && self.open_calls.is_empty())
-    }
-
-    /// Whether the workspace differs from its base.
-    #[must_use]
-    pub fn has_changes(&self) -> bool {
-        self.seal.as_ref().is_some_and(|seal| seal.tests_changed || seal.sources_changed)
     }
 
     /// Outcome of the last turn, if it is over.
