@@ -3,10 +3,12 @@
 //! `blobs/<2 hex>/<62 hex>` holds a 13-byte header (magic, codec, length) and the content, stored
 //! as it is or as an LZ4 block when that is smaller. The digest is over the content, not the file.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use glasshouse_model::Digest;
 use serde_json::Value;
@@ -25,13 +27,23 @@ const HEADER_BYTES: usize = 13;
 
 #[derive(Debug)]
 pub(crate) struct Blobs {
-    directory: PathBuf,
+    /// `None` for a log in memory: what it stores is in `held`.
+    directory: Option<PathBuf>,
+    held: Mutex<HashMap<Digest, Vec<u8>>>,
     sync_ns: AtomicU64,
 }
 
 impl Blobs {
     pub(crate) fn new(directory: PathBuf) -> Self {
-        Self { directory, sync_ns: AtomicU64::new(0) }
+        Self { directory: Some(directory), ..Self::in_memory() }
+    }
+
+    pub(crate) fn in_memory() -> Self {
+        Self { directory: None, held: Mutex::default(), sync_ns: AtomicU64::new(0) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Digest, Vec<u8>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Time spent in syncs so far, in nanoseconds.
@@ -52,7 +64,10 @@ impl Blobs {
         if self.get(&digest).is_ok() {
             return Ok(digest);
         }
-        let path = self.path(&digest);
+        let Some(path) = self.path(&digest) else {
+            self.held().insert(digest, bytes.to_vec());
+            return Ok(digest);
+        };
         let directory = path.parent().expect("a blob's path has a directory");
         let mut sync_ns = 0;
         if !directory.exists() {
@@ -66,11 +81,12 @@ impl Blobs {
 
     /// Reads bytes and checks their digest.
     pub(crate) fn get(&self, digest: &Digest) -> Result<Vec<u8>> {
-        let path = self.path(digest);
+        let missing = || Error::new(codes::BLOB_NOT_FOUND, format!("no blob {digest}"));
+        let Some(path) = self.path(digest) else {
+            return self.held().get(digest).cloned().ok_or_else(missing);
+        };
         let file = fs::read(&path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => {
-                Error::new(codes::BLOB_NOT_FOUND, format!("no blob {digest}"))
-            }
+            io::ErrorKind::NotFound => missing(),
             _ => Error::file("read", &path, &cause),
         })?;
         let bytes = decode(&file).map_err(|why| corrupt(digest, why))?;
@@ -82,12 +98,15 @@ impl Blobs {
 
     /// Whether a file of this digest is there, whole or not.
     pub(crate) fn contains(&self, digest: &Digest) -> bool {
-        self.path(digest).exists()
+        self.path(digest).map_or_else(|| self.held().contains_key(digest), |path| path.exists())
     }
 
     /// Deletes bytes; durable when it returns. Deleting what is not there is done.
     pub(crate) fn delete(&self, digest: &Digest) -> Result<()> {
-        let path = self.path(digest);
+        let Some(path) = self.path(digest) else {
+            self.held().remove(digest);
+            return Ok(());
+        };
         match fs::remove_file(&path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(cause) => Err(Error::file("delete", &path, &cause)),
@@ -99,10 +118,10 @@ impl Blobs {
         }
     }
 
-    fn path(&self, digest: &Digest) -> PathBuf {
+    fn path(&self, digest: &Digest) -> Option<PathBuf> {
         let hex = digest.hex();
         let (shard, rest) = hex.split_at(2);
-        self.directory.join(Path::new(shard)).join(rest)
+        Some(self.directory.as_ref()?.join(Path::new(shard)).join(rest))
     }
 }
 
@@ -176,7 +195,7 @@ mod tests {
             let digest = blobs.put(bytes).unwrap();
             assert_eq!(digest, Digest::of(bytes));
             assert_eq!(blobs.get(&digest).unwrap(), bytes);
-            let stored = fs::metadata(blobs.path(&digest)).unwrap().len();
+            let stored = fs::metadata(blobs.path(&digest).unwrap()).unwrap().len();
             assert_eq!(stored < u64::try_from(bytes.len()).unwrap(), smaller, "{stored}");
             assert_eq!(blobs.put(bytes).unwrap(), digest, "the same content again");
         };
@@ -193,7 +212,7 @@ mod tests {
         let (_dir, blobs) = blobs();
         let content = vec![7; 10_000];
         let digest = blobs.put(&content).unwrap();
-        let path = blobs.path(&digest);
+        let path = blobs.path(&digest).unwrap();
         let good = fs::read(&path).unwrap();
         let check = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();

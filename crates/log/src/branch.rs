@@ -144,6 +144,12 @@ pub(crate) fn ancestors_of_child(
     Ok(ancestors)
 }
 
+/// Sequence of the last event that two branches share, each given by its segments; 0 for none.
+pub(crate) fn last_shared(one: &[Segment], other: &[Segment]) -> Seq {
+    let pairs = one.iter().zip(other).take_while(|(one, other)| one.branch == other.branch);
+    pairs.last().map_or(0, |(one, other)| one.upto.min(other.upto))
+}
+
 /// Checks that a fork point lies within the parent.
 pub(crate) fn check_fork(parent: &BranchRow, fork_seq: Seq) -> Result<()> {
     let head = parent.head.seq;
@@ -195,6 +201,18 @@ mod tests {
         check(&[("b_a", 3)], 2, &[("b_a", 2)]);
         check(&[("b_a", 3), ("b_b", 9)], 4, &[("b_a", 3), ("b_b", 4)]);
         check(&[("b_a", 3), ("b_b", 9)], 10, &[("b_a", 3), ("b_b", 9), ("b_p", 10)]);
+    }
+
+    #[test]
+    fn branches_share_what_lies_before_they_part() {
+        let check = |one: &[(&str, Seq)], other: &[(&str, Seq)], expected: Seq| {
+            assert_eq!(last_shared(&segments(one), &segments(other)), expected);
+            assert_eq!(last_shared(&segments(other), &segments(one)), expected);
+        };
+        check(&[("b_a", 9)], &[("b_a", 5), ("b_b", 7)], 5);
+        check(&[("b_a", 4), ("b_c", 9)], &[("b_a", 5), ("b_b", 7)], 4);
+        check(&[("b_a", 5), ("b_b", 9)], &[("b_a", 5), ("b_b", 7), ("b_c", 8)], 7);
+        check(&[("b_a", 5)], &[("b_b", 7)], 0);
     }
 
     #[test]

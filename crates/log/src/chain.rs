@@ -75,6 +75,11 @@ impl<'s> Chain<'s> {
         Ok(())
     }
 
+    /// The ancestors' parts and the own one.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
     /// The branch that stores an event of the chain.
     pub(crate) fn owner(&self, seq: Seq) -> &BranchId {
         let owner = self.segments.iter().find(|segment| seq <= segment.upto);

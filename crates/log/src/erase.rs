@@ -2,10 +2,10 @@
 //! says what was erased.
 
 use glasshouse_model::body::LogErased;
-use glasshouse_model::event::body_hash;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 use serde::Deserialize;
 
+use crate::append::CellWrite;
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -53,22 +53,29 @@ impl Erase {
     }
 }
 
-/// What a `log.erased` event says; `None` for any other event, and for one that does not have the
-/// body that its header names.
+/// The cell that remembers a blob until it is deleted.
+pub(crate) fn cell_of(blob: &Digest) -> CellWrite {
+    CellWrite {
+        space: SPACE.to_owned(),
+        key: blob.hex(),
+        expected_version: None,
+        bytes: Some(Vec::new()),
+    }
+}
+
+/// What a `log.erased` event says; `None` for any other event.
 pub(crate) fn said_by(record: &Record) -> Option<LogErased> {
+    record.body_of(&Kind::LogErased)
+}
+
+/// Whether an event stays whole: what it says, and nothing else, proves other events and branches.
+pub(crate) fn is_kept(record: &Record) -> bool {
     #[derive(Deserialize)]
     struct Anchors {
         kind: Kind,
-        body_hash: Digest,
     }
-    // Most events are others, and looking for the word is much faster than parsing.
-    memchr::memmem::find(&record.header, Kind::LogErased.as_str().as_bytes())?;
-    let Anchors { kind, body_hash: expected } = serde_json::from_slice(&record.header).ok()?;
-    let salt = record.salt.as_slice().try_into().ok()?;
-    if kind != Kind::LogErased || body_hash(salt, &record.body) != expected {
-        return None;
-    }
-    serde_json::from_slice(&record.body).ok()
+    serde_json::from_slice(&record.header)
+        .is_ok_and(|Anchors { kind }| matches!(kind, Kind::LogErased | Kind::BranchMerged))
 }
 
 /// Whether the event that an erased one points at says that it was erased.

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::checkpoint::{MAX_NOTE_BYTES, SignedHead};
 use crate::error::{Error, Result};
@@ -18,25 +19,39 @@ use crate::keys::PublicKey;
 const KEPT_FRACTION: u64 = 64;
 
 #[derive(Debug)]
-pub(crate) struct Heads {
-    directory: PathBuf,
+pub(crate) enum Heads {
+    /// Files in a directory.
+    Kept { directory: PathBuf },
+    /// Only the newest, of a log in memory, which nobody can change from outside.
+    InMemory { latest: Mutex<Option<SignedHead>> },
 }
 
 impl Heads {
     pub(crate) fn new(directory: PathBuf) -> Self {
-        Self { directory }
+        Self::Kept { directory }
+    }
+
+    pub(crate) fn in_memory() -> Self {
+        Self::InMemory { latest: Mutex::new(None) }
     }
 
     /// The newest note; `None` when none was ever written.
     pub(crate) fn latest(&self) -> Result<Option<String>> {
-        read_note(&self.latest_path())
+        match self {
+            Self::Kept { directory } => read_note(&latest_path(directory)),
+            Self::InMemory { latest } => {
+                let latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(latest.as_ref().map(|head| head.note.clone()))
+            }
+        }
     }
 
     /// Kept notes with the size in their names, smallest first.
     pub(crate) fn kept(&self) -> Result<Vec<(u64, String)>> {
+        let Self::Kept { directory } = self else { return Ok(Vec::new()) };
         let mut notes = Vec::new();
-        for size in self.kept_sizes()? {
-            if let Some(note) = read_note(&self.kept_path(size))? {
+        for size in kept_sizes(directory)? {
+            if let Some(note) = read_note(&kept_path(directory, size))? {
                 notes.push((size, note));
             }
         }
@@ -45,7 +60,17 @@ impl Heads {
 
     /// Makes a head the newest, unless another process has published a newer one.
     pub(crate) fn publish(&self, head: &SignedHead, key: &PublicKey) -> Result<()> {
-        let _lock = FileLock::acquire(&self.directory.join("lock"))?;
+        let directory = match self {
+            Self::Kept { directory } => directory,
+            Self::InMemory { latest } => {
+                let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+                if latest.as_ref().is_none_or(|latest| latest.tree.size < head.tree.size) {
+                    *latest = Some(head.clone());
+                }
+                return Ok(());
+            }
+        };
+        let _lock = FileLock::acquire(&directory.join("lock"))?;
         let size = head.tree.size;
         if let Some(current) = self.latest()?
             && let Ok(current) = SignedHead::open(&current, key)
@@ -53,34 +78,34 @@ impl Heads {
         {
             return Ok(());
         }
-        let last_kept = self.kept_sizes()?.last().copied().unwrap_or(0);
+        let last_kept = kept_sizes(directory)?.last().copied().unwrap_or(0);
         if size >= last_kept + (last_kept / KEPT_FRACTION).max(1) {
-            home::write_atomically(&self.kept_path(size), head.note.as_bytes())?;
+            home::write_atomically(&kept_path(directory, size), head.note.as_bytes())?;
         }
-        home::write_atomically(&self.latest_path(), head.note.as_bytes())?;
+        home::write_atomically(&latest_path(directory), head.note.as_bytes())?;
         Ok(())
     }
+}
 
-    fn kept_sizes(&self) -> Result<Vec<u64>> {
-        let entries = match fs::read_dir(&self.directory) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|cause| Error::file("list", &self.directory, &cause))?,
-        };
-        let mut sizes: Vec<u64> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter_map(|name| name.strip_suffix(".note")?.parse().ok())
-            .collect();
-        sizes.sort_unstable();
-        Ok(sizes)
-    }
+fn kept_sizes(directory: &Path) -> Result<Vec<u64>> {
+    let entries = match fs::read_dir(directory) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(|cause| Error::file("list", directory, &cause))?,
+    };
+    let mut sizes: Vec<u64> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".note")?.parse().ok())
+        .collect();
+    sizes.sort_unstable();
+    Ok(sizes)
+}
 
-    fn latest_path(&self) -> PathBuf {
-        self.directory.join("latest.note")
-    }
+fn latest_path(directory: &Path) -> PathBuf {
+    directory.join("latest.note")
+}
 
-    fn kept_path(&self, size: u64) -> PathBuf {
-        self.directory.join(format!("{size:020}.note"))
-    }
+fn kept_path(directory: &Path, size: u64) -> PathBuf {
+    directory.join(format!("{size:020}.note"))
 }
 
 fn read_note(path: &Path) -> Result<Option<String>> {

@@ -29,9 +29,12 @@ mod home;
 mod keys;
 mod lease;
 mod log;
+mod memory;
+mod merge;
 mod owner;
 mod proof;
 mod record;
+mod rules;
 mod signer;
 mod sqlite;
 mod store;
@@ -56,6 +59,7 @@ pub use error::{Error, Result};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Log, Options};
+pub use merge::MergeBranch;
 pub use proof::{
     Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,
 };

@@ -22,6 +22,8 @@ use crate::heads::Heads;
 use crate::home::Home;
 use crate::keys::{HeadKey, PublicKey};
 use crate::lease::Lease;
+use crate::memory::Memory;
+use crate::merge::MergeBranch;
 use crate::owner::Owner;
 use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
@@ -92,6 +94,7 @@ struct Inner {
 /// What the ways to open a log find or make.
 struct Opened {
     store: Arc<dyn Store>,
+    blobs: Blobs,
     heads: Arc<Heads>,
     public_key: Result<PublicKey>,
     refusal: Option<Error>,
@@ -135,8 +138,9 @@ impl Log {
             }
             Err(error) => return Err(error),
         };
-        let opened = Opened { store, heads, public_key, refusal, signer };
-        let log = Self::of(&home, tenant, clock, opened);
+        let blobs = Blobs::new(home.blobs());
+        let opened = Opened { store, blobs, heads, public_key, refusal, signer };
+        let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
             log.inner.delete_erased_blobs()?;
         }
@@ -158,6 +162,7 @@ impl Log {
             return Err(founding::nothing_recorded(&home));
         };
         let opened = Opened {
+            blobs: Blobs::new(home.blobs()),
             store: Arc::new(store),
             heads: Arc::new(Heads::new(home.heads())),
             public_key: PublicKey::load(&home.public_key()),
@@ -167,15 +172,32 @@ impl Log {
             ),
             signer: None,
         };
-        Ok(Self::of(&home, tenant, Arc::new(SystemClock), opened))
+        Ok(Self::of(tenant, Arc::new(SystemClock), opened))
     }
 
-    fn of(home: &Home, tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, heads, public_key, refusal, signer } = opened;
+    /// A log in memory, for tests and simulations: it does all that a log does, except that nothing
+    /// of it survives.
+    ///
+    /// # Errors
+    /// `storage_failed` when the system gives no random bytes for its key, or no thread.
+    pub fn in_memory(tenant: &TenantId, clock: Arc<dyn Clock>) -> Result<Self> {
+        let store: Arc<dyn Store> = Arc::new(Memory::new(tenant.clone(), Arc::clone(&clock)));
+        let heads = Arc::new(Heads::in_memory());
+        let key = HeadKey::generate(tenant)?;
+        let public_key = Ok(key.public().clone());
+        heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
+        let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
+        let blobs = Blobs::in_memory();
+        let opened = Opened { store, blobs, heads, public_key, refusal: None, signer };
+        Ok(Self::of(tenant, clock, opened))
+    }
+
+    fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
+        let Opened { store, blobs, heads, public_key, refusal, signer } = opened;
         let inner = Inner {
             tenant: tenant.clone(),
             store,
-            blobs: Blobs::new(home.blobs()),
+            blobs,
             heads,
             public_key,
             clock,
@@ -225,12 +247,19 @@ impl Log {
         self.store_append(append, None)
     }
 
-    /// Stores an append that merges another branch into its own: the source takes no more events.
+    /// Merges a branch into another: one event with two parents is stored, and the source takes no
+    /// more events.
     ///
     /// # Errors
-    /// As [`Log::append`]; `head_conflict` also when the source's head is not `source_head`.
-    pub fn merge(&self, append: Append, source: &BranchId, source_head: Head) -> Result<Appended> {
-        self.store_append(append, Some(Merge { source: source.clone(), source_head }))
+    /// As [`Log::append`]; `head_conflict` when either head is not the one that was named, with the
+    /// actual one; `branch_read_only` when either branch has ended; `append_invalid` when there is
+    /// nothing to merge, or the strategy is not possible.
+    pub fn merge(&self, merge: MergeBranch) -> Result<Appended> {
+        let (source, source_head) = (merge.source.clone(), merge.source_head);
+        let stored = self.chain(&merge.source)?;
+        let append =
+            merge.clone().into_append(self.chain(&merge.target)?.segments(), stored.segments())?;
+        self.store_append(append, Some(Merge { source, source_head }))
     }
 
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
@@ -304,6 +333,22 @@ impl Log {
     /// As [`Log::read`].
     pub fn records(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<Record>> {
         self.chain(branch)?.records(from, limit)
+    }
+
+    /// The events that a branch stores itself, numbered from 1: for those who take a fork for a line
+    /// of its own. Events of a session's first branch have the same number either way.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn read_own(
+        &self,
+        branch: &BranchId,
+        from: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, Event)>> {
+        let base = self.branch(branch)?.base().seq;
+        let events = self.read(branch, base.saturating_add(from.max(1)), limit)?;
+        Ok(events.into_iter().map(|event| (event.seq() - base, event)).collect())
     }
 
     /// All events of a branch, read page by page: what folds run over. A bad event ends it with an

@@ -1,8 +1,9 @@
 //! One stored event: bytes as they were written, and the checks that they still prove themselves.
 
 use glasshouse_model::event::{EVENT_VERSION, SALT_BYTES, body_hash, event_hash};
-use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Kind, Seq, SessionId, TenantId};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cells::{self, CellMark};
@@ -193,6 +194,24 @@ impl Record {
         })
     }
 
+    /// What an event of a kind says; `None` for any other event, and for one that does not have the
+    /// body which its header names.
+    pub(crate) fn body_of<T: DeserializeOwned>(&self, kind: &Kind) -> Option<T> {
+        #[derive(Deserialize)]
+        struct Anchors {
+            kind: Kind,
+            body_hash: Digest,
+        }
+        // Most events are others, and looking for the word is much faster than parsing.
+        memchr::memmem::find(&self.header, kind.as_str().as_bytes())?;
+        let anchors: Anchors = serde_json::from_slice(&self.header).ok()?;
+        let salt = self.salt.as_slice().try_into().ok()?;
+        if anchors.kind != *kind || body_hash(salt, &self.body) != anchors.body_hash {
+            return None;
+        }
+        serde_json::from_slice(&self.body).ok()
+    }
+
     /// Whether the header names the place where the record is stored.
     pub(crate) fn names(&self, branch: &BranchId) -> bool {
         serde_json::from_slice::<Anchors<'_>>(&self.header)
@@ -206,7 +225,6 @@ fn mismatch(expected: &Digest, found: String) -> Defect {
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::Kind;
     use proptest::prelude::*;
 
     use super::*;

@@ -27,6 +27,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::home;
 use crate::record::Record;
+use crate::rules;
 use crate::store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 
 /// Reading connections that are kept open while nobody reads; more are opened when needed.
@@ -152,7 +153,7 @@ impl Sqlite {
             let Some((number, row)) = queries::branch(connection, branch)? else { return Ok(None) };
             query(connection, number, row).map(Some)
         })?;
-        found.ok_or_else(|| Error::new(codes::BRANCH_NOT_FOUND, format!("no branch {branch}")))
+        found.ok_or_else(|| rules::no_branch(branch))
     }
 }
 

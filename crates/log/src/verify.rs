@@ -151,9 +151,10 @@ pub(crate) fn verify(
 ) -> Result<Verification> {
     let signed = signed_heads(heads, key)?;
     let tree = store.tree();
-    let mut cells = CellProof::new(tree.as_ref().map_or(0, |tree| tree.size));
+    let settled = tree.as_ref().map_or(0, |tree| tree.size);
+    let mut cells = CellProof::new(settled);
     let cells_read = add_stored_cells(store, &mut cells);
-    let mut events = Events::new(store, blobs, cells);
+    let mut events = Events::new(store, blobs, cells, settled);
     if let Some(broken) = events.first_bad()? {
         return Ok(Verification::Broken(broken));
     }

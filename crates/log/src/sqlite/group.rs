@@ -18,6 +18,7 @@ use crate::erase;
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::record::{Place, Record, seal};
+use crate::rules;
 use crate::store::Merge;
 use crate::tree::Tree;
 
@@ -122,10 +123,7 @@ impl<'c> Group<'c> {
         let Prepared { append, bodies } = request;
         let touched = self.touch(&append.branch)?;
         let number = touched.number;
-        if touched.row.session != append.session {
-            return Err(no_branch(&append.branch)
-                .why(format!("it belongs to another session than {}", append.session)));
-        }
+        rules::check_session(&touched.row, &append.session)?;
         if let Some(key) = &append.idempotency_key
             && let Some(earlier) = self.replay(number, &append.branch, key)?
         {
@@ -180,13 +178,7 @@ impl<'c> Group<'c> {
                 params![place, by.to_be_bytes().as_slice()],
             )?;
         }
-        let cells = blobs.iter().map(|digest| CellWrite {
-            space: erase::SPACE.to_owned(),
-            key: digest.hex(),
-            expected_version: None,
-            bytes: Some(Vec::new()),
-        });
-        self.write_cells(&cells.collect::<Vec<_>>())?;
+        self.write_cells(&blobs.iter().map(erase::cell_of).collect::<Vec<_>>())?;
         self.erases = true;
         Ok(appended)
     }
@@ -200,48 +192,25 @@ impl<'c> Group<'c> {
     ) -> Result<Option<i64>> {
         let connection = self.connection;
         let touched = self.touch(branch)?;
-        if touched.row.session != *session {
-            return Err(
-                no_branch(branch).why(format!("it belongs to another session than {session}"))
-            );
-        }
+        rules::check_session(&touched.row, session)?;
         let number = touched.number;
         let record = sql(queries::rows(connection, number, seq, seq, 1))?.pop();
-        let record = record.ok_or_else(|| {
-            Error::new(codes::EVENT_NOT_FOUND, format!("branch {branch} stores no event {seq}"))
-        })?;
-        if erase::said_by(&record).is_some() {
-            return Err(Error::new(codes::APPEND_INVALID, format!("could not erase event {seq}"))
-                .why("it records what was erased"));
-        }
-        Ok(record.erased_by().is_none().then(|| place(number, seq)))
+        let is_whole = rules::check_erase(branch, seq, record.as_ref())?;
+        Ok(is_whole.then(|| place(number, seq)))
     }
 
     /// Creates a branch.
     pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<()> {
-        let exists = |why: &str| {
-            Err(Error::new(codes::BRANCH_EXISTS, format!("could not create {}", new.branch))
-                .why(why))
-        };
-        if sql(queries::branch(self.connection, &new.branch))?.is_some() {
-            return exists("a branch with this id exists");
-        }
+        let is_taken = sql(queries::branch(self.connection, &new.branch))?.is_some();
         let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
-        if siblings.iter().any(|sibling| sibling.name == new.name) {
-            return exists(&format!("the session has a branch named `{}`", new.name));
-        }
+        let is_root = new.parent.is_none();
+        rules::check_new_branch(&new.branch, &new.name, is_root, is_taken, &siblings)?;
         let Some((parent, fork_seq)) = &new.parent else {
-            if !siblings.is_empty() {
-                return exists("the session has its first branch");
-            }
             self.insert_branch(new, None, Head::EMPTY)?;
             return Ok(());
         };
         let touched = self.touch(parent)?;
-        if touched.row.session != new.session {
-            return Err(no_branch(parent)
-                .why(format!("it belongs to another session than {}", new.session)));
-        }
+        rules::check_session(&touched.row, &new.session)?;
         check_fork(&touched.row, *fork_seq)?;
         let parent_number = touched.number;
         let ancestors = sql(queries::ancestors(self.connection, parent_number))?;
@@ -275,7 +244,7 @@ impl<'c> Group<'c> {
     pub(crate) fn write_cells(&mut self, writes: &[CellWrite]) -> Result<Vec<u64>> {
         let mut versions = Vec::with_capacity(writes.len());
         for write in writes {
-            versions.push(self.check_cell(write)? + 1);
+            versions.push(self.next_version(write)?);
         }
         for (write, version) in writes.iter().zip(&versions) {
             self.run(
@@ -324,8 +293,8 @@ impl<'c> Group<'c> {
     /// The branch as the group has left it so far.
     fn touch(&mut self, branch: &BranchId) -> Result<&mut Touched> {
         if !self.branches.contains_key(branch) {
-            let (number, row) =
-                sql(queries::branch(self.connection, branch))?.ok_or_else(|| no_branch(branch))?;
+            let (number, row) = sql(queries::branch(self.connection, branch))?
+                .ok_or_else(|| rules::no_branch(branch))?;
             let touched = Touched { number, row, lease: None, is_changed: false };
             self.branches.insert(branch.clone(), touched);
         }
@@ -371,13 +340,7 @@ impl<'c> Group<'c> {
     ) -> Result<Head> {
         let connection = self.connection;
         let touched = self.touch(branch)?;
-        if touched.row.state != BranchState::Open {
-            return Err(Error::new(
-                codes::BRANCH_READ_ONLY,
-                format!("could not write to {branch}"),
-            )
-            .why(format!("it is {}", touched.row.state.as_str())));
-        }
+        rules::check_open(&touched.row, None)?;
         if touched.lease.is_none() {
             let session = touched.row.session.as_str();
             let cell = sql(queries::cell(connection, lease::SPACE, session))?;
@@ -386,45 +349,21 @@ impl<'c> Group<'c> {
         if let Some(fence) = &touched.lease {
             fence.check(&touched.row.session, epoch)?;
         }
-        let head = touched.row.head;
-        match expected_head {
-            Some(expected) if expected != head.seq => Err(moved(branch, expected, head)),
-            _ => Ok(head),
-        }
+        rules::check_open(&touched.row, expected_head)?;
+        Ok(touched.row.head)
     }
 
     fn check_merge(&mut self, target: &BranchId, merge: &Merge) -> Result<()> {
-        let session = self.touch(target)?.row.session.clone();
-        let source = &self.touch(&merge.source)?.row;
-        if source.session != session || merge.source == *target {
-            return Err(Error::new(codes::APPEND_INVALID, "could not merge")
-                .why("source and target are two branches of one session"));
-        }
-        if source.state != BranchState::Open {
-            let what = format!("could not merge {}", merge.source);
-            return Err(Error::new(codes::BRANCH_READ_ONLY, what)
-                .why(format!("it is {}", source.state.as_str())));
-        }
-        if source.head != merge.source_head {
-            return Err(moved(&merge.source, merge.source_head.seq, source.head));
-        }
-        Ok(())
+        let target = self.touch(target)?.row.clone();
+        rules::check_merge(&target, &self.touch(&merge.source)?.row, merge)
     }
 
-    fn check_cell(&self, write: &CellWrite) -> Result<u64> {
+    /// The version of a cell after a write.
+    fn next_version(&self, write: &CellWrite) -> Result<u64> {
         let stored = sql(queries::cell(self.connection, &write.space, &write.key))?;
         let (version, exists) =
             stored.map_or((0, false), |(version, bytes)| (version, bytes.is_some()));
-        let visible = if exists { version } else { 0 };
-        match write.expected_version {
-            Some(expected) if expected != visible => Err(Error::new(
-                codes::CELL_CONFLICT,
-                format!("could not change cell {}/{}", write.space, write.key),
-            )
-            .why(format!("its version is {visible}, not {expected}"))
-            .with("version", visible)),
-            _ => Ok(version),
-        }
+        rules::next_version(write, version, exists)
     }
 
     fn store_events(
@@ -534,18 +473,6 @@ impl Salts {
 
 fn sql<T>(result: queries::Sql<T>) -> Result<T> {
     result.map_err(|cause| explain(&cause))
-}
-
-fn no_branch(branch: &BranchId) -> Error {
-    Error::new(codes::BRANCH_NOT_FOUND, format!("no branch {branch}"))
-}
-
-fn moved(branch: &BranchId, expected: Seq, head: Head) -> Error {
-    Error::new(codes::HEAD_CONFLICT, format!("could not write to {branch}"))
-        .why(format!("its head is {}, not {expected}", head.seq))
-        .with("head", head.seq)
-        .with("hash", head.hash.to_string())
-        .with("expected_head", expected)
 }
 
 fn lost_event(branch: &BranchId, seq: Seq) -> Error {

@@ -3,17 +3,20 @@
 
 use std::collections::{HashMap, HashSet};
 
+use glasshouse_model::body::BranchMerged;
 use glasshouse_model::event::event_hash;
 use glasshouse_model::{BranchId, Digest, Seq};
 
 use super::Broken;
+use crate::append::Head;
 use crate::blobs::{Blobs, named_in};
-use crate::branch::{BranchRow, ancestors_of_child};
+use crate::branch::{BranchRow, BranchState, ancestors_of_child};
 use crate::cells::{BadCell, CellProof};
 use crate::chain::PAGE;
 use crate::codes;
 use crate::erase;
 use crate::error::Result;
+use crate::merge;
 use crate::record::{Defect, Record};
 use crate::store::Store;
 
@@ -24,6 +27,10 @@ pub(super) struct Events<'a> {
     /// What reading each blob said.
     seen: HashMap<Digest, Option<String>>,
     cells: CellProof,
+    /// Events that were there before proving began.
+    settled: u64,
+    /// What each `branch.merged` event says, by the branch that ended.
+    merged: HashMap<BranchId, Merged>,
     /// What the events of kind `log.erased` name, events with the position of who says it.
     erased: HashSet<(BranchId, Seq, u64)>,
     erased_blobs: HashSet<Digest>,
@@ -31,6 +38,13 @@ pub(super) struct Events<'a> {
     bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
     /// Position, event and digest of blobs that are not there.
     missing: Vec<(u64, BranchId, Seq, Digest)>,
+}
+
+/// The end of a branch as an event tells it.
+struct Merged {
+    position: u64,
+    by: (BranchId, Seq),
+    head: Head,
 }
 
 /// Erased things, for whom the rest is proved.
@@ -41,11 +55,18 @@ pub(super) struct Erasures {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(store: &'a dyn Store, blobs: &'a Blobs, cells: CellProof) -> Self {
+    pub(super) fn new(
+        store: &'a dyn Store,
+        blobs: &'a Blobs,
+        cells: CellProof,
+        settled: u64,
+    ) -> Self {
         Self {
             store,
             blobs,
             cells,
+            settled,
+            merged: HashMap::new(),
             seen: HashMap::new(),
             erased: HashSet::new(),
             erased_blobs: HashSet::new(),
@@ -68,16 +89,47 @@ impl<'a> Events<'a> {
     /// The bad event that was committed first.
     pub(super) fn first_bad(&mut self) -> Result<Option<Broken>> {
         let mut first: Option<(u64, Broken)> = None;
-        for row in self.store.branches(None)? {
-            if let Some(found) = self.check_branch(&row)?
+        let rows = self.store.branches(None)?;
+        for row in &rows {
+            if let Some(found) = self.check_branch(row)?
                 && first.as_ref().is_none_or(|(position, _)| found.0 < *position)
             {
                 first = Some(found);
             }
         }
         let unaccounted = self.first_unaccounted();
-        let first = [first, unaccounted].into_iter().flatten().min_by_key(|(at, _)| *at);
+        let merge = self.first_bad_merge(&rows);
+        let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
         Ok(first.map(|(_, broken)| broken))
+    }
+
+    /// The first branch that was merged although no event says so, or goes on although one does.
+    fn first_bad_merge(&self, rows: &[BranchRow]) -> Option<(u64, Broken)> {
+        let bad = rows.iter().filter_map(|row| {
+            let shown = |state: &str, head: &Head| format!("{state} at {} {}", head.seq, head.hash);
+            let found = shown(row.state.as_str(), &row.head);
+            let (at, (branch, seq), expected) = match self.merged.get(&row.branch) {
+                None if row.state == BranchState::Merged => (
+                    u64::MAX,
+                    (row.branch.clone(), row.head.seq),
+                    "an event that merges".to_owned(),
+                ),
+                Some(merged)
+                    if merged.position < self.settled
+                        && (row.state != BranchState::Merged || row.head != merged.head) =>
+                {
+                    let expected = shown(BranchState::Merged.as_str(), &merged.head);
+                    (merged.position, merged.by.clone(), expected)
+                }
+                _ => return None,
+            };
+            let (expected, found) = (
+                format!("branch {} {expected}", row.branch),
+                format!("branch {} {found}", row.branch),
+            );
+            Some((at, Broken::of_event(&branch, seq, &Defect::Hash { expected, found })))
+        });
+        bad.min_by_key(|(at, _)| *at)
     }
 
     /// The first body or blob that is gone although no event says so.
@@ -104,6 +156,12 @@ impl<'a> Events<'a> {
     /// Remembers what an event says of cells and erasures, and what of it is gone.
     fn note(&mut self, branch: &BranchId, record: &Record) {
         self.cells.note(branch, record);
+        if let Some(BranchMerged { source, source_seq: seq, source_hash: hash, .. }) =
+            merge::said_by(record)
+        {
+            let (position, by) = (record.position, (branch.clone(), record.seq));
+            self.merged.insert(source, Merged { position, by, head: Head { seq, hash } });
+        }
         if let Some(said) = erase::said_by(record) {
             let events = said.events.into_iter();
             self.erased.extend(events.map(|event| (event.branch, event.seq, record.position)));

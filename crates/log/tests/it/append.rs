@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use glasshouse_log::{Append, CellWrite, Log};
+use glasshouse_log::{Append, Log};
 use glasshouse_model::{Actor, Draft, Kind, PrincipalKind, TenantId};
 use serde_json::{Value, json};
 
@@ -92,40 +92,6 @@ fn a_key_names_one_request_of_its_branch() {
 }
 
 #[test]
-fn cells_change_with_events_or_not_at_all() {
-    let fixture = Fixture::new();
-    let write = |key: &str, expected_version, bytes: Option<&[u8]>| CellWrite {
-        space: "grant".into(),
-        key: key.into(),
-        expected_version,
-        bytes: bytes.map(<[u8]>::to_vec),
-    };
-    let check = |cells: Vec<CellWrite>, code: Option<&str>, a: Option<(u64, &[u8])>| {
-        let outcome = fixture.log().append(Append { cells, ..numbered("b_main", 1) });
-        assert_eq!(outcome.err().map(|error| error.code()), code);
-        let cell = fixture.log().cell("grant", "a").unwrap();
-        assert_eq!(cell.as_ref().map(|cell| (cell.version, cell.bytes.as_slice())), a);
-    };
-    let conflict = Some("cell_conflict");
-    check(vec![write("a", Some(1), Some(b"x"))], conflict, None);
-    check(vec![write("a", Some(0), Some(b"x"))], None, Some((1, b"x")));
-    check(vec![write("a", Some(0), Some(b"y"))], conflict, Some((1, b"x")));
-    check(
-        vec![write("a", Some(1), Some(b"y")), write("b", Some(7), None)],
-        conflict,
-        Some((1, b"x")),
-    );
-    check(vec![write("a", Some(1), Some(b"y"))], None, Some((2, b"y")));
-    check(vec![write("a", None, Some(b"z"))], None, Some((3, b"z")));
-    check(vec![write("a", Some(3), None)], None, None);
-    check(vec![write("a", Some(3), Some(b"old"))], conflict, None);
-    check(vec![write("a", Some(0), Some(b"new"))], None, Some((5, b"new")));
-    assert_eq!(fixture.log().head(&branch("b_main")).unwrap().seq, 5, "one event per success");
-    let listed = fixture.log().cells("grant", "", 10).unwrap();
-    assert_eq!(listed.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a"]);
-}
-
-#[test]
 fn each_wrong_request_has_its_code() {
     let fixture = Fixture::of_events(1);
     let check = |append: Append, expected: &str| {
@@ -151,25 +117,4 @@ fn a_home_belongs_to_one_tenant_and_one_format() {
     fixture.database().execute_batch("PRAGMA user_version = 2").unwrap();
     let opened = Log::open(fixture.path(), &TenantId::local());
     assert_eq!(refusal(opened, "format"), "log_format_unknown format=2");
-}
-
-#[test]
-fn sessions_list_newest_first_with_their_counts() {
-    let clock = Arc::new(ManualClock::default());
-    let fixture = Fixture::with(clocked(&clock));
-    clock.now_us.store(10, Ordering::SeqCst);
-    fixture.log().create_branch(crate::support::root("s_2", "b_two")).unwrap();
-    fixture.append(1);
-    fixture.append(2);
-    fixture.log().create_branch(crate::support::fork("b_fork", "b_main", 1)).unwrap();
-    clock.now_us.store(20, Ordering::SeqCst);
-    fixture.log().append(numbered("b_fork", 3)).unwrap();
-    let rows = fixture.log().sessions().unwrap();
-    let found: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            (row.session.as_str(), row.main.as_str(), row.created_us, row.last_us, row.events)
-        })
-        .collect();
-    assert_eq!(found, [("s_2", "b_two", 10, 10, 0), ("s_1", "b_main", 0, 20, 3)]);
 }

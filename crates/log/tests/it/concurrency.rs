@@ -10,7 +10,7 @@ use crate::child::Process;
 use crate::support::{Fixture, branch, draft, numbered, root, session};
 
 #[test]
-fn sixty_four_writers_make_one_chain() {
+fn a11_sixty_four_writers_make_one_chain() {
     let mut fixture = Fixture::new();
     std::thread::scope(|scope| {
         for writer in 0..64_u64 {

@@ -44,7 +44,50 @@ impl Survives {
         [Self::Nothing, Self::Everything, Self::EverySecond, Self::LastOnly, Self::TornLast];
 }
 
+/// Numbers that look random and are the same for the same seed.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// What a disk writes as a whole, if at all.
+const SECTOR_BYTES: usize = 512;
+
 impl Content {
+    /// Any of the changes since the last sync reach the disk, some of them only in part.
+    pub(crate) fn scattered(&self, random: &mut Random) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
+        let kept_of_eight = random.below(9);
+        for change in &self.changes {
+            if random.below(8) >= kept_of_eight {
+                continue;
+            }
+            match change {
+                Change::Write(at, data) if random.below(4) == 0 => {
+                    for (n, sector) in data.chunks(SECTOR_BYTES).enumerate() {
+                        if random.below(2) == 0 {
+                            let part = Change::Write(at + n * SECTOR_BYTES, sector.to_vec());
+                            part.apply(&mut bytes, false);
+                        }
+                    }
+                }
+                whole => whole.apply(&mut bytes, false),
+            }
+        }
+        bytes
+    }
+
     pub(crate) fn after_power_loss(&self, survives: Survives) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         let last = self.changes.len().saturating_sub(1);
@@ -86,6 +129,7 @@ type Observer = Box<dyn FnMut(&Files) + Send>;
 struct State {
     syncs: AtomicU64,
     fails_to_sync: AtomicBool,
+    lies: AtomicBool,
     is_full: AtomicBool,
     files: Mutex<Files>,
     /// Hears of each sync before it happens.
@@ -128,6 +172,11 @@ impl Disk {
     /// then on only in memory.
     pub(crate) fn set_failing_to_sync(&self, fails: bool) {
         self.state.fails_to_sync.store(fails, Ordering::SeqCst);
+    }
+
+    /// Reports syncs that it does not make, as a log would see it that forgot them.
+    pub(crate) fn set_lying(&self, lies: bool) {
+        self.state.lies.store(lies, Ordering::SeqCst);
     }
 
     pub(crate) fn observe_syncs(&self, observer: impl FnMut(&Files) + Send + 'static) {
@@ -323,6 +372,9 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
         observer(&files);
     }
     state.syncs.fetch_add(1, Ordering::SeqCst);
+    if state.lies.load(Ordering::SeqCst) {
+        return ffi::SQLITE_OK;
+    }
     // The real disk need not sync: what counts as synced is kept here.
     // SAFETY: the file is open.
     unsafe {

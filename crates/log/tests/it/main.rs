@@ -3,14 +3,18 @@
 
 mod append;
 mod branches;
+mod cases;
 mod child;
 mod concurrency;
+mod conformance;
 mod crash;
 mod damaged;
 mod disk;
 mod errors;
 mod files;
+mod images;
 mod leases;
+mod model;
 mod power;
 mod proofs;
 mod storage_full;

@@ -52,7 +52,7 @@ fn leave(home: &Path, moment: &Moment, survives: Survives) -> tempfile::TempDir 
 }
 
 #[test]
-fn power_may_go_at_any_sync() {
+fn a7_power_may_go_at_any_sync() {
     let disk = Disk::new();
     let home = tempfile::tempdir().unwrap();
     let acknowledged = Arc::new(AtomicU64::new(0));

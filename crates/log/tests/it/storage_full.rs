@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::support::{Fixture, Mount, branch, numbered, numbers, refusal, root, session, skip};
 
 #[test]
-fn a_full_disk_refuses_and_recovers() {
+fn a2_a_full_disk_refuses_and_recovers() {
     let disk = Disk::new();
     let fixture = Fixture::with(disk.options());
     fixture.append(1);
@@ -31,10 +31,10 @@ fn a_full_disk_refuses_and_recovers() {
 }
 
 #[test]
-fn a_really_full_file_system_refuses_and_recovers() {
+fn a2_a_really_full_file_system_refuses_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::new(directory.path(), 8 << 20) else {
-        skip("a_really_full_file_system_refuses_and_recovers", "mounting a tmpfs needs root");
+        skip("a2_a_really_full_file_system_refuses_and_recovers", "mounting a tmpfs needs root");
         return;
     };
     let ballast = directory.path().join("ballast");

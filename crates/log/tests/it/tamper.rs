@@ -47,7 +47,7 @@ fn changed_events_are_named() {
 }
 
 #[test]
-fn cut_events_are_named() {
+fn a8_cut_events_are_named() {
     let delete = |from| format!("DELETE FROM event WHERE place >= {};", place(from));
     check(5, &delete(4), "truncated b_main 4: expected 5, found 3");
     check(5, &delete(1), "truncated b_main 1: expected 5, found 0");
@@ -202,7 +202,7 @@ fn a_past_rewritten_without_fault_is_narrowed_down_by_the_signed_heads() {
 /// Whoever takes the database away, and with it any of the files that vouch for it, does not get
 /// a new log.
 #[test]
-fn a_missing_log_is_no_new_log() {
+fn a9_a_missing_log_is_no_new_log() {
     let check = |also: &[&str], expected: &str| {
         let mut fixture = Fixture::of_events(5);
         fixture.log().put_blob(b"content").unwrap();
@@ -337,7 +337,7 @@ fn a_lost_secret_key_leaves_a_log_that_reads_and_proves() {
 
 /// One flipped bit in the file itself, in the third of ten events.
 #[test]
-fn a_bad_event_closes_its_branch_and_nothing_else() {
+fn a3_a_bad_event_closes_its_branch_and_nothing_else() {
     let mut fixture = Fixture::of_events(2);
     let mark = "a-mark-that-occurs-once";
     let mut third = numbered("b_main", 3);

@@ -1,0 +1,111 @@
+//! What every store decides alike: who may write where, and what is refused with which words.
+
+use glasshouse_model::{BranchId, Seq, SessionId};
+
+use crate::append::{CellWrite, Head};
+use crate::branch::{BranchRow, BranchState};
+use crate::codes;
+use crate::erase;
+use crate::error::{Error, Result};
+use crate::record::Record;
+use crate::store::Merge;
+
+pub(crate) fn no_branch(branch: &BranchId) -> Error {
+    Error::new(codes::BRANCH_NOT_FOUND, format!("no branch {branch}"))
+}
+
+/// Checks that a branch is the session's.
+pub(crate) fn check_session(row: &BranchRow, session: &SessionId) -> Result<()> {
+    if row.session == *session {
+        return Ok(());
+    }
+    Err(no_branch(&row.branch).why(format!("it belongs to another session than {session}")))
+}
+
+/// Checks that a branch takes events, and that its head is where the writer expects it.
+pub(crate) fn check_open(row: &BranchRow, expected_head: Option<Seq>) -> Result<()> {
+    let BranchRow { branch, state, head, .. } = row;
+    if *state != BranchState::Open {
+        return Err(Error::new(codes::BRANCH_READ_ONLY, format!("could not write to {branch}"))
+            .why(format!("it is {}", state.as_str())));
+    }
+    match expected_head {
+        Some(expected) if expected != head.seq => Err(moved(branch, expected, *head)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a source may be merged into a target.
+pub(crate) fn check_merge(target: &BranchRow, source: &BranchRow, merge: &Merge) -> Result<()> {
+    if source.session != target.session || source.branch == target.branch {
+        return Err(Error::new(codes::APPEND_INVALID, "could not merge")
+            .why("source and target are two branches of one session"));
+    }
+    if source.state != BranchState::Open {
+        let what = format!("could not merge {}", source.branch);
+        return Err(Error::new(codes::BRANCH_READ_ONLY, what)
+            .why(format!("it is {}", source.state.as_str())));
+    }
+    if source.head != merge.source_head {
+        return Err(moved(&source.branch, merge.source_head.seq, source.head));
+    }
+    Ok(())
+}
+
+/// Checks the version that a write expects against the stored one (0: there was never a cell) and
+/// whether there is a cell now. Answers the version after the write.
+pub(crate) fn next_version(write: &CellWrite, version: u64, exists: bool) -> Result<u64> {
+    let visible = if exists { version } else { 0 };
+    match write.expected_version {
+        Some(expected) if expected != visible => Err(Error::new(
+            codes::CELL_CONFLICT,
+            format!("could not change cell {}/{}", write.space, write.key),
+        )
+        .why(format!("its version is {visible}, not {expected}"))
+        .with("version", visible)),
+        _ => Ok(version + 1),
+    }
+}
+
+/// Checks that an event may be erased. Answers whether there is still something to erase.
+pub(crate) fn check_erase(branch: &BranchId, seq: Seq, record: Option<&Record>) -> Result<bool> {
+    let record = record.ok_or_else(|| {
+        Error::new(codes::EVENT_NOT_FOUND, format!("branch {branch} stores no event {seq}"))
+    })?;
+    if erase::is_kept(record) {
+        return Err(Error::new(codes::APPEND_INVALID, format!("could not erase event {seq}"))
+            .why("other events and branches are proved by what it says"));
+    }
+    Ok(record.erased_by().is_none())
+}
+
+/// Checks that an id and a name are free.
+pub(crate) fn check_new_branch(
+    branch: &BranchId,
+    name: &str,
+    is_root: bool,
+    id_is_taken: bool,
+    siblings: &[BranchRow],
+) -> Result<()> {
+    let exists = |why: &str| {
+        Err(Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}")).why(why))
+    };
+    if id_is_taken {
+        return exists("a branch with this id exists");
+    }
+    if siblings.iter().any(|sibling| sibling.name == name) {
+        return exists(&format!("the session has a branch named `{name}`"));
+    }
+    if is_root && !siblings.is_empty() {
+        return exists("the session has its first branch");
+    }
+    Ok(())
+}
+
+fn moved(branch: &BranchId, expected: Seq, head: Head) -> Error {
+    Error::new(codes::HEAD_CONFLICT, format!("could not write to {branch}"))
+        .why(format!("its head is {}, not {expected}", head.seq))
+        .with("head", head.seq)
+        .with("hash", head.hash.to_string())
+        .with("expected_head", expected)
+}
