@@ -18,6 +18,7 @@ pub mod path;
 pub mod state;
 pub mod template;
 
+mod attributes;
 mod check;
 mod error;
 mod escape;

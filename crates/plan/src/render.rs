@@ -11,6 +11,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::attributes::{Output, Showing};
 use crate::check::check;
 use crate::codes;
 use crate::error::Error;
@@ -21,14 +22,10 @@ use crate::json::Json;
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::{Issue, Report};
-use crate::rules::attribute::{self, Attribute, Kind, Verdict};
+use crate::rules::Refusal;
 use crate::rules::element::{self, ElementId};
-use crate::rules::event::Binding;
-use crate::rules::property::{self, Property};
-use crate::rules::{Scalar, style, url};
-use crate::size;
 use crate::state::State;
-use crate::template::{self, Scope, is_templated};
+use crate::template::{self, Scope};
 use crate::tree::{Entry, NodeKind};
 
 /// Longest rendered text: templates may repeat a large state value many times.
@@ -176,15 +173,18 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
     };
     let mut writer = Writer {
         plan,
-        profile,
-        scope,
-        surface: &context.surface,
-        templates: plan.document().may_hold_templates(),
+        showing: Showing {
+            profile,
+            surface: &context.surface,
+            scope: Some(scope),
+            templates: plan.document().may_hold_templates(),
+        },
         out: String::with_capacity(plan.node_count() * 48),
         events: Vec::new(),
         payload_bytes: 0,
         image_origins: BTreeSet::new(),
         report: Report::new(),
+        index: 0,
         line_break_dropped: false,
     };
     writer.run()?;
@@ -219,24 +219,16 @@ fn refused(plan: &Plan, report: &Report) -> Error {
 
 struct Writer<'p> {
     plan: &'p Plan,
-    profile: &'p Profile,
-    scope: Scope<'p>,
-    surface: &'p str,
-    templates: bool,
+    showing: Showing<'p>,
     out: String,
     events: Vec<EventBinding>,
     payload_bytes: usize,
     image_origins: BTreeSet<String>,
     report: Report,
+    /// Entry whose start tag is being written.
+    index: u32,
     /// The next line break would be dropped by a parser, so it is written twice.
     line_break_dropped: bool,
-}
-
-/// What a link's relations depend on.
-#[derive(Default)]
-struct Link<'a> {
-    relations: Option<Cow<'a, str>>,
-    leaves: bool,
 }
 
 impl<'p> Writer<'p> {
@@ -283,10 +275,9 @@ impl<'p> Writer<'p> {
     }
 
     fn text(&mut self, text: &str) {
-        let text = if self.templates {
-            template::resolve_text(text, &self.scope)
-        } else {
-            Cow::Borrowed(text)
+        let text = match &self.showing.scope {
+            Some(scope) if self.showing.templates => template::resolve_text(text, scope),
+            _ => Cow::Borrowed(text),
         };
         if text.is_empty() {
             return;
@@ -300,145 +291,49 @@ impl<'p> Writer<'p> {
     fn start_tag(&mut self, index: u32, entry: Entry, element: ElementId) -> Result<(), Error> {
         self.out.push('<');
         self.out.push_str(element.name());
-        let mut link = Link::default();
-        if let Some(properties) = entry.props_in(self.plan.document()) {
-            for (name, value) in properties.clone() {
-                match property::read(element, &properties, name, value, self.profile) {
-                    Property::Event(binding) => self.binding(&binding)?,
-                    Property::Attribute(attribute) => {
-                        let pointer = || {
-                            let node = self.plan.tree().pointer(index, "/root");
-                            join(&format!("{node}/props"), name)
-                        };
-                        let verdict = self.judge(&attribute, value);
-                        match verdict {
-                            Verdict::Write(text) => self.attribute(&attribute, text, &mut link),
-                            Verdict::Partly(text, refusal) => {
-                                self.report.note_at(pointer, refusal);
-                                self.attribute(&attribute, text, &mut link);
-                            }
-                            Verdict::Bare => self.bare(&attribute.name),
-                            Verdict::Ignore(refusal) | Verdict::Refuse(refusal) => {
-                                self.report.note_at(pointer, refusal);
-                            }
-                            Verdict::Omit => {}
-                        }
-                    }
-                    Property::Ignored(_) | Property::Refused(_) => {}
-                }
-                self.within_limit()?;
-            }
-        }
-        self.forced(element, &link);
+        self.index = index;
+        let showing = self.showing;
+        showing.show(element, entry.props_in(self.plan.document()), self)?;
         self.out.push('>');
         self.line_break_dropped = element.has(element::DROPS_LINE_BREAK);
         Ok(())
     }
+}
 
-    /// Attributes that a plan cannot choose.
-    fn forced(&mut self, element: ElementId, link: &Link<'_>) {
-        match element.name() {
-            "a" if link.leaves || link.relations.is_some() => {
-                let given = link.relations.as_deref().unwrap_or_default();
-                let relations = attribute::relations(given, link.leaves);
-                if !relations.is_empty() {
-                    self.quoted("rel", &relations);
-                }
-            }
-            // Sends the form to nobody: a submit event is all that happens.
-            "form" => self.quoted("method", "dialog"),
-            "img" => self.quoted("referrerpolicy", "no-referrer"),
-            _ => {}
+impl Output for Writer<'_> {
+    fn attribute(&mut self, _: u16, name: &str, value: Option<&str>) -> Result<(), Error> {
+        self.out.push(' ');
+        self.out.push_str(name);
+        if let Some(value) = value {
+            self.out.push_str("=\"");
+            escape::push(&mut self.out, value);
+            self.out.push('"');
         }
+        self.within_limit()
     }
 
-    fn judge<'a>(&self, attribute: &Attribute<'_>, value: Json<'a>) -> Verdict<'a> {
-        if attribute.kind == Kind::Style
-            && let Some(members) = value.as_object()
-        {
-            let scalars = members.map(|(name, value)| (name, self.scalar(value).0));
-            return style::object(scalars).into_verdict();
-        }
-        let (scalar, templated) = self.scalar(value);
-        attribute::judge(attribute, scalar, templated, self.profile)
-    }
-
-    fn scalar<'a>(&self, value: Json<'a>) -> (Scalar<'a>, bool) {
-        match value.as_text() {
-            Some(text) if self.templates && is_templated(text) => {
-                (Scalar::of_value(template::resolve_string(text, &self.scope)), true)
-            }
-            _ => (Scalar::of(value), false),
-        }
-    }
-
-    fn attribute<'a>(
+    fn binding(
         &mut self,
-        attribute: &Attribute<'_>,
-        text: Cow<'a, str>,
-        link: &mut Link<'a>,
-    ) {
-        match attribute.kind {
-            Kind::Relation => {
-                link.relations = Some(text);
-                return;
-            }
-            Kind::Key => return self.quoted("data-glasshouse-key", &text),
-            Kind::Id | Kind::Ids => return self.ids(&attribute.name, &text, attribute.kind),
-            Kind::Link => {
-                if let Some(fragment) = text.strip_prefix('#').filter(|rest| !rest.is_empty()) {
-                    let fragment = format!("#{}-{fragment}", self.surface);
-                    return self.quoted(&attribute.name, &fragment);
-                }
-                link.leaves |= text.contains("//");
-            }
-            Kind::Image => self.image_origins.extend(url::image_origin(&text)),
-            Kind::Words(_) if attribute.name == "target" => link.leaves |= text == "_blank",
-            _ => {}
-        }
-        self.quoted(&attribute.name, &text);
-    }
-
-    fn ids(&mut self, name: &str, text: &str, kind: Kind) {
-        let mut prefixed = String::new();
-        for id in text.split_ascii_whitespace().take(if kind == Kind::Id { 1 } else { usize::MAX })
-        {
-            if !prefixed.is_empty() {
-                prefixed.push(' ');
-            }
-            prefixed.push_str(self.surface);
-            prefixed.push('-');
-            prefixed.push_str(id);
-        }
-        self.quoted(name, &prefixed);
-    }
-
-    fn binding(&mut self, binding: &Binding<'_>) -> Result<(), Error> {
+        slot: u16,
+        dom_event: String,
+        event: Event,
+        payload_bytes: usize,
+    ) -> Result<(), Error> {
         let id = format!("e{}", self.events.len() + 1);
-        self.quoted(&format!("data-glasshouse-on-{}", binding.dom_event), &id);
-        let mut payload = None;
-        if let Some(given) = binding.payload {
-            let Some(Value::Object(members)) = template::resolve_value(given, &self.scope) else {
-                return Err(Error::new(codes::OUTPUT_TOO_LARGE, "a payload is too large"));
-            };
-            self.payload_bytes += size::of_members(&members).bytes;
-            payload = Some(members);
-        }
-        let event = Event::new(binding.kind, payload)?;
-        let dom_event = binding.dom_event.clone();
+        self.payload_bytes += payload_bytes;
+        self.attribute(slot, &format!("data-glasshouse-on-{dom_event}"), Some(&id))?;
         self.events.push(EventBinding { id, dom_event, event });
         Ok(())
     }
 
-    fn bare(&mut self, name: &str) {
-        self.out.push(' ');
-        self.out.push_str(name);
+    fn image_origin(&mut self, origin: String) {
+        self.image_origins.insert(origin);
     }
 
-    fn quoted(&mut self, name: &str, text: &str) {
-        self.bare(name);
-        self.out.push_str("=\"");
-        escape::push(&mut self.out, text);
-        self.out.push('"');
+    fn note(&mut self, property: &str, refusal: Refusal) {
+        let index = self.index;
+        let tree = self.plan.tree();
+        let pointer = || join(&format!("{}/props", tree.pointer(index, "/root")), property);
+        self.report.note_at(pointer, refusal);
     }
 }

@@ -342,6 +342,13 @@ fn is_broken(text: &str) -> bool {
     })
 }
 
+/// Whether a value holds a string of this kind.
+pub(crate) fn any_text(value: Json<'_>, is: impl Fn(&str) -> bool) -> bool {
+    let mut found = false;
+    each_text(value, &mut |text| found |= is(text));
+    found
+}
+
 fn each_text(value: Json<'_>, visit: &mut dyn FnMut(&str)) {
     if let Some(text) = value.as_text() {
         return visit(text);

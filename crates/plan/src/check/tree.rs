@@ -2,7 +2,7 @@
 
 use crate::codes;
 use crate::guard::join;
-use crate::json::Json;
+use crate::json::{Json, Members};
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::Report;
@@ -17,15 +17,12 @@ use crate::tree::{Entry, NodeKind};
 pub(super) fn check(plan: &Plan, profile: &Profile, report: &mut Report) {
     let entries = &plan.tree().entries;
     if entries.len() > profile.max_node_count {
-        let why = format!("{} nodes, the profile allows {}", entries.len(), profile.max_node_count);
+        let why = too_many(entries.len(), profile);
         report.refuse(codes::TOO_LARGE, || ("/root".to_owned(), why));
     }
-    let blocked = profile.blocked_tags.iter().filter_map(|tag| element::find(tag.trim())).collect();
     let mut pass = Pass {
         plan,
-        profile,
-        blocked,
-        templates: plan.document().may_hold_templates(),
+        rules: NodeRules::new(profile, plan.document().may_hold_templates()),
         around: vec![Around::default()],
         too_deep: false,
     };
@@ -34,62 +31,62 @@ pub(super) fn check(plan: &Plan, profile: &Profile, report: &mut Report) {
     }
 }
 
-struct Pass<'p> {
-    plan: &'p Plan,
+/// Why a tree has too many nodes for a profile.
+pub(crate) fn too_many(nodes: usize, profile: &Profile) -> String {
+    format!("{nodes} nodes, the profile allows {}", profile.max_node_count)
+}
+
+/// What a profile asks of single nodes.
+pub(crate) struct NodeRules<'p> {
     profile: &'p Profile,
     blocked: Vec<ElementId>,
     templates: bool,
-    /// What is around the nodes of each depth on the way to the current one.
-    around: Vec<Around>,
-    too_deep: bool,
 }
 
-impl Pass<'_> {
-    fn node(&mut self, index: u32, entry: Entry, report: &mut Report) {
-        let depth = usize::from(entry.depth);
-        let pointer = || self.plan.tree().pointer(index, "/root");
-        if depth > self.profile.max_tree_depth && !self.too_deep {
-            // Named once: what is below it is too deep as well.
-            self.too_deep = true;
-            let why = format!("the profile allows depth {}", self.profile.max_tree_depth);
-            report.refuse(codes::TOO_DEEP, || (pointer(), why));
-        }
-        self.around.truncate(depth + 1);
-        let around = self.around.last().copied().unwrap_or_default();
-        let mut inside = around;
-        match entry.kind {
-            NodeKind::Text => {
-                let text = entry.name_in(self.plan.document());
-                if let Err(why) = around.text(text) {
-                    report.refuse_at(pointer, Refusal::new(codes::NESTING_INVALID, why));
-                }
-            }
-            NodeKind::Component => {
-                let why = "no engine for components is built";
-                report.refuse_at(pointer, Refusal::new(codes::CODE_UNSUPPORTED, why));
-            }
-            NodeKind::Element => match entry.element.filter(|tag| !self.blocked.contains(tag)) {
-                None => {
-                    let tag: String =
-                        entry.name_in(self.plan.document()).chars().take(64).collect();
-                    let why = format!("the element {tag:?} is not shown");
-                    report.refuse_at(pointer, Refusal::new(codes::TAG_DENIED, why));
-                }
-                Some(element) => {
-                    if let Err(why) = around.element(element) {
-                        report.refuse_at(pointer, Refusal::new(codes::NESTING_INVALID, why));
-                    }
-                    self.properties(index, entry, element, report);
-                    inside = around.inside(element);
-                }
-            },
-        }
-        self.around.push(inside);
+impl<'p> NodeRules<'p> {
+    /// Rules for a document in which any string could hold a template, or none can.
+    pub(crate) fn new(profile: &'p Profile, templates: bool) -> Self {
+        let tags = profile.blocked_tags.iter();
+        let blocked = tags.filter_map(|tag| element::find(tag.trim())).collect();
+        Self { profile, blocked, templates }
     }
 
-    fn properties(&self, index: u32, entry: Entry, element: ElementId, report: &mut Report) {
-        let Some(properties) = entry.props_in(self.plan.document()) else { return };
-        let props = || format!("{}/props", self.plan.tree().pointer(index, "/root"));
+    pub(crate) fn depth(&self, depth: usize) -> Result<(), Refusal> {
+        if depth <= self.profile.max_tree_depth {
+            return Ok(());
+        }
+        let why = format!("the profile allows depth {}", self.profile.max_tree_depth);
+        Err(Refusal::new(codes::TOO_DEEP, why))
+    }
+
+    pub(crate) fn text(around: Around, text: &str) -> Result<(), Refusal> {
+        around.text(text).map_err(|why| Refusal::new(codes::NESTING_INVALID, why))
+    }
+
+    pub(crate) fn nesting(around: Around, element: ElementId) -> Result<(), Refusal> {
+        around.element(element).map_err(|why| Refusal::new(codes::NESTING_INVALID, why))
+    }
+
+    pub(crate) fn component() -> Refusal {
+        Refusal::new(codes::CODE_UNSUPPORTED, "no engine for components is built")
+    }
+
+    /// The row of a tag, if it may be shown.
+    pub(crate) fn tag(&self, tag: &str, row: Option<ElementId>) -> Result<ElementId, Refusal> {
+        row.filter(|row| !self.blocked.contains(row)).ok_or_else(|| {
+            let tag: String = tag.chars().take(64).collect();
+            Refusal::new(codes::TAG_DENIED, format!("the element {tag:?} is not shown"))
+        })
+    }
+
+    /// Checks the properties of an element; `props` gives their JSON Pointer.
+    pub(crate) fn properties(
+        &self,
+        element: ElementId,
+        properties: &Members<'_>,
+        props: &dyn Fn() -> String,
+        report: &mut Report,
+    ) {
         if properties.len() > MAX_PROPERTIES {
             let why = format!("{} properties, limit {MAX_PROPERTIES}", properties.len());
             report.refuse_at(props, Refusal::new(codes::TOO_LARGE, why));
@@ -97,7 +94,7 @@ impl Pass<'_> {
         }
         for (name, value) in properties.clone() {
             let pointer = || join(&props(), name);
-            match property::read(element, &properties, name, value, self.profile) {
+            match property::read(element, properties, name, value, self.profile) {
                 Property::Event(_) => {}
                 Property::Ignored(refusal) => report.note_at(pointer, refusal),
                 Property::Refused(refusal) => report.refuse_at(pointer, refusal),
@@ -133,5 +130,50 @@ impl Pass<'_> {
             }
             _ => attribute::judge(attribute, Scalar::of(value), false, self.profile),
         }
+    }
+}
+
+struct Pass<'p> {
+    plan: &'p Plan,
+    rules: NodeRules<'p>,
+    /// What is around the nodes of each depth on the way to the current one.
+    around: Vec<Around>,
+    too_deep: bool,
+}
+
+impl Pass<'_> {
+    fn node(&mut self, index: u32, entry: Entry, report: &mut Report) {
+        let depth = usize::from(entry.depth);
+        let document = self.plan.document();
+        let pointer = || self.plan.tree().pointer(index, "/root");
+        let mut refuse = |refusal: Refusal| report.refuse_at(pointer, refusal);
+        if !self.too_deep
+            && let Err(refusal) = self.rules.depth(depth)
+        {
+            // Named once: what is below it is too deep as well.
+            self.too_deep = true;
+            refuse(refusal);
+        }
+        self.around.truncate(depth + 1);
+        let around = self.around.last().copied().unwrap_or_default();
+        let mut inside = around;
+        match entry.kind {
+            NodeKind::Text => {
+                NodeRules::text(around, entry.name_in(document)).unwrap_or_else(refuse);
+            }
+            NodeKind::Component => refuse(NodeRules::component()),
+            NodeKind::Element => match self.rules.tag(entry.name_in(document), entry.element) {
+                Err(refusal) => refuse(refusal),
+                Ok(element) => {
+                    NodeRules::nesting(around, element).unwrap_or_else(refuse);
+                    if let Some(properties) = entry.props_in(document) {
+                        let props = || format!("{}/props", pointer());
+                        self.rules.properties(element, &properties, &props, report);
+                    }
+                    inside = around.inside(element);
+                }
+            },
+        }
+        self.around.push(inside);
     }
 }
