@@ -15,6 +15,8 @@ use crate::profile::Profile;
 use crate::report::Report;
 use crate::template;
 
+pub(crate) use tree::{NodeRules, too_many};
+
 /// Extensions that are built; a plan that requires another is refused.
 const EXTENSIONS: &[&str] = &[];
 /// The lane that runs no code.

@@ -92,4 +92,15 @@ codes! {
     STATE_CONFLICT = "plan_state_conflict", CONFLICT, "read the state again, then retry";
     /// The state belongs to another plan or version.
     STATE_PLAN_MISMATCH = "plan_state_plan_mismatch", CONFLICT, "start from this plan's state";
+    /// A patch names a node or a place that the view does not have.
+    PATCH_INVALID = "plan_patch_invalid", CONFLICT, "ask for the whole view again";
+    /// A frame is missing before this one.
+    FRAME_GAP = "plan_frame_gap", CONFLICT, "ask for the run again from its first frame";
+    /// The text ended, or stopped being JSON, before the plan was complete.
+    INCOMPLETE = "plan_incomplete", UNREADABLE, "send the whole plan";
+    /// A change to a document names a place that does not exist, or a test did not hold.
+    CHANGE_INVALID = "plan_change_invalid", UNREADABLE,
+        "name a place that exists, or use upsert to make its parents";
+    /// A line is no change that can be read.
+    LINE_INVALID = "plan_line_invalid", UNREADABLE, "send one complete operation a line";
 }

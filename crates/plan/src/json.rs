@@ -4,6 +4,7 @@
 //! never copied on its own. Containers know where they end, so skipping one costs nothing.
 
 mod number;
+mod push;
 mod read;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::limits::Limits;
 
 pub(crate) use number::{canonical, to_text};
+pub(crate) use push::{Interest, PushReader, Sink};
 
 /// A parsed JSON document.
 #[derive(Debug, Clone)]

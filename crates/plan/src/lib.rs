@@ -14,8 +14,10 @@ pub mod codes;
 pub mod guard;
 pub mod hash;
 pub mod json;
+pub mod patch;
 pub mod path;
 pub mod state;
+pub mod stream;
 pub mod template;
 
 mod attributes;

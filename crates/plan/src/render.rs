@@ -92,6 +92,29 @@ impl<'a> Context<'a> {
         self.variables = Cow::Borrowed(variables);
         self
     }
+
+    /// The state to render a plan with.
+    pub(crate) fn values(&self, plan: &Plan) -> Result<Cow<'_, Map<String, Value>>, Error> {
+        match self.state {
+            Some(state) if state.plan_id != plan.id() || state.plan_version != plan.version() => {
+                Err(Error::new(codes::STATE_PLAN_MISMATCH, "the state belongs to another plan"))
+            }
+            Some(state) => Ok(Cow::Borrowed(&state.values)),
+            None => match plan.initial_state().map(Json::to_value) {
+                Some(Value::Object(values)) => Ok(Cow::Owned(values)),
+                _ => Ok(Cow::Owned(Map::new())),
+            },
+        }
+    }
+
+    /// What templates read, with this state.
+    pub(crate) fn scope<'s>(&'s self, state: &'s Map<String, Value>) -> Scope<'s> {
+        Scope { state, event: self.event, user_id: self.user_id, variables: &self.variables }
+    }
+
+    pub(crate) fn surface(&self) -> &str {
+        &self.surface
+    }
 }
 
 /// What a `data-glasshouse-on-<event>` attribute stands for.
@@ -148,29 +171,8 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
     if !report.safe {
         return Err(refused(plan, &report));
     }
-    let initial;
-    let values = match context.state {
-        Some(state) if state.plan_id != plan.id() || state.plan_version != plan.version() => {
-            return Err(Error::new(
-                codes::STATE_PLAN_MISMATCH,
-                "the state belongs to another plan",
-            ));
-        }
-        Some(state) => &state.values,
-        None => {
-            initial = match plan.initial_state().map(Json::to_value) {
-                Some(Value::Object(values)) => values,
-                _ => Map::new(),
-            };
-            &initial
-        }
-    };
-    let scope = Scope {
-        state: values,
-        event: context.event,
-        user_id: context.user_id,
-        variables: &context.variables,
-    };
+    let values = context.values(plan)?;
+    let scope = context.scope(&values);
     let mut writer = Writer {
         plan,
         showing: Showing {
@@ -192,7 +194,7 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
     Ok(Html { markup, events, image_origins, notes: report.notes })
 }
 
-fn refused(plan: &Plan, report: &Report) -> Error {
+pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
     let only_code = report.issues.iter().all(|it| it.code == codes::CODE_UNSUPPORTED.name);
     let code = if only_code { codes::CODE_UNSUPPORTED } else { codes::UNSAFE };
     let first = report.issues.first();

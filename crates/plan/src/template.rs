@@ -228,7 +228,7 @@ pub fn resolve_value(value: Json<'_>, scope: &Scope<'_>) -> Option<Value> {
 
 /// Prints a value as text: strings as they are, numbers as a browser prints them, containers as
 /// bounded JSON.
-fn print(value: &Value, out: &mut String) {
+pub(crate) fn print(value: &Value, out: &mut String) {
     match value {
         Value::Null => {}
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -349,7 +349,7 @@ pub(crate) fn any_text(value: Json<'_>, is: impl Fn(&str) -> bool) -> bool {
     found
 }
 
-fn each_text(value: Json<'_>, visit: &mut dyn FnMut(&str)) {
+pub(crate) fn each_text(value: Json<'_>, visit: &mut dyn FnMut(&str)) {
     if let Some(text) = value.as_text() {
         return visit(text);
     }

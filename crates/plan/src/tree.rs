@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     props: u32,
     /// The node's own object.
     object: u32,
-    parent: u32,
+    pub(crate) parent: u32,
     /// Position among its siblings.
     position: u32,
     /// First entry behind the node's descendants.

@@ -8,4 +8,5 @@ mod documents;
 mod pages;
 mod properties;
 mod states;
+mod streams;
 mod tokens;
