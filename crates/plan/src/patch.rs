@@ -10,6 +10,8 @@ mod live;
 mod screen;
 mod view;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::attributes::Output;
@@ -99,7 +101,7 @@ pub enum Patch {
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     /// An element with this tag.
-    Tag(String),
+    Tag(Cow<'static, str>),
     /// A text.
     Text(String),
 }
@@ -169,9 +171,9 @@ impl Item {
         }
     }
 
-    fn there(&self, id: NodeId) -> Patch {
+    fn there(self, id: NodeId) -> Patch {
         let slot = self.slot;
-        match self.what.clone() {
+        match self.what {
             What::Attribute { name, value } => {
                 let value = value.map_or(AttributeValue::Bare(true), AttributeValue::Text);
                 Patch::Attr { id, slot, name, value }
@@ -224,6 +226,11 @@ impl Output for Items {
     fn note(&mut self, _: &str, _: Refusal) {}
 }
 
+/// Patches that show the items of an element that has none yet.
+pub(crate) fn first_patches(id: NodeId, items: Vec<Item>, patches: &mut Vec<Patch>) {
+    patches.extend(items.into_iter().map(|item| item.there(id)));
+}
+
 /// Patches that lead from one list of items to another; both are in the order of slots.
 pub(crate) fn item_patches(id: NodeId, old: &[Item], new: &[Item], patches: &mut Vec<Patch>) {
     let find =
@@ -236,7 +243,7 @@ pub(crate) fn item_patches(id: NodeId, old: &[Item], new: &[Item], patches: &mut
     }
     for item in new {
         if find(old, item.slot).is_none_or(|at| old[at] != *item) {
-            patches.push(item.there(id));
+            patches.push(item.clone().there(id));
         }
     }
 }

@@ -283,16 +283,6 @@ impl<'c> Stream<'c> {
         self.state = State::Broken(reading, error);
     }
 
-    fn growing(&mut self) -> Option<&mut Growing<'c>> {
-        match &mut self.state {
-            State::Searching => None,
-            State::Trying(reading, _)
-            | State::Reading(reading)
-            | State::Behind(reading)
-            | State::Broken(reading, _) => Some(&mut reading.growing),
-        }
-    }
-
     /// Why the plan will not be accepted, as soon as that is certain. The rest of the answer can be
     /// spared; pushing it anyway completes the report.
     #[must_use]
@@ -321,15 +311,16 @@ impl<'c> Stream<'c> {
     }
 
     fn patches(&mut self) -> Vec<Patch> {
-        if matches!(self.state, State::Trying(..)) {
-            return Vec::new();
-        }
-        let refused = self.refusal().is_some();
-        let Some(growing) = self.growing() else { return Vec::new() };
-        let patches = std::mem::take(&mut growing.patches);
-        if refused {
+        let growing = match &mut self.state {
+            State::Searching | State::Trying(..) => return Vec::new(),
+            State::Reading(reading) | State::Behind(reading) | State::Broken(reading, _) => {
+                &mut reading.growing
+            }
+        };
+        if growing.refusal().is_some() {
             return self.take_back();
         }
+        let patches = std::mem::take(&mut growing.patches);
         self.root_sent |= !patches.is_empty();
         patches
     }

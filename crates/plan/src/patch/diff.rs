@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::view::Shown;
-use super::{Content, Item, NodeId, Patch, View, What, item_patches, text_patch};
+use super::{Content, Item, NodeId, Patch, View, What, first_patches, item_patches, text_patch};
 
 /// Patches that make `from` look like `to`. Nodes that correspond keep the names they have in `from`,
 /// and so what a browser knows about them: focus, selection, what was typed, what is open.
@@ -116,7 +116,7 @@ impl<'v> Work<'v> {
             let id = self.next;
             self.next = self.next.saturating_add(1);
             self.patches.push(Patch::Ins { id, parent, before, node: shown.content.clone() });
-            item_patches(id, &[], &shown.items, &mut self.patches);
+            first_patches(id, shown.items.clone(), &mut self.patches);
             open.extend(shown.children.iter().rev().map(|child| (*child, Some(id), None)));
         }
         name

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
 
-use super::{Content, Item, Items, NodeId, Patch, item_patches, text_patch};
+use super::{Content, Item, Items, NodeId, Patch, first_patches, item_patches, text_patch};
 use crate::attributes::Showing;
 use crate::check::check;
 use crate::codes;
@@ -166,13 +166,13 @@ impl Live {
             let (node, items) = match shown {
                 Shown::Text(text) => (Content::Text(text), Vec::new()),
                 Shown::Items(items) => {
-                    let tag = entry.element.map_or("", |row| row.name()).to_owned();
-                    (Content::Tag(tag), items)
+                    let tag = entry.element.map_or("", |row| row.name());
+                    (Content::Tag(tag.into()), items)
                 }
             };
             let parent = (entry.depth > 0).then_some(entry.parent);
             patches.push(Patch::Ins { id, parent, before: None, node });
-            item_patches(id, &[], &items, &mut patches);
+            first_patches(id, items, &mut patches);
             patches.push(Patch::Ready { id });
         }
         Ok(patches)

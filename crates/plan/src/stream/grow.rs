@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::guard::{flaw, is_blank};
 use crate::json::{Document, Interest, Json, Sink};
 use crate::limits::Limits;
-use crate::patch::{Content, Item, Items, NodeId, Patch, item_patches};
+use crate::patch::{Content, Item, Items, NodeId, Patch, first_patches, item_patches};
 use crate::profile::Profile;
 use crate::render::{Context, MAX_OUTPUT_BYTES};
 use crate::report::{Issue, Report};
@@ -411,7 +411,7 @@ impl<'c> Growing<'c> {
         growth.around = around.inside(element);
         growth.shown = true;
         let parent = (growth.parent != NONE).then_some(growth.parent);
-        let tag = Content::Tag(element.name().to_owned());
+        let tag = Content::Tag(element.name().into());
         self.patches.push(Patch::Ins { id: node, parent, before: None, node: tag });
         self.show_properties(document, node);
     }
@@ -438,12 +438,15 @@ impl<'c> Growing<'c> {
         match self.showing().show(element, properties, &mut items) {
             Err(error) => self.refuse(Report::of_error(&error)),
             Ok(complete) => {
-                let before = self.partly_shown.remove(&node).unwrap_or_default();
-                item_patches(node, &before, &items.list, &mut self.patches);
                 self.count(items.bytes);
-                if !complete {
-                    self.partly_shown.insert(node, items.list);
-                    self.waiting.push(node);
+                match self.partly_shown.remove(&node) {
+                    Some(before) => item_patches(node, &before, &items.list, &mut self.patches),
+                    None if complete => first_patches(node, items.list, &mut self.patches),
+                    None => {
+                        item_patches(node, &[], &items.list, &mut self.patches);
+                        self.partly_shown.insert(node, items.list);
+                        self.waiting.push(node);
+                    }
                 }
             }
         }
@@ -652,7 +655,7 @@ impl Sink for Growing<'_> {
         }
         if let Some((_, Place::Node(node, Some(NodeKey::Value)))) = self.places.last() {
             let node = *node;
-            let growth = self.nodes[node as usize];
+            let growth = &self.nodes[node as usize];
             let above = self.nodes.get(growth.parent as usize);
             if growth.kind == Some(NodeKind::Text) && above.is_none_or(|above| above.shown) {
                 let around = above.map(|above| above.around).unwrap_or_default();

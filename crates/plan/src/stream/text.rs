@@ -20,6 +20,13 @@ pub(super) struct Cursor {
     waits: bool,
 }
 
+/// Where two braces open, at `from` or behind it.
+fn next_open(raw: &str, from: usize) -> Option<usize> {
+    let bytes = raw.as_bytes().get(from..)?;
+    let open = |pair: &[u8]| pair == b"{{";
+    bytes.windows(2).position(open).map(|found| from + found)
+}
+
 impl Cursor {
     /// Whether something is held back until the state is known.
     pub(super) fn waits(self) -> bool {
@@ -40,8 +47,7 @@ impl Cursor {
         let written = self.written;
         loop {
             let Some(open) = self.open else {
-                if let Some(found) = raw[self.scan..].find("{{") {
-                    let open = self.scan + found;
+                if let Some(open) = next_open(raw, self.scan) {
                     out.push_str(&raw[self.shown..open]);
                     *self = Self { shown: open, scan: open + 2, open: Some(open), ..*self };
                     continue;
