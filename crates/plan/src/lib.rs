@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod codes;
 pub mod guard;
 pub mod hash;

@@ -27,14 +27,18 @@ pub fn is_safe(path: &str) -> bool {
     let mut any = false;
     for segment in split(path) {
         any = true;
-        let escaped = segment.contains(['%', '~']);
-        if UNSAFE_SEGMENTS.contains(&segment)
-            || (escaped && UNSAFE_SEGMENTS.contains(&decode(segment).trim()))
-        {
+        if reaches_prototype(segment) {
             return false;
         }
     }
     any
+}
+
+/// Whether one segment, as it is or behind escapes, is a name by which a script reaches a prototype.
+pub(crate) fn reaches_prototype(segment: &str) -> bool {
+    let escaped = segment.contains(['%', '~']);
+    UNSAFE_SEGMENTS.contains(&segment.trim())
+        || (escaped && UNSAFE_SEGMENTS.contains(&decode(segment).trim()))
 }
 
 /// Undoes percent escapes and `~0`, `~1`, twice, as a chain of two careless decoders would.

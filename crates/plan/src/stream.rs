@@ -7,6 +7,7 @@
 
 mod find;
 mod grow;
+mod lines;
 mod text;
 
 use crate::check::check;
@@ -22,6 +23,8 @@ use crate::report::{Issue, Report};
 
 use find::{Finder, Step};
 use grow::{Form, Growing};
+
+pub use lines::{LineIssue, Lines, LinesOutcome};
 
 /// Id of a plan that was written as a node alone, unless the host gives another.
 const NODE_ID: &str = "node";

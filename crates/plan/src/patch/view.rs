@@ -30,11 +30,11 @@ pub struct View {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
-    parent: Option<NodeId>,
-    pub(super) children: Vec<NodeId>,
-    pub(super) content: Content,
-    pub(super) items: Vec<Item>,
+pub(crate) struct Shown {
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) children: Vec<NodeId>,
+    pub(crate) content: Content,
+    pub(crate) items: Vec<Item>,
     ready: bool,
 }
 
@@ -198,16 +198,42 @@ impl View {
         self.nodes.values().filter(|node| matches!(node.content, Content::Tag(_))).count()
     }
 
+    /// How many nodes a node is, itself included.
+    pub(crate) fn size_of(&self, id: NodeId) -> usize {
+        let mut open = vec![id];
+        let mut size = 0;
+        while let Some(node) = open.pop().and_then(|id| self.nodes.get(&id)) {
+            size += 1;
+            open.extend(&node.children);
+        }
+        size
+    }
+
+    /// Bytes of all texts, values and payloads.
+    pub(crate) fn value_bytes(&self) -> usize {
+        let item = |item: &Item| match &item.what {
+            What::Attribute { name, value } => name.len() + value.as_ref().map_or(0, String::len),
+            What::Binding { event, .. } => {
+                event.payload().map_or(0, |payload| crate::size::of_members(payload).bytes)
+            }
+        };
+        let node = |node: &Shown| match &node.content {
+            Content::Text(text) => text.len(),
+            Content::Tag(_) => node.items.iter().map(item).sum(),
+        };
+        self.nodes.values().map(node).sum()
+    }
+
     /// A name behind every name in use.
     pub(super) fn next_id(&self) -> NodeId {
         self.nodes.keys().max().map_or(0, |id| id.saturating_add(1))
     }
 
-    pub(super) fn root(&self) -> Option<NodeId> {
+    pub(crate) fn root(&self) -> Option<NodeId> {
         self.root
     }
 
-    pub(super) fn shown(&self, id: NodeId) -> Option<&Shown> {
+    pub(crate) fn shown(&self, id: NodeId) -> Option<&Shown> {
         self.nodes.get(&id)
     }
 

@@ -4,8 +4,10 @@
 
 mod attacks;
 mod cases;
+mod changes;
 mod documents;
 mod pages;
+mod patches;
 mod properties;
 mod states;
 mod streams;
