@@ -1,4 +1,6 @@
-//! `glasshouse ui`: check, render-plan.
+//! `glasshouse ui`: check, render-plan, stream.
+
+mod stream;
 
 use std::io::Read;
 use std::path::Path;
@@ -42,6 +44,7 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
             }
             Ok(if report.safe { Exit::Done } else { Exit::Denied }.status())
         }
+        UiCommand::Stream(arguments) => stream::run(&arguments),
         UiCommand::RenderPlan { file, profile } => {
             let profile = profile.profile();
             let text = read(&file)?;
@@ -77,6 +80,20 @@ fn fault(error: &glasshouse_plan::Error) -> Error {
         .why(report.why)
         .fix(report.fix)
         .with("code", report.code)
+}
+
+/// Opens a file, or stdin, to be read as it comes.
+fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    match std::fs::File::open(file) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(e) => {
+            let what = format!("cannot read {}", file.display());
+            Err(Error::new(codes::CONFIG_INVALID, what).why(e))
+        }
+    }
 }
 
 fn read(file: &Path) -> Result<String, Error> {
