@@ -167,6 +167,12 @@ impl Showing<'_> {
                 }
                 link.leaves |= text.contains("//");
             }
+            Kind::Paint => {
+                if let Some(name) = attribute::fragment(&text) {
+                    let reference = format!("url(#{}-{name})", self.surface);
+                    return out.attribute(slot, &attribute.name, Some(&reference));
+                }
+            }
             Kind::Image => {
                 if let Some(origin) = url::image_origin(&text) {
                     out.image_origin(origin);

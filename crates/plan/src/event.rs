@@ -49,8 +49,7 @@ impl Event {
     /// `plan_state_event_invalid` for a blank or very long name, and for a payload that is too
     /// large or too deep.
     pub fn new(kind: &str, payload: Option<Map<String, Value>>) -> Result<Self, Error> {
-        let kind = kind.trim();
-        if kind.is_empty() || kind.len() > MAX_NAME_BYTES {
+        if kind.trim().is_empty() || kind.len() > MAX_NAME_BYTES {
             return Err(Error::new(codes::STATE_EVENT_INVALID, "the event has no usable name")
                 .why(format!("1 to {MAX_NAME_BYTES} bytes")));
         }

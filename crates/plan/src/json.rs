@@ -66,7 +66,7 @@ impl Document {
 
     /// Whether any string could hold a template; lets readers skip the search in most plans.
     pub(crate) fn may_hold_templates(&self) -> bool {
-        self.pool.contains("{{")
+        self.pool.contains("{{") || self.pool.contains("${")
     }
 
     fn text(&self, span: Span) -> &str {

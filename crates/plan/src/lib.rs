@@ -10,13 +10,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod build;
 pub mod change;
 pub mod codes;
 pub mod guard;
 pub mod hash;
+pub mod intake;
 pub mod json;
+pub mod module;
+pub mod normalise;
 pub mod patch;
 pub mod path;
+pub mod quota;
+pub mod registry;
+pub mod source;
 pub mod state;
 pub mod stream;
 pub mod template;
@@ -45,6 +52,9 @@ pub use page::render_page;
 pub use plan::{Plan, SPEC_VERSION, parse};
 pub use profile::{Profile, ProfileName, UnknownProfile};
 pub use render::{Context, EventBinding, Html, MAX_OUTPUT_BYTES, render};
-pub use report::{Issue, MAX_ISSUES, Report};
+pub use report::{Issue, MAX_ISSUES, MAX_NOTES, Report};
+pub use rules::attribute::shown_attribute;
 pub use rules::element::allowed_tags;
+pub use rules::event::event_binding;
+pub use rules::inspect::{Addresses, inspect_url_attribute, is_url_attribute};
 pub use tree::{Component, Element, Node, Text};

@@ -131,6 +131,12 @@ impl Plan {
         self.member("moduleManifest")?.as_object()
     }
 
+    /// The address that the manifest gives a module; names are compared as they are.
+    #[must_use]
+    pub fn manifest_entry(&self, specifier: &str) -> Option<&str> {
+        self.member("moduleManifest")?.get(specifier)?.get("resolvedUrl")?.as_text()
+    }
+
     /// Code, if the plan carries any.
     #[must_use]
     pub fn source(&self) -> Option<Json<'_>> {

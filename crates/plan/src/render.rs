@@ -1,8 +1,10 @@
 //! Rendering: a checked plan and its state become HTML. Equal input gives equal bytes.
 //!
 //! Nothing but escaped text and names from the rule table is ever written. Events become
-//! `data-glasshouse-on-<event>` attributes that name a binding; a host listens once and looks the
+//! `data-glasshouse-event-<event>` attributes that name a binding; a host listens once and looks the
 //! binding up. No script is written, and no form sends anything by itself.
+
+mod order;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,8 +13,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::order::Finished;
 use crate::attributes::{Output, Showing};
-use crate::check::check;
+use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
 use crate::escape;
@@ -30,6 +33,10 @@ use crate::tree::{Entry, NodeKind};
 
 /// Longest rendered text: templates may repeat a large state value many times.
 pub const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// How many imports and components a plan may load and run if it asks for no number.
+const DEFAULT_MAX_IMPORTS: usize = 50;
+/// See [`DEFAULT_MAX_IMPORTS`].
+const DEFAULT_MAX_INVOCATIONS: usize = 200;
 /// Longest surface name.
 const MAX_SURFACE_BYTES: usize = 32;
 
@@ -117,7 +124,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a `data-glasshouse-on-<event>` attribute stands for.
+/// What a `data-glasshouse-event-<event>` attribute stands for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EventBinding {
     /// Value of the attribute.
@@ -152,9 +159,13 @@ impl fmt::Display for Html {
 ///
 /// # Errors
 ///
-/// `plan_unsafe` with the report's issues in its context and, if the plan has one, its `fallback`
-/// text; `plan_code_unsupported` instead when nothing else is wrong but that code would have to run;
-/// `plan_state_plan_mismatch` for another plan's state; `plan_output_too_large`.
+/// `plan_unsafe` with the report's issues in its context; `plan_code_unsupported` for a plan with
+/// source and `plan_lane_unavailable` for a lane other than `standard`, because no engine is here;
+/// `plan_state_plan_mismatch` for another plan's state; `plan_output_too_large`. The first three
+/// carry the plan's `fallback` text, if it has one.
+///
+/// Imports are not loaded and components are not run: the notes name them, and a component's place
+/// is kept by an element around its children.
 ///
 /// ```
 /// use glasshouse_plan::{Context, Profile, ProfileName, parse, render};
@@ -167,7 +178,7 @@ impl fmt::Display for Html {
 /// # Ok::<(), glasshouse_plan::Error>(())
 /// ```
 pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<Html, Error> {
-    let report = check(plan, profile);
+    let report = check_to_show(plan, profile);
     if !report.safe {
         return Err(refused(plan, &report));
     }
@@ -187,17 +198,22 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
         image_origins: BTreeSet::new(),
         report: Report::new(),
         index: 0,
+        number: 0,
         line_break_dropped: false,
+        bindings: Finished::bindings(plan),
+        components: Finished::components(plan),
     };
+    writer.imports();
     writer.run()?;
     let Writer { out: markup, events, image_origins, report, .. } = writer;
     Ok(Html { markup, events, image_origins, notes: report.notes })
 }
 
 pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
-    let only_code = report.issues.iter().all(|it| it.code == codes::CODE_UNSUPPORTED.name);
-    let code = if only_code { codes::CODE_UNSUPPORTED } else { codes::UNSAFE };
     let first = report.issues.first();
+    let engine = [codes::CODE_UNSUPPORTED, codes::LANE_UNAVAILABLE]
+        .into_iter()
+        .find(|code| report.issue_count == 1 && first.is_some_and(|issue| issue.code == code.name));
     let issues: Vec<Value> = report
         .issues
         .iter()
@@ -208,7 +224,7 @@ pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
             })
         })
         .collect();
-    let mut error = Error::new(code, "the plan is not rendered")
+    let mut error = Error::new(engine.unwrap_or(codes::UNSAFE), "the plan is not rendered")
         .why(first.map(|issue| issue.message.as_str()).unwrap_or_default())
         .at(first.map(|issue| issue.pointer.as_str()).unwrap_or_default())
         .with("issues", issues)
@@ -217,6 +233,17 @@ pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
         error = error.with("fallback", fallback);
     }
     error
+}
+
+fn component_unresolved() -> Refusal {
+    let why = "the component is not run, because no engine is here";
+    Refusal::new(codes::COMPONENT_UNRESOLVED, why)
+}
+
+/// A number that a plan asks for, rounded up: where half a thing is asked for, one is.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn count_asked(asked: Option<Json<'_>>, default: usize) -> usize {
+    asked.and_then(Json::as_number).map_or(default, |asked| asked.ceil().clamp(0.0, 1e9) as usize)
 }
 
 struct Writer<'p> {
@@ -229,35 +256,120 @@ struct Writer<'p> {
     report: Report,
     /// Entry whose start tag is being written.
     index: u32,
+    /// Number of the binding that was written last.
+    number: u32,
     /// The next line break would be dropped by a parser, so it is written twice.
     line_break_dropped: bool,
+    bindings: Option<Finished>,
+    components: Option<Finished>,
+}
+
+/// An element whose end tag is not written yet.
+struct OpenTag {
+    /// First node behind its descendants.
+    end: u32,
+    element: ElementId,
+    /// The component whose place it keeps.
+    component: Option<u32>,
 }
 
 impl<'p> Writer<'p> {
     fn run(&mut self) -> Result<(), Error> {
         let plan = self.plan;
-        let mut open: Vec<(u32, ElementId)> = Vec::new();
+        let mut open: Vec<OpenTag> = Vec::new();
+        let mut skipped = 0;
         for (index, entry) in (0u32..).zip(&plan.tree().entries) {
-            while let Some((_, element)) = open.pop_if(|(end, _)| *end <= index) {
-                self.end_tag(element);
+            if index < skipped {
+                continue;
+            }
+            while let Some(tag) = open.pop_if(|tag| tag.end <= index) {
+                self.close(&tag);
             }
             match (entry.kind, entry.element) {
                 (NodeKind::Text, _) => self.text(entry.name_in(plan.document())),
                 (NodeKind::Element, Some(element)) => {
                     self.start_tag(index, *entry, element)?;
                     if !element.has(element::VOID) {
-                        open.push((entry.end, element));
+                        open.push(OpenTag { end: entry.end, element, component: None });
+                    }
+                }
+                (NodeKind::Component, _) => {
+                    if self.component(index, *entry) {
+                        let element = element::placeholder();
+                        open.push(OpenTag { end: entry.end, element, component: Some(index) });
+                    } else {
+                        skipped = entry.end;
                     }
                 }
                 // The check refuses these; nothing is written for them in any case.
-                (NodeKind::Element, None) | (NodeKind::Component, _) => {}
+                (NodeKind::Element, None) => {}
             }
             self.within_limit()?;
         }
-        while let Some((_, element)) = open.pop() {
-            self.end_tag(element);
+        while let Some(tag) = open.pop() {
+            self.close(&tag);
         }
         Ok(())
+    }
+
+    fn close(&mut self, tag: &OpenTag) {
+        if let Some(index) = tag.component {
+            let at = || format!("{}/module", self.plan.tree().pointer(index, "/root"));
+            self.report.note_at(at, component_unresolved());
+        }
+        self.end_tag(tag.element);
+    }
+
+    /// Imports are named, not loaded.
+    fn imports(&mut self) {
+        let asked = self.plan.capabilities().and_then(|asked| asked.get("maxImports"));
+        let max = count_asked(asked, DEFAULT_MAX_IMPORTS);
+        for (index, specifier) in self.plan.imports().enumerate() {
+            let (code, why) = if index >= max {
+                (codes::IMPORT_LIMIT, format!("{specifier:?} is behind the first {max} imports"))
+            } else {
+                (codes::IMPORT_UNRESOLVED, format!("{specifier:?} is not loaded"))
+            };
+            self.report.note_at(|| format!("/imports/{index}"), Refusal::new(code, why));
+        }
+    }
+
+    /// Opens the place of a component; false when the plan may run no more of them, and a text
+    /// says so instead.
+    fn component(&mut self, index: u32, entry: Entry) -> bool {
+        let module = entry.name_in(self.plan.document());
+        let asked = self.plan.capabilities().and_then(|it| it.get("maxComponentInvocations"));
+        let max = count_asked(asked, DEFAULT_MAX_INVOCATIONS);
+        let before = self.components.as_ref().map_or(0, |order| order.before(index));
+        let within = (before as usize) < max;
+        self.out.push_str("<div");
+        let name = if within { "missing-module" } else { "component-limit" };
+        self.quoted(&format!("data-glasshouse-{name}"), module);
+        self.out.push('>');
+        if !within {
+            self.out.push_str("Component invocation limit exceeded</div>");
+            self.passed_over(index, entry, max);
+        }
+        within
+    }
+
+    /// Names a component that is one too many, and those inside it, which are not shown with it.
+    fn passed_over(&mut self, index: u32, entry: Entry, max: usize) {
+        let tree = self.plan.tree();
+        let Some(order) = &self.components else { return };
+        let component = |at: &u32| tree.entries[*at as usize].kind == NodeKind::Component;
+        let mut inside: Vec<u32> = (index..entry.end).filter(component).collect();
+        inside.sort_by_key(|at| order.before(*at));
+        for at in inside {
+            let refusal = if (order.before(at) as usize) < max {
+                component_unresolved()
+            } else {
+                let why = format!("the plan may run {max} components");
+                Refusal::new(codes::COMPONENT_LIMIT, why)
+            };
+            let pointer = || format!("{}/module", tree.pointer(at, "/root"));
+            self.report.note_at(pointer, refusal);
+        }
     }
 
     fn within_limit(&self) -> Result<(), Error> {
@@ -290,10 +402,19 @@ impl<'p> Writer<'p> {
         escape::push(&mut self.out, &text);
     }
 
+    fn quoted(&mut self, name: &str, value: &str) {
+        self.out.push(' ');
+        self.out.push_str(name);
+        self.out.push_str("=\"");
+        escape::push(&mut self.out, value);
+        self.out.push('"');
+    }
+
     fn start_tag(&mut self, index: u32, entry: Entry, element: ElementId) -> Result<(), Error> {
         self.out.push('<');
         self.out.push_str(element.name());
         self.index = index;
+        self.number = self.bindings.as_ref().map_or(0, |order| order.before(index));
         let showing = self.showing;
         showing.show(element, entry.props_in(self.plan.document()), self)?;
         self.out.push('>');
@@ -304,12 +425,12 @@ impl<'p> Writer<'p> {
 
 impl Output for Writer<'_> {
     fn attribute(&mut self, _: u16, name: &str, value: Option<&str>) -> Result<(), Error> {
-        self.out.push(' ');
-        self.out.push_str(name);
-        if let Some(value) = value {
-            self.out.push_str("=\"");
-            escape::push(&mut self.out, value);
-            self.out.push('"');
+        match value {
+            Some(value) => self.quoted(name, value),
+            None => {
+                self.out.push(' ');
+                self.out.push_str(name);
+            }
         }
         self.within_limit()
     }
@@ -321,9 +442,10 @@ impl Output for Writer<'_> {
         event: Event,
         payload_bytes: usize,
     ) -> Result<(), Error> {
-        let id = format!("e{}", self.events.len() + 1);
+        self.number += 1;
+        let id = format!("evt_{}", self.number);
         self.payload_bytes += payload_bytes;
-        self.attribute(slot, &format!("data-glasshouse-on-{dom_event}"), Some(&id))?;
+        self.attribute(slot, &format!("data-glasshouse-event-{dom_event}"), Some(&id))?;
         self.events.push(EventBinding { id, dom_event, event });
         Ok(())
     }

@@ -10,7 +10,7 @@ mod grow;
 mod lines;
 mod text;
 
-use crate::check::check;
+use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
 use crate::json::PushReader;
@@ -368,7 +368,7 @@ impl<'c> Stream<'c> {
                 let bare = reading.growing.form() == Form::Node;
                 match self.plan(*reading, bare) {
                     Ok(whole) => {
-                        let checked = check(&whole, self.profile);
+                        let checked = check_to_show(&whole, self.profile);
                         let safe = checked.safe;
                         plan = Some(whole).filter(|_| safe);
                         report = Some(checked);
@@ -423,8 +423,7 @@ fn ended(growing: &Growing<'_>, report: &mut Option<Report>) -> End {
     match growing.refusal() {
         None => End::Incomplete,
         Some(issue) => {
-            let issues = vec![issue.clone()];
-            *report = Some(Report { safe: false, issues, issue_count: 1, notes: Vec::new() });
+            *report = Some(Report::of_issue(issue.clone()));
             End::Refused
         }
     }

@@ -10,7 +10,7 @@ use crate::rules::attribute::{self, Attribute, Kind, Verdict};
 use crate::rules::element::{self, ElementId};
 use crate::rules::nesting::Around;
 use crate::rules::property::{self, MAX_PROPERTIES, Property};
-use crate::rules::{Refusal, Scalar, style};
+use crate::rules::{Refusal, Scalar, event, inspect, style};
 use crate::template::is_templated;
 use crate::tree::{Entry, NodeKind};
 
@@ -24,7 +24,6 @@ pub(super) fn check(plan: &Plan, profile: &Profile, report: &mut Report) {
         plan,
         rules: NodeRules::new(profile, plan.document().may_hold_templates()),
         around: vec![Around::default()],
-        too_deep: false,
     };
     for (index, entry) in (0u32..).zip(entries) {
         pass.node(index, *entry, report);
@@ -55,7 +54,8 @@ impl<'p> NodeRules<'p> {
         if depth <= self.profile.max_tree_depth {
             return Ok(());
         }
-        let why = format!("the profile allows depth {}", self.profile.max_tree_depth);
+        let max = self.profile.max_tree_depth;
+        let why = format!("depth {depth}, the profile allows {max}");
         Err(Refusal::new(codes::TOO_DEEP, why))
     }
 
@@ -67,8 +67,15 @@ impl<'p> NodeRules<'p> {
         around.element(element).map_err(|why| Refusal::new(codes::NESTING_INVALID, why))
     }
 
-    pub(crate) fn component() -> Refusal {
-        Refusal::new(codes::CODE_UNSUPPORTED, "no engine for components is built")
+    /// What is around the children of a component, in whose place an element stands.
+    pub(crate) fn component(around: Around) -> Result<Around, Refusal> {
+        let place = element::placeholder();
+        Self::nesting(around, place).map(|()| around.inside(place))
+    }
+
+    /// Why a view that grows holds no component: its place is kept only in a whole plan.
+    pub(crate) fn component_in_stream() -> Refusal {
+        Refusal::new(codes::COMPONENT_UNRESOLVED, "a view that grows shows no components")
     }
 
     /// The row of a tag, if it may be shown.
@@ -87,8 +94,9 @@ impl<'p> NodeRules<'p> {
         props: &dyn Fn() -> String,
         report: &mut Report,
     ) {
-        if properties.len() > MAX_PROPERTIES {
-            let why = format!("{} properties, limit {MAX_PROPERTIES}", properties.len());
+        let max = self.profile.max_props_per_node.min(MAX_PROPERTIES);
+        if properties.len() > max {
+            let why = format!("{} properties, limit {max}", properties.len());
             report.refuse_at(props, Refusal::new(codes::TOO_LARGE, why));
             return;
         }
@@ -96,16 +104,68 @@ impl<'p> NodeRules<'p> {
             let pointer = || join(&props(), name);
             match property::read(element, properties, name, value, self.profile) {
                 Property::Event(_) => {}
-                Property::Ignored(refusal) => report.note_at(pointer, refusal),
+                Property::Ignored(refusal) => {
+                    let text = value.as_text().filter(|_| inspect::is_url_attribute(name));
+                    let faults = text.map(|text| inspect::faults(name, text, self.profile));
+                    match faults.filter(|faults| !faults.is_empty()) {
+                        Some(faults) => {
+                            faults.into_iter().for_each(|it| report.refuse_at(pointer, it));
+                        }
+                        None => report.note_at(pointer, refusal),
+                    }
+                }
                 Property::Refused(refusal) => report.refuse_at(pointer, refusal),
                 Property::Attribute(attribute) => match self.judge(&attribute, value) {
-                    Verdict::Refuse(refusal) => report.refuse_at(pointer, refusal),
+                    Verdict::Refuse(refusal) => {
+                        self.refused(&attribute, value, pointer, refusal, report)
+                    }
                     Verdict::Ignore(refusal) | Verdict::Partly(_, refusal) => {
                         report.note_at(pointer, refusal);
                     }
                     Verdict::Write(_) | Verdict::Bare | Verdict::Omit => {}
                 },
             }
+        }
+    }
+
+    /// Names what else is wrong with an element that is not shown: handlers and addresses.
+    fn properties_of_denied(
+        &self,
+        properties: &Members<'_>,
+        props: &dyn Fn() -> String,
+        report: &mut Report,
+    ) {
+        for (name, value) in properties.clone().take(MAX_PROPERTIES) {
+            let pointer = || join(&props(), name);
+            if let event::Property::Handler(refusal) = event::read(name, value)
+                && !self.profile.allow_inline_event_handlers
+            {
+                report.refuse_at(pointer, refusal);
+            }
+            let text = value.as_text().filter(|_| inspect::is_url_attribute(name));
+            for fault in text.iter().flat_map(|text| inspect::faults(name, text, self.profile)) {
+                report.refuse_at(pointer, fault);
+            }
+        }
+    }
+
+    /// Names what is wrong with each address of a refused attribute, or the attribute itself.
+    fn refused(
+        &self,
+        attribute: &Attribute<'_>,
+        value: Json<'_>,
+        pointer: impl Fn() -> String,
+        refusal: Refusal,
+        report: &mut Report,
+    ) {
+        let denied = matches!(attribute.kind, Kind::Denied(_));
+        let text = value.as_text().filter(|_| denied && inspect::is_url_attribute(&attribute.name));
+        let faults = text.map(|text| inspect::faults(&attribute.name, text, self.profile));
+        for fault in faults.iter().flatten() {
+            report.refuse_at(&pointer, fault.clone());
+        }
+        if faults.is_none_or(|faults| faults.is_empty()) {
+            report.refuse_at(pointer, refusal);
         }
     }
 
@@ -138,7 +198,6 @@ struct Pass<'p> {
     rules: NodeRules<'p>,
     /// What is around the nodes of each depth on the way to the current one.
     around: Vec<Around>,
-    too_deep: bool,
 }
 
 impl Pass<'_> {
@@ -147,13 +206,7 @@ impl Pass<'_> {
         let document = self.plan.document();
         let pointer = || self.plan.tree().pointer(index, "/root");
         let mut refuse = |refusal: Refusal| report.refuse_at(pointer, refusal);
-        if !self.too_deep
-            && let Err(refusal) = self.rules.depth(depth)
-        {
-            // Named once: what is below it is too deep as well.
-            self.too_deep = true;
-            refuse(refusal);
-        }
+        self.rules.depth(depth).unwrap_or_else(&mut refuse);
         self.around.truncate(depth + 1);
         let around = self.around.last().copied().unwrap_or_default();
         let mut inside = around;
@@ -161,9 +214,19 @@ impl Pass<'_> {
             NodeKind::Text => {
                 NodeRules::text(around, entry.name_in(document)).unwrap_or_else(refuse);
             }
-            NodeKind::Component => refuse(NodeRules::component()),
-            NodeKind::Element => match self.rules.tag(entry.name_in(document), entry.element) {
+            // What would run there is decided by its module and by the lane.
+            NodeKind::Component => match NodeRules::component(around) {
+                Ok(around) => inside = around,
                 Err(refusal) => refuse(refusal),
+            },
+            NodeKind::Element => match self.rules.tag(entry.name_in(document), entry.element) {
+                Err(refusal) => {
+                    refuse(refusal);
+                    if let Some(properties) = entry.props_in(document) {
+                        let props = || format!("{}/props", pointer());
+                        self.rules.properties_of_denied(&properties, &props, report);
+                    }
+                }
                 Ok(element) => {
                     NodeRules::nesting(around, element).unwrap_or_else(refuse);
                     if let Some(properties) = entry.props_in(document) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Content, Item, Items, NodeId, Patch, first_patches, item_patches, text_patch};
 use crate::attributes::Showing;
-use crate::check::check;
+use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
 use crate::path;
@@ -69,7 +69,7 @@ impl Live {
     ///
     /// As [`render`](crate::render): a refused plan becomes nothing.
     pub fn new(plan: Plan, profile: &Profile, context: &Context<'_>) -> Result<Self, Error> {
-        let report = check(&plan, profile);
+        let report = check_to_show(&plan, profile);
         if !report.safe {
             return Err(render::refused(&plan, &report));
         }

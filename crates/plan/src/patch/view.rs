@@ -1,6 +1,6 @@
 //! The view: what patches lead to. This is the reference that other appliers must agree with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{AttributeValue, Content, Item, NodeId, Patch, What};
 use crate::codes;
@@ -237,10 +237,33 @@ impl View {
         self.nodes.get(&id)
     }
 
+    /// For each element with bindings, how many belong to elements that end before it does:
+    /// children before parents, as [`render`](crate::render) numbers them.
+    fn finished(&self) -> BTreeMap<NodeId, usize> {
+        let mut finished = BTreeMap::new();
+        let mut before = 0;
+        let mut open: Vec<(NodeId, bool)> = self.root.iter().map(|root| (*root, false)).collect();
+        while let Some((id, end)) = open.pop() {
+            let Some(node) = self.nodes.get(&id) else { continue };
+            if !end {
+                open.push((id, true));
+                open.extend(node.children.iter().rev().map(|child| (*child, false)));
+                continue;
+            }
+            let bound = |item: &&Item| matches!(item.what, What::Binding { .. });
+            let own = node.items.iter().filter(bound).count();
+            if own > 0 {
+                finished.insert(id, before);
+                before += own;
+            }
+        }
+        finished
+    }
+
     /// The markup, as [`render`](crate::render) writes it.
     #[must_use]
     pub fn markup(&self) -> String {
-        let mut writer = Markup::default();
+        let mut writer = Markup { finished: self.finished(), ..Markup::default() };
         // Names of nodes to begin, and of elements to end.
         let mut open: Vec<(NodeId, bool)> = self.root.iter().map(|root| (*root, false)).collect();
         while let Some((id, end)) = open.pop() {
@@ -249,7 +272,7 @@ impl View {
                 Content::Text(text) => writer.text(text),
                 Content::Tag(tag) if end => writer.end(tag),
                 Content::Tag(tag) => {
-                    let void = writer.start(tag, &node.items);
+                    let void = writer.start(id, tag, &node.items);
                     if !void {
                         open.push((id, true));
                         open.extend(node.children.iter().rev().map(|child| (*child, false)));
@@ -264,7 +287,7 @@ impl View {
 #[derive(Default)]
 struct Markup {
     out: String,
-    bindings: usize,
+    finished: BTreeMap<NodeId, usize>,
     /// The next line break would be dropped by a parser, so it is written twice.
     line_break_dropped: bool,
 }
@@ -281,17 +304,17 @@ impl Markup {
     }
 
     /// Writes a start tag; true for an element without content.
-    fn start(&mut self, tag: &str, items: &[Item]) -> bool {
+    fn start(&mut self, id: NodeId, tag: &str, items: &[Item]) -> bool {
+        let mut number = self.finished.get(&id).copied().unwrap_or(0);
         self.out.push('<');
         self.out.push_str(tag);
         for item in items {
             match &item.what {
                 What::Attribute { name, value } => self.attribute(name, value.as_deref()),
                 What::Binding { dom_event, .. } => {
-                    self.bindings += 1;
-                    let number = format!("e{}", self.bindings);
-                    let name = format!("data-glasshouse-on-{dom_event}");
-                    self.attribute(&name, Some(&number));
+                    number += 1;
+                    let name = format!("data-glasshouse-event-{dom_event}");
+                    self.attribute(&name, Some(&format!("evt_{number}")));
                 }
             }
         }

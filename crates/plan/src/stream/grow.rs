@@ -290,7 +290,9 @@ impl<'c> Growing<'c> {
                 growth.kind = match value.as_text() {
                     Some("text") => Some(NodeKind::Text),
                     Some("element") => Some(NodeKind::Element),
-                    Some("component") => return self.refuse_node(node, "", NodeRules::component()),
+                    Some("component") => {
+                        return self.refuse_node(node, "", NodeRules::component_in_stream());
+                    }
                     _ => {
                         let why = "text, element or component is expected";
                         return self.misshapen(node, "/type", why);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::text::Cursor;
 use crate::attributes::Showing;
 use crate::change::{self, Change, Op, Pointer};
-use crate::check::{NodeRules, check, too_many};
+use crate::check::{NodeRules, check_to_show, too_many};
 use crate::codes;
 use crate::error::Error;
 use crate::json::{Document, Members};
@@ -394,7 +394,7 @@ impl<'c> Lines<'c> {
             let id = first + index;
             let name = entry.name_in(&document);
             let (node, items, inside) = match entry.kind {
-                NodeKind::Component => return Err(refuse(NodeRules::component())),
+                NodeKind::Component => return Err(refuse(NodeRules::component_in_stream())),
                 NodeKind::Text => {
                     NodeRules::text(outside, name).map_err(refuse)?;
                     if is_templated(name) {
@@ -608,7 +608,7 @@ impl<'c> Lines<'c> {
                 End::Incomplete
             }
             Ok(whole) => {
-                let checked = check(&whole, self.profile);
+                let checked = check_to_show(&whole, self.profile);
                 let safe = checked.safe;
                 plan = Some(whole).filter(|_| safe);
                 report = Some(checked);

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod attacks;
-mod cases;
 mod changes;
+mod conformance;
 mod documents;
 mod pages;
 mod patches;

@@ -419,7 +419,7 @@ fn what_is_refused_is_taken_back_at_once_and_reported_as_a_whole() {
     let late =
         text.replace(r#"{"type":"element","tag":"script"},"#, "").replace("javascript:x", "#x");
     for (tail, code) in [
-        (r#","capabilities":{"networkHosts":["x y"]}}"#, "plan_host_denied"),
+        (r#","capabilities":{"networkHosts":["x y"]}}"#, "plan_capability_denied"),
         (r#","source":{"language":"js","code":"1"}}"#, "plan_code_unsupported"),
         (r#","ext":{"requires":["each/1"]}}"#, "plan_extension_unsupported"),
         (r#","version":2}"#, "plan_key_duplicate"),
