@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod attacks;
+mod browser;
 mod changes;
 mod conformance;
 mod documents;
+mod hostile;
 mod pages;
 mod patches;
 mod properties;
