@@ -19,6 +19,9 @@ use crate::template::{self, Scope, is_templated};
 
 /// Slot of an attribute that follows from the others, behind every property of the plan.
 const FORCED_SLOT: u16 = u16::MAX;
+/// See [`FORCED_SLOT`].
+const ROLE_SLOT: u16 = u16::MAX - 2;
+const TAB_SLOT: u16 = u16::MAX - 1;
 
 /// Where shown attributes go. A slot is the position of the property in its element.
 pub(crate) trait Output {
@@ -55,6 +58,13 @@ pub(crate) struct Showing<'p> {
 struct Link<'a> {
     relations: Option<Cow<'a, str>>,
     leaves: bool,
+    /// It leads somewhere.
+    leads: bool,
+    /// Something happens when it is pressed.
+    acts: bool,
+    /// The plan says itself what it is, and whether a keyboard reaches it.
+    has_role: bool,
+    has_tabindex: bool,
 }
 
 /// A property value with its templates resolved.
@@ -83,7 +93,10 @@ impl Showing<'_> {
         if let Some(properties) = properties {
             for (slot, (name, value)) in (0u16..).zip(properties.clone()) {
                 match property::read(element, &properties, name, value, self.profile) {
-                    Property::Event(binding) => complete &= self.binding(slot, binding, out)?,
+                    Property::Event(binding) => {
+                        link.acts |= binding.dom_event == "click";
+                        complete &= self.binding(slot, binding, out)?;
+                    }
                     Property::Attribute(attribute) => match self.judge(&attribute, value) {
                         None => complete = false,
                         Some(Verdict::Write(text)) => {
@@ -150,6 +163,8 @@ impl Showing<'_> {
         link: &mut Link<'a>,
         out: &mut impl Output,
     ) -> Result<(), Error> {
+        link.has_role |= attribute.name == "role";
+        link.has_tabindex |= attribute.name == "tabindex";
         match attribute.kind {
             Kind::Relation => {
                 link.relations = Some(text);
@@ -161,6 +176,7 @@ impl Showing<'_> {
                 return out.attribute(slot, &attribute.name, Some(&ids));
             }
             Kind::Link => {
+                link.leads |= attribute.name == "href";
                 if let Some(fragment) = text.strip_prefix('#').filter(|rest| !rest.is_empty()) {
                     let fragment = format!("#{}-{fragment}", self.surface);
                     return out.attribute(slot, &attribute.name, Some(&fragment));
@@ -231,6 +247,13 @@ impl Showing<'_> {
 /// Attributes that a plan cannot choose.
 fn forced(element: ElementId, link: &Link<'_>, out: &mut impl Output) -> Result<(), Error> {
     match element.name() {
+        // What is pressed and leads nowhere is a button, for a screen reader and for a keyboard.
+        "a" if link.acts && !link.leads => {
+            if !link.has_role {
+                out.attribute(ROLE_SLOT, "role", Some("button"))?;
+            }
+            if link.has_tabindex { Ok(()) } else { out.attribute(TAB_SLOT, "tabindex", Some("0")) }
+        }
         "a" if link.leaves || link.relations.is_some() => {
             let given = link.relations.as_deref().unwrap_or_default();
             let relations = attribute::relations(given, link.leaves);

@@ -1,5 +1,6 @@
 //! The check: whether a profile lets a plan be rendered.
 
+mod access;
 mod modules;
 mod source;
 mod tree;
@@ -48,6 +49,7 @@ pub fn check(plan: &Plan, profile: &Profile) -> Report {
     tree::check(plan, profile, &mut report);
     state(plan, profile, &mut report);
     source::check(plan, profile, &scan, &mut report);
+    access::check(plan, &mut report);
     for problem in template::problems(plan) {
         report.note(problem);
     }

@@ -42,6 +42,8 @@ codes! {
     ATTRIBUTE_DENIED = "plan_attribute_denied", REFUSED, "remove the attribute";
     /// The attribute is not known here, or its value has the wrong form; it is not shown.
     ATTRIBUTE_IGNORED = "plan_attribute_ignored", REFUSED, "remove it, or use a known attribute";
+    /// A field or a picture does not say what it is.
+    LABEL_MISSING = "plan_label_missing", REFUSED, "add a label, an aria-label or an alt text";
     /// An event property is not a binding.
     EVENT_INVALID = "plan_event_invalid", REFUSED,
         "write on<Event>: \"name\", or on<Event>: {\"type\": \"name\", \"payload\": {}}";

@@ -238,6 +238,7 @@ fn added_rule(name: &str, value: &Written) -> Option<&'static str> {
     let Written::Quoted(text) = value else { return None };
     match (name, text.as_str()) {
         ("referrerpolicy", "no-referrer") => Some("images-tell-nobody"),
+        ("role", "button") | ("tabindex", "0") => Some("an-action-is-a-button"),
         ("method", "dialog") => Some("safe-forms"),
         ("rel", text) if text.starts_with("noopener noreferrer") => {
             Some("no-opener-for-new-windows")

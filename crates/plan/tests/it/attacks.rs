@@ -9,7 +9,7 @@ use crate::tokens::dangers;
 const ALLOWED: &[&str] = &["ga.jspm.io", "cdn.jspm.io", "esm.sh", "unpkg.com"];
 
 /// Renders a node as a program without defences does.
-pub fn undefended(node: &Value, state: &Map<String, Value>) -> String {
+pub(crate) fn undefended(node: &Value, state: &Map<String, Value>) -> String {
     let fill = |text: &str| {
         state.iter().fold(text.to_owned(), |text, (name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -6,7 +6,7 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 
 /// An element or a text of a parsed tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     /// Namespace's last part, name, attributes and content.
     Element(String, String, Vec<(String, String)>, Vec<Seen>),
     /// A text; texts side by side are one.
@@ -16,12 +16,12 @@ pub enum Seen {
 }
 
 /// Parses markup as the content of a `div`.
-pub fn parse(html: &str) -> Vec<Seen> {
+pub(crate) fn parse(html: &str) -> Vec<Seen> {
     let context = QualName::new(None, ns!(html), local_name!("div"));
     let dom = parse_fragment(RcDom::default(), ParseOpts::default(), context, Vec::new(), false)
         .one(html);
     let root = dom.document.children.borrow();
-    root.first().map(|root| children(root)).unwrap_or_default()
+    root.first().map(children).unwrap_or_default()
 }
 
 fn children(handle: &Handle) -> Vec<Seen> {
@@ -88,7 +88,7 @@ const LIVE: &[&str] = &[
 ];
 
 /// Everything in a tree that would run, load from, lead to or tell a host that is not allowed.
-pub fn live(tree: &[Seen], allowed: &[&str]) -> Vec<String> {
+pub(crate) fn live(tree: &[Seen], allowed: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<&Seen> = tree.iter().collect();
     while let Some(seen) = open.pop() {

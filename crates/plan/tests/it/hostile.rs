@@ -11,10 +11,10 @@ use crate::attacks::undefended;
 use crate::browser::{self, Seen};
 
 /// A small generator of numbers: the same seed, the same plans.
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
@@ -255,7 +255,7 @@ fn node(dice: &mut Dice, depth: usize, poison: usize) -> Value {
 }
 
 /// A plan and the state that its templates read. Some are mostly harmless, so that many are shown.
-pub fn plan(dice: &mut Dice) -> (Value, Map<String, Value>) {
+pub(crate) fn plan(dice: &mut Dice) -> (Value, Map<String, Value>) {
     let state = json!({"evil": dice.one_of(VALUES), "url": dice.one_of(VALUES),
         "half": "script:alert(1)", "host": "evil.example"});
     let poison = [0, 0, 2, 10, 40][dice.below(5)];
@@ -310,7 +310,7 @@ fn seen_shape(seen: &[Seen]) -> Vec<Shape> {
 }
 
 /// Whether a parser rebuilds exactly the elements of a plan.
-pub fn same_elements(plan: &Plan, markup: &str) -> bool {
+pub(crate) fn same_elements(plan: &Plan, markup: &str) -> bool {
     let want: Vec<Shape> =
         shape(&plan.root()).into_iter().filter(|shape| *shape != Shape::Text).collect();
     seen_shape(&browser::parse(markup)) == want
