@@ -285,6 +285,20 @@ pub(crate) enum UiCommand {
         /// Result as JSON on stdout
         #[arg(long)]
         json: bool,
+        /// Tell on stderr where the time went
+        #[arg(long)]
+        timings: bool,
+    },
+    /// Tell what a plan needs and whether it can be had, without loading or running anything
+    ProbePlan {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
     },
     /// Show a plan while its text arrives: patches as JSON lines, or the last view as HTML
     Stream(StreamArguments),
@@ -295,6 +309,12 @@ pub(crate) enum UiCommand {
         /// Security profile
         #[arg(long, value_enum, default_value = "strict")]
         profile: ProfileArgument,
+        /// Markup, events and remarks as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Tell on stderr where the time went
+        #[arg(long)]
+        timings: bool,
     },
 }
 
@@ -363,7 +383,11 @@ impl Arguments {
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. } | AuditCommand::Verify { json },
             ))
-            | Some(Command::Ui(UiCommand::Check { json, .. }))
+            | Some(Command::Ui(
+                UiCommand::Check { json, .. }
+                | UiCommand::ProbePlan { json, .. }
+                | UiCommand::RenderPlan { json, .. },
+            ))
             | Some(Command::Ui(UiCommand::Stream(StreamArguments { json, .. })))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,

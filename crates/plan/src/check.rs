@@ -82,7 +82,7 @@ pub(crate) fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
 pub fn check_text(text: &str, limits: &Limits, profile: &Profile) -> Report {
     match plan::parse(text, &limits.within(&profile.limits())) {
         Ok(plan) => check(&plan, profile),
-        Err(error) => Report::of_error(&error),
+        Err(error) => Report::of(&error),
     }
 }
 

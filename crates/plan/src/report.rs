@@ -54,7 +54,9 @@ impl Report {
         }
     }
 
-    pub(crate) fn of_error(error: &Error) -> Self {
+    /// The report of a text that could not be read as a plan.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
         let report = error.report();
         let message = if report.why.is_empty() {
             report.what

@@ -359,7 +359,7 @@ impl<'c> Stream<'c> {
             State::Broken(reading, why) => {
                 let twice = why.is(codes::KEY_DUPLICATE);
                 if twice {
-                    report = Some(Report::of_error(&why));
+                    report = Some(Report::of(&why));
                 }
                 error = Some(why);
                 if twice { End::Refused } else { ended(&reading.growing, &mut report) }
@@ -375,7 +375,7 @@ impl<'c> Stream<'c> {
                         if safe { End::Complete } else { End::Refused }
                     }
                     Err(why) => {
-                        report = Some(Report::of_error(&why));
+                        report = Some(Report::of(&why));
                         End::Refused
                     }
                 }

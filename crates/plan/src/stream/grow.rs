@@ -183,7 +183,7 @@ impl<'c> Growing<'c> {
 
     fn misshapen(&mut self, node: u32, member: &str, why: &str) {
         let pointer = self.pointer(node, member);
-        self.refuse(Report::of_error(&flaw(&pointer, why)));
+        self.refuse(Report::of(&flaw(&pointer, why)));
     }
 
     fn pointer(&self, node: u32, member: &str) -> String {
@@ -261,7 +261,7 @@ impl<'c> Growing<'c> {
         if growth.seen & key as u8 != 0 {
             let pointer = self.pointer(node, "");
             let twice = Error::new(codes::KEY_DUPLICATE, "a key appears twice").at(pointer);
-            self.refuse(Report::of_error(&twice));
+            self.refuse(Report::of(&twice));
             return None;
         }
         growth.seen |= key as u8;
@@ -438,7 +438,7 @@ impl<'c> Growing<'c> {
         }
         let mut items = Items::default();
         match self.showing().show(element, properties, &mut items) {
-            Err(error) => self.refuse(Report::of_error(&error)),
+            Err(error) => self.refuse(Report::of(&error)),
             Ok(complete) => {
                 self.count(items.bytes);
                 match self.partly_shown.remove(&node) {
@@ -511,7 +511,7 @@ impl<'c> Growing<'c> {
         if self.shown_bytes > MAX_OUTPUT_BYTES {
             let error = Error::new(codes::OUTPUT_TOO_LARGE, "the shown text is too large")
                 .why(format!("limit {MAX_OUTPUT_BYTES} bytes"));
-            self.refuse(Report::of_error(&error));
+            self.refuse(Report::of(&error));
         }
     }
 
@@ -549,7 +549,7 @@ impl<'c> Growing<'c> {
         let bit = if key == PlanKey::Root { 1 } else { 2 };
         if self.seen_plan_keys & bit != 0 {
             let twice = Error::new(codes::KEY_DUPLICATE, "a key appears twice");
-            self.refuse(Report::of_error(&twice));
+            self.refuse(Report::of(&twice));
         }
         self.seen_plan_keys |= bit;
         key
@@ -559,13 +559,13 @@ impl<'c> Growing<'c> {
         let value = document.at(at);
         match key {
             PlanKey::Root if value.as_object().is_none() => {
-                self.refuse(Report::of_error(&flaw("/root", "a node is an object")));
+                self.refuse(Report::of(&flaw("/root", "a node is an object")));
             }
             PlanKey::State => match value.get("initial").map(Json::to_value) {
                 Some(Value::Object(state)) => self.set_state(document, state),
                 _ => {
                     let error = flaw("/state/initial", "an object is expected");
-                    self.refuse(Report::of_error(&error));
+                    self.refuse(Report::of(&error));
                 }
             },
             PlanKey::Root | PlanKey::Other => {}
