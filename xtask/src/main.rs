@@ -7,6 +7,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod demo;
 mod hooks;
 mod needs;
@@ -67,6 +68,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[CRATE]... [--short] [--gate]",
         about: "run the benchmarks and print each promise with its bound",
         run: bench::command,
+    },
+    Command {
+        name: "conformance",
+        arguments: "FILE [--verbose]",
+        about: "run a file of plan cases; print each failing id and the counts",
+        run: conformance::command,
     },
     Command {
         name: "soak",

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -324,7 +325,23 @@ pub(crate) enum UiCommand {
         /// Result as JSON on stdout
         #[arg(long)]
         json: bool,
+        /// Tell on stderr where the time went
+        #[arg(long)]
+        timings: bool,
     },
+    /// Tell what a plan needs and whether it can be had, without loading or running anything
+    ProbePlan {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a plan while its text arrives: patches as JSON lines, or the last view as HTML
+    Stream(StreamArguments),
     /// Render a plan as HTML on stdout; a refused plan prints nothing there
     RenderPlan {
         /// Plan file, `-` for stdin
@@ -332,7 +349,35 @@ pub(crate) enum UiCommand {
         /// Security profile
         #[arg(long, value_enum, default_value = "strict")]
         profile: ProfileArgument,
+        /// Markup, events and remarks as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Tell on stderr where the time went
+        #[arg(long)]
+        timings: bool,
     },
+}
+
+/// `ui stream`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamArguments {
+    /// A model's answer with a plan in it, `-` for stdin
+    pub(crate) file: PathBuf,
+    /// Security profile
+    #[arg(long, value_enum, default_value = "strict")]
+    pub(crate) profile: ProfileArgument,
+    /// Take the text in pieces of at most this many bytes
+    #[arg(long, value_name = "N", default_value = "256")]
+    pub(crate) chunk_bytes: NonZeroU16,
+    /// The text is one change of the plan a line, as JSON Patch writes them
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Frames and the outcome as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
 }
 
 /// `config`.
@@ -383,7 +428,12 @@ impl Arguments {
                 | AuditCommand::Prove { json, .. }
                 | AuditCommand::Check { json, .. },
             ))
-            | Some(Command::Ui(UiCommand::Check { json, .. }))
+            | Some(Command::Ui(
+                UiCommand::Check { json, .. }
+                | UiCommand::ProbePlan { json, .. }
+                | UiCommand::RenderPlan { json, .. },
+            ))
+            | Some(Command::Ui(UiCommand::Stream(StreamArguments { json, .. })))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,
             Some(_) => false,

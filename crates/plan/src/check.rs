@@ -1,19 +1,26 @@
 //! The check: whether a profile lets a plan be rendered.
 
+mod access;
 mod modules;
+mod source;
 mod tree;
 
 use crate::codes;
 use crate::error::Code;
 use crate::guard::join;
 use crate::host;
-use crate::json::{Json, Kind};
+use crate::json::Json;
 use crate::limits::Limits;
+use crate::module;
 use crate::path;
 use crate::plan::{self, Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::report::Report;
+use crate::size;
+use crate::source::Scan;
 use crate::template;
+
+pub(crate) use tree::{NodeRules, too_many};
 
 /// Extensions that are built; a plan that requires another is refused.
 const EXTENSIONS: &[&str] = &[];
@@ -36,23 +43,46 @@ const LANE_WITHOUT_CODE: &str = "standard";
 pub fn check(plan: &Plan, profile: &Profile) -> Report {
     let mut report = Report::new();
     specification(plan, profile, &mut report);
-    modules::check(plan, profile, &mut report);
+    let scan = plan.source().map(scan).unwrap_or_default();
+    modules::check(plan, profile, &scan, &mut report);
     capabilities(plan, profile, &mut report);
     tree::check(plan, profile, &mut report);
     state(plan, profile, &mut report);
-    source(plan, profile, &mut report);
+    source::check(plan, profile, &scan, &mut report);
+    access::check(plan, &mut report);
     for problem in template::problems(plan) {
         report.note(problem);
     }
     report
 }
 
-/// Reads and checks a text; one that is no plan gives a report with that one issue.
+/// Checks a plan and whether this host can show it: there is no engine for source here, and no lane
+/// but the one without code.
+pub(crate) fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
+    let mut report = check(plan, profile);
+    if !report.safe {
+        return report;
+    }
+    let lane = plan.capabilities().and_then(|asked| asked.get("executionProfile"));
+    let lane = lane.and_then(Json::as_text).unwrap_or(LANE_WITHOUT_CODE);
+    if plan.source().is_some() {
+        let why = "the plan carries source, and no engine for source is here";
+        refuse(&mut report, codes::CODE_UNSUPPORTED, "/source", why);
+    } else if lane != LANE_WITHOUT_CODE {
+        let why = format!("the lane {lane} is not on this host");
+        let at = "/capabilities/executionProfile";
+        refuse(&mut report, codes::LANE_UNAVAILABLE, at, why);
+    }
+    report
+}
+
+/// Reads and checks a text; one that is no plan, or that is above the limits of the profile, gives
+/// a report with that one issue.
 #[must_use]
 pub fn check_text(text: &str, limits: &Limits, profile: &Profile) -> Report {
-    match plan::parse(text, limits) {
+    match plan::parse(text, &limits.within(&profile.limits())) {
         Ok(plan) => check(&plan, profile),
-        Err(error) => Report::of_error(&error),
+        Err(error) => Report::of(&error),
     }
 }
 
@@ -80,22 +110,36 @@ fn specification(plan: &Plan, profile: &Profile, report: &mut Report) {
 fn capabilities(plan: &Plan, profile: &Profile, report: &mut Report) {
     let Some(capabilities) = plan.capabilities() else { return };
     let list = |key: &str| capabilities.get(key).and_then(Json::as_array).into_iter().flatten();
+    let mut deny = |at: String, why: String| {
+        report.refuse(codes::CAPABILITY_DENIED, || (format!("/capabilities/{at}"), why));
+    };
     if !profile.allow_arbitrary_network {
         for (index, requested) in list("networkHosts").enumerate() {
             let requested = requested.as_text().unwrap_or_default();
             if !host::allows_request(&profile.allowed_network_hosts, requested) {
-                let at = format!("/capabilities/networkHosts/{index}");
-                refuse(report, codes::HOST_DENIED, &at, "this host is not allowed");
+                deny(format!("networkHosts/{index}"), "this host is not allowed".to_owned());
             }
         }
     }
-    if let Some(lane) = capabilities.get("executionProfile").and_then(Json::as_text) {
-        const AT: &str = "/capabilities/executionProfile";
-        if !profile.allowed_execution_profiles.iter().any(|allowed| allowed == lane) {
-            refuse(report, codes::CAPABILITY_DENIED, AT, "the profile does not allow this lane");
-        } else if lane != LANE_WITHOUT_CODE {
-            refuse(report, codes::CODE_UNSUPPORTED, AT, "this lane is not built");
+    for (index, specifier) in list("allowedModules").enumerate() {
+        let specifier = specifier.as_text().unwrap_or_default();
+        let entry = plan.manifest_entry(specifier);
+        for fault in profile.specifier_faults(entry.unwrap_or(specifier)) {
+            deny(format!("allowedModules/{index}"), fault.to_owned());
         }
+        if profile.require_module_manifest_for_bare_specifiers
+            && module::is_bare(specifier)
+            && entry.is_none()
+        {
+            let why = "a module that is not pinned is not granted";
+            deny(format!("allowedModules/{index}"), why.to_owned());
+        }
+    }
+    if let Some(lane) = capabilities.get("executionProfile").and_then(Json::as_text)
+        && !profile.allowed_execution_profiles.iter().any(|allowed| allowed == lane)
+    {
+        let why = "the profile does not allow this lane";
+        deny("executionProfile".to_owned(), why.to_owned());
     }
     for (key, max) in [
         ("maxImports", profile.max_allowed_imports),
@@ -105,14 +149,20 @@ fn capabilities(plan: &Plan, profile: &Profile, report: &mut Report) {
         let asked = capabilities.get(key).and_then(Json::as_number).unwrap_or(0.0);
         // Every bound of a profile is far below 2^32, where doubles are exact.
         if asked > f64::from(u32::try_from(max).unwrap_or(u32::MAX)) {
-            let at = join("/capabilities", key);
-            refuse(report, codes::CAPABILITY_DENIED, &at, format!("the profile allows {max}"));
+            deny(key.to_owned(), format!("the profile allows {max}"));
         }
     }
 }
 
 fn state(plan: &Plan, profile: &Profile, report: &mut Report) {
     const AT: &str = "/state/transitions";
+    if let Some(initial) = plan.initial_state() {
+        let bytes = size::of(&initial.to_value()).bytes;
+        if bytes > profile.max_state_bytes {
+            let why = format!("{bytes} bytes, the profile allows {}", profile.max_state_bytes);
+            refuse(report, codes::STATE_LIMIT, "/state/initial", why);
+        }
+    }
     let Some(transitions) = plan.transitions() else { return };
     let max = profile.max_transitions_per_plan;
     if transitions.len() > max {
@@ -137,22 +187,7 @@ fn state(plan: &Plan, profile: &Profile, report: &mut Report) {
     }
 }
 
-fn source(plan: &Plan, profile: &Profile, report: &mut Report) {
-    const AT: &str = "/source";
-    let Some(source) = plan.source() else { return };
-    let code = source.get("code").and_then(Json::as_text).unwrap_or_default();
-    if !profile.allow_runtime_source_modules {
-        refuse(report, codes::SOURCE_DENIED, AT, "the profile accepts no source");
-        return;
-    }
-    let preact = matches!(source.get("runtime").map(Json::kind), Some(Kind::Text("preact")));
-    if preact && !profile.allow_preact_source_runtime {
-        refuse(report, codes::SOURCE_DENIED, "/source/runtime", "the profile accepts no Preact");
-    }
-    let max = profile.max_runtime_source_bytes;
-    if code.len() > max {
-        let why = format!("{} bytes, the profile allows {max}", code.len());
-        refuse(report, codes::SOURCE_DENIED, "/source/code", why);
-    }
-    refuse(report, codes::CODE_UNSUPPORTED, AT, "no engine for source is built");
+fn scan(source: Json<'_>) -> Scan {
+    let text = |key: &str| source.get(key).and_then(Json::as_text).unwrap_or_default();
+    crate::source::scan(text("code"), text("language"))
 }

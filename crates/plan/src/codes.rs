@@ -42,6 +42,8 @@ codes! {
     ATTRIBUTE_DENIED = "plan_attribute_denied", REFUSED, "remove the attribute";
     /// The attribute is not known here, or its value has the wrong form; it is not shown.
     ATTRIBUTE_IGNORED = "plan_attribute_ignored", REFUSED, "remove it, or use a known attribute";
+    /// A field or a picture does not say what it is.
+    LABEL_MISSING = "plan_label_missing", REFUSED, "add a label, an aria-label or an alt text";
     /// An event property is not a binding.
     EVENT_INVALID = "plan_event_invalid", REFUSED,
         "write on<Event>: \"name\", or on<Event>: {\"type\": \"name\", \"payload\": {}}";
@@ -58,6 +60,9 @@ codes! {
         "write {{state.name}}, {{event.payload.name}}, {{context.userId}} or {{vars.name}}";
     /// A module specifier is outside what the profile allows.
     MODULE_DENIED = "plan_module_denied", REFUSED, "use a module that the profile allows";
+    /// The module can never be loaded here.
+    MODULE_UNSUPPORTED = "plan_module_unsupported", REFUSED,
+        "use a browser module by package name, npm: or https address";
     /// A module is not covered by the manifest.
     MANIFEST_MISSING = "plan_manifest_missing", REFUSED, "add the module to moduleManifest";
     /// A module has no well-formed integrity value.
@@ -69,9 +74,30 @@ codes! {
         "name members without __proto__, prototype or constructor";
     /// The profile does not accept source code.
     SOURCE_DENIED = "plan_source_denied", REFUSED, "describe the interface without source";
+    /// The code reaches something banned in a disguised spelling.
+    SOURCE_DISGUISED = "plan_source_disguised", REFUSED, "write plain code, or do without it";
+    /// A profile or its overrides cannot be read.
+    PROFILE_INVALID = "plan_profile_invalid", UNREADABLE,
+        "name fields of a profile, with values of their types";
+    /// An import of the plan is not loaded, because no loader is there.
+    IMPORT_UNRESOLVED = "plan_import_unresolved", REFUSED,
+        "the plan is shown without it; remove the import if it is not needed";
+    /// The plan names more imports than it may load.
+    IMPORT_LIMIT = "plan_import_limit", REFUSED, "raise capabilities.maxImports, or import less";
+    /// A component is not run, because no engine for it is there; its children are shown.
+    COMPONENT_UNRESOLVED = "plan_component_unresolved", REFUSED,
+        "use elements instead, or a host with an engine";
+    /// The plan has more components than it may run.
+    COMPONENT_LIMIT = "plan_component_limit", REFUSED,
+        "raise capabilities.maxComponentInvocations, or use fewer components";
+    /// The lane that the plan asks for does not exist on this host.
+    LANE_UNAVAILABLE = "plan_lane_unavailable", REFUSED,
+        "ask for the lane standard, or use a host that has this lane";
+    /// A tenant has used up what it may run.
+    QUOTA_EXCEEDED = "plan_quota_exceeded", CONFLICT, "wait until the window ends, then retry";
     /// The plan needs code to run, and no engine for it is built.
     CODE_UNSUPPORTED = "plan_code_unsupported", REFUSED,
-        "use elements and state transitions instead of source, components and lanes";
+        "use elements and state transitions instead of source";
     /// The plan was not rendered because the profile refuses it.
     UNSAFE = "plan_unsafe", REFUSED, "correct the issues in the context";
     /// The rendered text would be larger than its limit.
@@ -92,4 +118,15 @@ codes! {
     STATE_CONFLICT = "plan_state_conflict", CONFLICT, "read the state again, then retry";
     /// The state belongs to another plan or version.
     STATE_PLAN_MISMATCH = "plan_state_plan_mismatch", CONFLICT, "start from this plan's state";
+    /// A patch names a node or a place that the view does not have.
+    PATCH_INVALID = "plan_patch_invalid", CONFLICT, "ask for the whole view again";
+    /// A frame is missing before this one.
+    FRAME_GAP = "plan_frame_gap", CONFLICT, "ask for the run again from its first frame";
+    /// The text ended, or stopped being JSON, before the plan was complete.
+    INCOMPLETE = "plan_incomplete", UNREADABLE, "send the whole plan";
+    /// A change to a document names a place that does not exist, or a test did not hold.
+    CHANGE_INVALID = "plan_change_invalid", UNREADABLE,
+        "name a place that exists, or use upsert to make its parents";
+    /// A line is no change that can be read.
+    LINE_INVALID = "plan_line_invalid", UNREADABLE, "send one complete operation a line";
 }

@@ -1,6 +1,6 @@
 //! Events: what happened on a surface, with data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::codes;
@@ -15,12 +15,30 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 pub const MAX_PAYLOAD_DEPTH: usize = 32;
 
 /// An event with a name and perhaps a payload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Event {
     #[serde(rename = "type")]
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Map<String, Value>>,
+}
+
+/// An event as it is written, before its limits are checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(rename = "type")]
+    kind: String,
+    payload: Option<Map<String, Value>>,
+}
+
+impl TryFrom<Written> for Event {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self, Error> {
+        Self::new(&written.kind, written.payload)
+    }
 }
 
 impl Event {
@@ -31,8 +49,7 @@ impl Event {
     /// `plan_state_event_invalid` for a blank or very long name, and for a payload that is too
     /// large or too deep.
     pub fn new(kind: &str, payload: Option<Map<String, Value>>) -> Result<Self, Error> {
-        let kind = kind.trim();
-        if kind.is_empty() || kind.len() > MAX_NAME_BYTES {
+        if kind.trim().is_empty() || kind.len() > MAX_NAME_BYTES {
             return Err(Error::new(codes::STATE_EVENT_INVALID, "the event has no usable name")
                 .why(format!("1 to {MAX_NAME_BYTES} bytes")));
         }

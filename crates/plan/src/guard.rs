@@ -51,6 +51,17 @@ fn strings(value: Json<'_>, pointer: &str) -> Checked {
     if all { Ok(()) } else { Err(flaw(pointer, "an array of strings is expected")) }
 }
 
+/// A whole plan.
+///
+/// # Errors
+///
+/// `plan_shape_invalid` at the first member that is wrong, `plan_too_large` above the most nodes.
+pub fn plan(value: Json<'_>) -> Checked {
+    envelope(value)?;
+    let root = value.get("root").ok_or_else(|| flaw("/root", "a node is expected"))?;
+    Tree::read(root, "/root", MAX_NODES).map(|_| ())
+}
+
 /// The members of a plan besides its tree.
 pub(crate) fn envelope(value: Json<'_>) -> Checked {
     members(value, "")?;
@@ -64,7 +75,7 @@ pub(crate) fn envelope(value: Json<'_>) -> Checked {
         match key {
             "capabilities" => capabilities(member)?,
             "state" => state_model(member)?,
-            "imports" => strings(member, "/imports")?,
+            "imports" => imports(member)?,
             "moduleManifest" => manifest(member)?,
             "source" => source(member)?,
             "metadata" => metadata(member)?,
@@ -73,6 +84,15 @@ pub(crate) fn envelope(value: Json<'_>) -> Checked {
         }
     }
     Ok(())
+}
+
+/// `imports`: modules that a plan loads.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn imports(value: Json<'_>) -> Checked {
+    strings(value, "/imports")
 }
 
 /// `capabilities`: what a plan asks for.
@@ -184,18 +204,55 @@ fn action_at(value: Json<'_>, at: &str) -> Checked {
 ///
 /// See [`capabilities`].
 pub fn manifest(value: Json<'_>) -> Checked {
-    for (name, descriptor) in members(value, "/moduleManifest")? {
+    for (name, entry) in members(value, "/moduleManifest")? {
         let at = join("/moduleManifest", name);
         if is_blank(name) {
             return Err(flaw(&at, "a module needs a name"));
         }
-        members(descriptor, &at)?;
-        text_member(descriptor, &at, "resolvedUrl", true)?;
-        for key in ["integrity", "version", "signer"] {
-            text_member(descriptor, &at, key, false)?;
-        }
+        descriptor_at(entry, &at)?;
     }
     Ok(())
+}
+
+/// One entry of `moduleManifest`.
+///
+/// # Errors
+///
+/// See [`capabilities`]; the pointer starts at the value.
+pub fn descriptor(value: Json<'_>) -> Checked {
+    descriptor_at(value, "")
+}
+
+fn descriptor_at(value: Json<'_>, at: &str) -> Checked {
+    members(value, at)?;
+    text_member(value, at, "resolvedUrl", true)?;
+    for key in ["integrity", "version", "signer"] {
+        text_member(value, at, key, false)?;
+    }
+    Ok(())
+}
+
+/// An event: a name, and perhaps an object as payload.
+///
+/// # Errors
+///
+/// See [`capabilities`]; the pointer starts at the value.
+pub fn event(value: Json<'_>) -> Checked {
+    members(value, "")?;
+    text_member(value, "", "type", true)?;
+    value.get("payload").map_or(Ok(()), |payload| members(payload, "/payload").map(|_| ()))
+}
+
+/// A value of `$from`: an object that takes its value from a path.
+///
+/// # Errors
+///
+/// See [`capabilities`]; the pointer starts at the value.
+pub fn reference(value: Json<'_>) -> Checked {
+    match value.get("$from").and_then(Json::as_text) {
+        Some(from) if path::is_template_path(from) => Ok(()),
+        _ => Err(flaw("/$from", "a path is expected")),
+    }
 }
 
 /// `source`: a module of code.
@@ -226,7 +283,12 @@ pub fn node(value: Json<'_>) -> Checked {
     Tree::read(value, "", MAX_NODES).map(|_| ())
 }
 
-fn metadata(value: Json<'_>) -> Checked {
+/// `metadata`: where a plan came from.
+///
+/// # Errors
+///
+/// See [`capabilities`].
+pub fn metadata(value: Json<'_>) -> Checked {
     for (key, member) in members(value, "/metadata")? {
         match key {
             "sourcePrompt" | "sourceModel" if member.as_text().is_none() => {

@@ -4,6 +4,7 @@
 //! never copied on its own. Containers know where they end, so skipping one costs nothing.
 
 mod number;
+mod push;
 mod read;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::limits::Limits;
 
 pub(crate) use number::{canonical, to_text};
+pub(crate) use push::{Interest, PushReader, Sink};
 
 /// A parsed JSON document.
 #[derive(Debug, Clone)]
@@ -64,7 +66,7 @@ impl Document {
 
     /// Whether any string could hold a template; lets readers skip the search in most plans.
     pub(crate) fn may_hold_templates(&self) -> bool {
-        self.pool.contains("{{")
+        self.pool.contains("{{") || self.pool.contains("${")
     }
 
     fn text(&self, span: Span) -> &str {

@@ -10,14 +10,25 @@
 
 #![forbid(unsafe_code)]
 
+pub mod build;
+pub mod change;
 pub mod codes;
 pub mod guard;
 pub mod hash;
+pub mod intake;
 pub mod json;
+pub mod module;
+pub mod normalise;
+pub mod patch;
 pub mod path;
+pub mod quota;
+pub mod registry;
+pub mod source;
 pub mod state;
+pub mod stream;
 pub mod template;
 
+mod attributes;
 mod check;
 mod error;
 mod escape;
@@ -26,6 +37,7 @@ mod host;
 mod limits;
 mod page;
 mod plan;
+mod probe;
 mod profile;
 mod render;
 mod report;
@@ -39,8 +51,12 @@ pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
 pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};
 pub use page::render_page;
 pub use plan::{Plan, SPEC_VERSION, parse};
+pub use probe::{Dependency, Probe, Usage, probe};
 pub use profile::{Profile, ProfileName, UnknownProfile};
 pub use render::{Context, EventBinding, Html, MAX_OUTPUT_BYTES, render};
-pub use report::{Issue, MAX_ISSUES, Report};
+pub use report::{Issue, MAX_ISSUES, MAX_NOTES, Report};
+pub use rules::attribute::shown_attribute;
 pub use rules::element::allowed_tags;
+pub use rules::event::event_binding;
+pub use rules::inspect::{Addresses, inspect_url_attribute, is_url_attribute};
 pub use tree::{Component, Element, Node, Text};

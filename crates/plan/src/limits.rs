@@ -42,13 +42,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    pub(crate) fn clamped(&self) -> Self {
+    /// The smaller of both in every limit.
+    #[must_use]
+    pub fn within(&self, other: &Self) -> Self {
         Self {
-            bytes: self.bytes.min(MAX_BYTES),
-            depth: self.depth.min(MAX_DEPTH),
-            values: self.values.min(MAX_VALUES),
-            nodes: self.nodes.min(MAX_NODES),
-            string_bytes: self.string_bytes.min(MAX_STRING_BYTES),
+            bytes: self.bytes.min(other.bytes),
+            depth: self.depth.min(other.depth),
+            values: self.values.min(other.values),
+            nodes: self.nodes.min(other.nodes),
+            string_bytes: self.string_bytes.min(other.string_bytes),
         }
+    }
+
+    pub(crate) fn clamped(&self) -> Self {
+        self.within(&Self::default())
     }
 }

@@ -5,6 +5,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::codes;
+use crate::error::Error;
+
+/// Most elements that a written path may give an array through [`set`].
+const MAX_ITEMS: usize = 10_000;
 /// Segments that reach a prototype in a script.
 const UNSAFE_SEGMENTS: [&str; 3] = ["__proto__", "prototype", "constructor"];
 
@@ -27,14 +32,18 @@ pub fn is_safe(path: &str) -> bool {
     let mut any = false;
     for segment in split(path) {
         any = true;
-        let escaped = segment.contains(['%', '~']);
-        if UNSAFE_SEGMENTS.contains(&segment)
-            || (escaped && UNSAFE_SEGMENTS.contains(&decode(segment).trim()))
-        {
+        if reaches_prototype(segment) {
             return false;
         }
     }
     any
+}
+
+/// Whether one segment, as it is or behind escapes, is a name by which a script reaches a prototype.
+pub(crate) fn reaches_prototype(segment: &str) -> bool {
+    let escaped = segment.contains(['%', '~']);
+    UNSAFE_SEGMENTS.contains(&segment.trim())
+        || (escaped && UNSAFE_SEGMENTS.contains(&decode(segment).trim()))
 }
 
 /// Undoes percent escapes and `~0`, `~1`, twice, as a chain of two careless decoders would.
@@ -115,7 +124,17 @@ pub fn get<'a>(source: &'a Map<String, Value>, path: &str) -> Option<Found<'a>> 
         return None;
     }
     let mut segments = split(path);
-    let mut found = Found::Value(source.get(segments.next()?)?);
+    follow(source.get(segments.next()?)?, segments)
+}
+
+/// Reads a path inside any value; see [`get`].
+#[must_use]
+pub fn get_in<'a>(source: &'a Value, path: &str) -> Option<Found<'a>> {
+    if is_safe(path) { follow(source, split(path)) } else { None }
+}
+
+fn follow<'a, 'p>(source: &'a Value, segments: impl Iterator<Item = &'p str>) -> Option<Found<'a>> {
+    let mut found = Found::Value(source);
     for segment in segments {
         found = match found {
             Found::Value(Value::Object(map)) => Found::Value(map.get(segment)?),
@@ -125,6 +144,82 @@ pub fn get<'a>(source: &'a Map<String, Value>, path: &str) -> Option<Found<'a>> 
         };
     }
     Some(found)
+}
+
+/// Writes a value at a path. Objects are made for missing members and replace scalars; arrays keep
+/// their elements and grow only at their end.
+///
+/// # Errors
+///
+/// `plan_path_unsafe` for a path that [`is_safe`] refuses, `plan_state_path_invalid` for a segment
+/// that names no element of an array; then nothing has changed.
+///
+/// ```
+/// let mut state = serde_json::Map::new();
+/// glasshouse_plan::path::set(&mut state, "user.name", "Ada".into())?;
+/// assert_eq!(state["user"]["name"], "Ada");
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+pub fn set(target: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), Error> {
+    if !is_safe(path) {
+        return Err(unsafe_write(path));
+    }
+    *slot(target, path, MAX_ITEMS)? = value;
+    Ok(())
+}
+
+pub(crate) fn unsafe_write(path: &str) -> Error {
+    let path: String = path.chars().take(128).collect();
+    Error::new(codes::PATH_UNSAFE, "a write goes to an unsafe path").why(format!("{path:?}"))
+}
+
+/// The place a safe path names, made where it is missing; see [`set`]. Nothing is made on the way
+/// to an array that has no such element, because what is made is never an array.
+pub(crate) fn slot<'v>(
+    values: &'v mut Map<String, Value>,
+    path: &str,
+    max_items: usize,
+) -> Result<&'v mut Value, Error> {
+    let mut segments = split(path);
+    let first = segments.next().unwrap_or_default();
+    let mut place = values.entry(first).or_insert(Value::Null);
+    for segment in segments {
+        if !place.is_array() && !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        place = match place {
+            Value::Array(items) => element(items, segment, max_items)?,
+            Value::Object(members) => members.entry(segment).or_insert(Value::Null),
+            // Replaced by an object just above.
+            other => other,
+        };
+    }
+    Ok(place)
+}
+
+fn element<'v>(
+    items: &'v mut Vec<Value>,
+    segment: &str,
+    max_items: usize,
+) -> Result<&'v mut Value, Error> {
+    let len = items.len();
+    match index(segment) {
+        Some(index) if index < len => Ok(&mut items[index]),
+        Some(index) if index == len && len >= max_items => Err(too_many(max_items)),
+        Some(index) if index == len => {
+            items.push(Value::Null);
+            Ok(&mut items[index])
+        }
+        _ => Err(Error::new(codes::STATE_PATH_INVALID, "an action names no element of an array")
+            .why(format!("{segment:?}, the array has {len} elements"))),
+    }
+}
+
+pub(crate) fn too_many(limit: usize) -> Error {
+    Error::new(codes::STATE_LIMIT, "an array has too many elements")
+        .why(format!("limit {limit}"))
+        .with("limit", "items")
+        .with("max", limit)
 }
 
 #[cfg(test)]

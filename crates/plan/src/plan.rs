@@ -36,15 +36,19 @@ pub struct Plan {
 /// ```
 pub fn parse(text: &str, limits: &Limits) -> Result<Plan, Error> {
     let limits = limits.clamped();
-    let document = Document::parse(text, &limits)?;
-    guard::envelope(document.root())?;
-    let root = document.root().get("root");
-    let root = root.ok_or_else(|| guard::flaw("/root", "a node is expected"))?;
-    let tree = Tree::read(root, "/root", limits.nodes)?;
-    Ok(Plan { document, tree })
+    Plan::of(Document::parse(text, &limits)?, &limits)
 }
 
 impl Plan {
+    /// The plan that a document is.
+    pub(crate) fn of(document: Document, limits: &Limits) -> Result<Self, Error> {
+        guard::envelope(document.root())?;
+        let root = document.root().get("root");
+        let root = root.ok_or_else(|| guard::flaw("/root", "a node is expected"))?;
+        let tree = Tree::read(root, "/root", limits.nodes)?;
+        Ok(Self { document, tree })
+    }
+
     /// The identifier as written.
     #[must_use]
     pub fn id(&self) -> &str {
@@ -125,6 +129,12 @@ impl Plan {
     #[must_use]
     pub fn manifest(&self) -> Option<Members<'_>> {
         self.member("moduleManifest")?.as_object()
+    }
+
+    /// The address that the manifest gives a module; names are compared as they are.
+    #[must_use]
+    pub fn manifest_entry(&self, specifier: &str) -> Option<&str> {
+        self.member("moduleManifest")?.get(specifier)?.get("resolvedUrl")?.as_text()
     }
 
     /// Code, if the plan carries any.

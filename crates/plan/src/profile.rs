@@ -3,11 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
+use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::codes;
+use crate::error::Error;
 use crate::guard::LANES;
 use crate::host::{self, Remote};
+use crate::limits::{Limits, MAX_BYTES, MAX_STRING_BYTES};
+use crate::module;
 use crate::plan::SPEC_VERSION;
+use crate::rules::property::MAX_PROPERTIES;
+
+/// Largest program that one banned pattern may become.
+const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
 /// Name of a profile, from the most careful to the least.
 #[derive(
@@ -125,9 +135,17 @@ pub struct Profile {
     pub allow_dynamic_source_imports: bool,
     /// Most imports of a source.
     pub max_source_import_specifiers: usize,
-    /// Names that source may not use; the engine that runs source applies them, as a hint to
-    /// authors. Isolation is the boundary, not this list.
-    pub source_bans: Vec<String>,
+    /// Patterns that source may not match, read without case by an engine that takes linear time.
+    /// They are a hint to authors; isolation is the boundary, not this list.
+    pub source_banned_pattern_strings: Vec<String>,
+    /// Longest plan text, in bytes.
+    pub max_plan_bytes: usize,
+    /// Longest single string, in bytes.
+    pub max_string_bytes: usize,
+    /// Most properties of one element.
+    pub max_props_per_node: usize,
+    /// Largest state, in approximate bytes.
+    pub max_state_bytes: usize,
 }
 
 /// The four columns of the table, for fields that differ.
@@ -145,22 +163,34 @@ struct Column {
     source_bytes: usize,
     source_imports: usize,
     bans: &'static [&'static str],
+    plan_bytes: usize,
+    string_bytes: usize,
+    props: usize,
+    state_bytes: usize,
 }
 
 const BLOCKED: &[&str] = &["script", "iframe", "object", "embed", "link", "meta"];
 const MODULES: &[&str] = &["/", "npm:"];
-const COMMON_BANS: &[&str] = &[
-    "eval",
-    "Function",
-    "fetch",
-    "XMLHttpRequest",
-    "WebSocket",
-    "importScripts",
-    "document.cookie",
-    "localStorage",
-    "sessionStorage",
-    "child_process",
+const KIB: usize = 1024;
+
+/// Patterns of every profile that looks at source; the most careful one adds those behind them.
+const BANS: &[&str] = &[
+    r"\beval\s*\(",
+    r"\bnew\s+Function\b",
+    r"\bfetch\s*\(",
+    r"\bXMLHttpRequest\b",
+    r"\bWebSocket\b",
+    r"\bimportScripts\b",
+    r"\bdocument\s*\.\s*cookie\b",
+    r"\blocalStorage\b",
+    r"\bsessionStorage\b",
+    r"\bchild_process\b",
+    r"\bindexedDB\b",
+    r"\bnavigator\s*\.\s*sendBeacon\b",
+    r"\bprocess\s*\.\s*env\b",
 ];
+
+const COMMON_BANS: &[&str] = BANS.split_at(10).0;
 
 const STRICT: Column = Column {
     blocked_tags: BLOCKED,
@@ -175,21 +205,11 @@ const STRICT: Column = Column {
     invocations: 120,
     source_bytes: 20_000,
     source_imports: 30,
-    bans: &[
-        "eval",
-        "Function",
-        "fetch",
-        "XMLHttpRequest",
-        "WebSocket",
-        "importScripts",
-        "document.cookie",
-        "localStorage",
-        "sessionStorage",
-        "child_process",
-        "indexedDB",
-        "navigator.sendBeacon",
-        "process.env",
-    ],
+    bans: BANS,
+    plan_bytes: 512 * KIB,
+    string_bytes: 192 * KIB,
+    props: 32,
+    state_bytes: 64 * KIB,
 };
 
 const BALANCED: Column = Column {
@@ -203,6 +223,10 @@ const BALANCED: Column = Column {
     source_bytes: 80_000,
     source_imports: 120,
     bans: COMMON_BANS,
+    plan_bytes: 1024 * KIB,
+    string_bytes: 256 * KIB,
+    props: 64,
+    state_bytes: 256 * KIB,
     ..STRICT
 };
 
@@ -217,6 +241,10 @@ const TRUSTED: Column = Column {
     invocations: 1_000,
     source_bytes: 120_000,
     source_imports: 180,
+    plan_bytes: 2048 * KIB,
+    string_bytes: 512 * KIB,
+    props: 128,
+    state_bytes: 512 * KIB,
     ..BALANCED
 };
 
@@ -233,7 +261,11 @@ const RELAXED: Column = Column {
     invocations: 4_000,
     source_bytes: 200_000,
     source_imports: 500,
-    bans: &["child_process"],
+    bans: &[r"\bchild_process\b"],
+    plan_bytes: MAX_BYTES,
+    string_bytes: MAX_STRING_BYTES,
+    props: MAX_PROPERTIES,
+    state_bytes: 1024 * KIB,
 };
 
 fn owned(list: &[&str]) -> Vec<String> {
@@ -275,8 +307,139 @@ impl Profile {
             require_module_integrity: name == ProfileName::Strict,
             allow_dynamic_source_imports: relaxed,
             max_source_import_specifiers: column.source_imports,
-            source_bans: owned(column.bans),
+            source_banned_pattern_strings: owned(column.bans),
+            max_plan_bytes: column.plan_bytes,
+            max_string_bytes: column.string_bytes,
+            max_props_per_node: column.props,
+            max_state_bytes: column.state_bytes,
         }
+    }
+
+    /// This profile with other values for the fields that `overrides` names, in this spelling or in
+    /// camel case (`maxNodeCount`). A list replaces the list there was.
+    ///
+    /// # Errors
+    ///
+    /// `plan_profile_invalid` for an unknown field, a value of another type and a pattern that is
+    /// not a regular expression of linear time; then nothing is taken over.
+    ///
+    /// ```
+    /// use glasshouse_plan::{Profile, ProfileName};
+    /// let overrides = serde_json::json!({"max_node_count": 20, "allowedNetworkHosts": []});
+    /// let profile = Profile::named(ProfileName::Strict).with_overrides(&overrides)?;
+    /// assert_eq!(profile.max_node_count, 20);
+    /// # Ok::<(), glasshouse_plan::Error>(())
+    /// ```
+    pub fn with_overrides(&self, overrides: &Value) -> Result<Self, Error> {
+        let invalid = |why: String| Error::new(codes::PROFILE_INVALID, "no such profile").why(why);
+        let Some(overrides) = overrides.as_object() else {
+            return Err(invalid("overrides are an object".to_owned()));
+        };
+        let mut fields = serde_json::to_value(self).map_err(|error| invalid(error.to_string()))?;
+        for (name, value) in overrides {
+            fields[snake(name)] = value.clone();
+        }
+        let profile: Self =
+            serde_json::from_value(fields).map_err(|error| invalid(error.to_string()))?;
+        profile.banned_patterns()?;
+        Ok(profile)
+    }
+
+    /// The stricter of two profiles in every field: the smaller limits, the shorter lists, what
+    /// either of them demands. What both accept alone is accepted; nothing else is.
+    #[must_use]
+    pub fn tightened_by(&self, other: &Self) -> Self {
+        let both = |ours: &[String], theirs: &[String]| -> Vec<String> {
+            ours.iter().filter(|item| theirs.contains(item)).cloned().collect()
+        };
+        let either = |ours: &[String], theirs: &[String]| -> Vec<String> {
+            let more = theirs.iter().filter(|item| !ours.contains(item));
+            ours.iter().chain(more).cloned().collect()
+        };
+        Self {
+            blocked_tags: either(&self.blocked_tags, &other.blocked_tags),
+            max_tree_depth: self.max_tree_depth.min(other.max_tree_depth),
+            max_node_count: self.max_node_count.min(other.max_node_count),
+            allow_inline_event_handlers: self.allow_inline_event_handlers
+                && other.allow_inline_event_handlers,
+            allowed_modules: both(&self.allowed_modules, &other.allowed_modules),
+            allowed_network_hosts: both(&self.allowed_network_hosts, &other.allowed_network_hosts),
+            allow_arbitrary_network: self.allow_arbitrary_network && other.allow_arbitrary_network,
+            allowed_execution_profiles: both(
+                &self.allowed_execution_profiles,
+                &other.allowed_execution_profiles,
+            ),
+            max_transitions_per_plan: self
+                .max_transitions_per_plan
+                .min(other.max_transitions_per_plan),
+            max_actions_per_transition: self
+                .max_actions_per_transition
+                .min(other.max_actions_per_transition),
+            max_allowed_imports: self.max_allowed_imports.min(other.max_allowed_imports),
+            max_allowed_execution_ms: self
+                .max_allowed_execution_ms
+                .min(other.max_allowed_execution_ms),
+            max_allowed_component_invocations: self
+                .max_allowed_component_invocations
+                .min(other.max_allowed_component_invocations),
+            allow_runtime_source_modules: self.allow_runtime_source_modules
+                && other.allow_runtime_source_modules,
+            allow_preact_source_runtime: self.allow_preact_source_runtime
+                && other.allow_preact_source_runtime,
+            max_runtime_source_bytes: self
+                .max_runtime_source_bytes
+                .min(other.max_runtime_source_bytes),
+            supported_spec_versions: both(
+                &self.supported_spec_versions,
+                &other.supported_spec_versions,
+            ),
+            require_spec_version: self.require_spec_version || other.require_spec_version,
+            require_module_manifest_for_bare_specifiers: self
+                .require_module_manifest_for_bare_specifiers
+                || other.require_module_manifest_for_bare_specifiers,
+            require_module_integrity: self.require_module_integrity
+                || other.require_module_integrity,
+            allow_dynamic_source_imports: self.allow_dynamic_source_imports
+                && other.allow_dynamic_source_imports,
+            max_source_import_specifiers: self
+                .max_source_import_specifiers
+                .min(other.max_source_import_specifiers),
+            source_banned_pattern_strings: either(
+                &self.source_banned_pattern_strings,
+                &other.source_banned_pattern_strings,
+            ),
+            max_plan_bytes: self.max_plan_bytes.min(other.max_plan_bytes),
+            max_string_bytes: self.max_string_bytes.min(other.max_string_bytes),
+            max_props_per_node: self.max_props_per_node.min(other.max_props_per_node),
+            max_state_bytes: self.max_state_bytes.min(other.max_state_bytes),
+        }
+    }
+
+    /// The limits that hold while a plan for this profile is read, so that a plan it would refuse
+    /// for its size is never held.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            bytes: self.max_plan_bytes,
+            string_bytes: self.max_string_bytes,
+            nodes: self.max_node_count,
+            ..Limits::default()
+        }
+    }
+
+    /// The patterns that source may not match.
+    pub(crate) fn banned_patterns(&self) -> Result<Vec<Regex>, Error> {
+        let compile = |pattern: &String| {
+            regex_lite::RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .size_limit(MAX_PATTERN_BYTES)
+                .build()
+                .map_err(|error| {
+                    Error::new(codes::PROFILE_INVALID, "a banned pattern cannot be read")
+                        .why(format!("{pattern:?}: {error}"))
+                })
+        };
+        self.source_banned_pattern_strings.iter().map(compile).collect()
     }
 
     /// Whether an absolute `http` or `https` address is on the list of hosts.
@@ -293,31 +456,51 @@ impl Profile {
     /// prefix where the profile asks for no manifest.
     #[must_use]
     pub fn allows_specifier(&self, specifier: &str) -> bool {
-        let specifier = specifier.trim();
-        if specifier.is_empty() || climbs(specifier) {
-            return false;
+        self.specifier_faults(specifier).is_empty()
+    }
+
+    /// What is wrong with a module specifier: that it steps upward, that it is not on the list.
+    pub(crate) fn specifier_faults(&self, specifier: &str) -> Vec<&'static str> {
+        let mut faults = Vec::new();
+        if climbs(specifier) {
+            faults.push("the specifier steps upward");
         }
-        if let Some(remote) = host::absolute(specifier) {
-            return self.allow_arbitrary_network || self.allows_remote(&remote);
+        if module::is_own_source(specifier) {
+            return faults;
         }
-        if self.allowed_modules.iter().any(|prefix| {
-            !prefix.is_empty()
-                && specifier.starts_with(prefix.as_str())
-                && !specifier.starts_with("//")
-        }) {
-            return true;
+        if let Some(remote) = host::absolute(specifier.trim()) {
+            if !self.allow_arbitrary_network && !self.allows_remote(&remote) {
+                faults.push("the host of the module is not allowed");
+            }
+        } else if !self.lists(specifier) {
+            faults.push("the profile does not list this module");
         }
-        is_bare(specifier)
-            && !specifier.contains(':')
-            && !self.require_module_manifest_for_bare_specifiers
+        faults
+    }
+
+    fn lists(&self, specifier: &str) -> bool {
+        // Two slashes name a host, and so does what a browser reads as two slashes.
+        let hidden_host = specifier.starts_with("//") || specifier.contains('\\');
+        let listed = |prefix: &String| !prefix.is_empty() && specifier.starts_with(prefix.as_str());
+        let listed = self.allowed_modules.iter().any(listed) && !hidden_host;
+        listed
+            || (!self.require_module_manifest_for_bare_specifiers
+                && module::is_package_name(specifier)
+                && !climbs(specifier)
+                && !module::is_builtin(specifier))
     }
 }
 
-/// Whether a specifier names a package, not a place.
-pub(crate) fn is_bare(specifier: &str) -> bool {
-    let specifier = specifier.trim();
-    let scheme = specifier.contains(':') && !specifier.starts_with("npm:");
-    !scheme && !specifier.starts_with(['/', '.', '\\'])
+/// `maxNodeCount` as `max_node_count`.
+fn snake(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for character in name.chars() {
+        if character.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(character.to_ascii_lowercase());
+    }
+    out
 }
 
 /// Whether a specifier steps upward, also behind one or two percent escapes.
@@ -325,7 +508,7 @@ fn climbs(specifier: &str) -> bool {
     let lower = specifier.to_ascii_lowercase();
     let once = lower.replace("%25", "%").replace("%2e", ".");
     let twice = once.replace("%25", "%").replace("%2e", ".");
-    [lower, once, twice].iter().any(|text| text.contains("..") || text.contains('\\'))
+    [lower, once, twice].iter().any(|text| text.contains(".."))
 }
 
 #[cfg(test)]

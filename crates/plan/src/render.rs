@@ -1,8 +1,10 @@
 //! Rendering: a checked plan and its state become HTML. Equal input gives equal bytes.
 //!
 //! Nothing but escaped text and names from the rule table is ever written. Events become
-//! `data-glasshouse-on-<event>` attributes that name a binding; a host listens once and looks the
+//! `data-glasshouse-event-<event>` attributes that name a binding; a host listens once and looks the
 //! binding up. No script is written, and no form sends anything by itself.
+
+mod order;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,7 +13,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::check::check;
+use self::order::Finished;
+use crate::attributes::{Output, Showing};
+use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
 use crate::escape;
@@ -21,18 +25,18 @@ use crate::json::Json;
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::{Issue, Report};
-use crate::rules::attribute::{self, Attribute, Kind, Verdict};
+use crate::rules::Refusal;
 use crate::rules::element::{self, ElementId};
-use crate::rules::event::Binding;
-use crate::rules::property::{self, Property};
-use crate::rules::{Scalar, style, url};
-use crate::size;
 use crate::state::State;
-use crate::template::{self, Scope, is_templated};
+use crate::template::{self, Scope};
 use crate::tree::{Entry, NodeKind};
 
 /// Longest rendered text: templates may repeat a large state value many times.
 pub const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// How many imports and components a plan may load and run if it asks for no number.
+const DEFAULT_MAX_IMPORTS: usize = 50;
+/// See [`DEFAULT_MAX_IMPORTS`].
+const DEFAULT_MAX_INVOCATIONS: usize = 200;
 /// Longest surface name.
 const MAX_SURFACE_BYTES: usize = 32;
 
@@ -95,9 +99,32 @@ impl<'a> Context<'a> {
         self.variables = Cow::Borrowed(variables);
         self
     }
+
+    /// The state to render a plan with.
+    pub(crate) fn values(&self, plan: &Plan) -> Result<Cow<'_, Map<String, Value>>, Error> {
+        match self.state {
+            Some(state) if state.plan_id != plan.id() || state.plan_version != plan.version() => {
+                Err(Error::new(codes::STATE_PLAN_MISMATCH, "the state belongs to another plan"))
+            }
+            Some(state) => Ok(Cow::Borrowed(&state.values)),
+            None => match plan.initial_state().map(Json::to_value) {
+                Some(Value::Object(values)) => Ok(Cow::Owned(values)),
+                _ => Ok(Cow::Owned(Map::new())),
+            },
+        }
+    }
+
+    /// What templates read, with this state.
+    pub(crate) fn scope<'s>(&'s self, state: &'s Map<String, Value>) -> Scope<'s> {
+        Scope { state, event: self.event, user_id: self.user_id, variables: &self.variables }
+    }
+
+    pub(crate) fn surface(&self) -> &str {
+        &self.surface
+    }
 }
 
-/// What a `data-glasshouse-on-<event>` attribute stands for.
+/// What a `data-glasshouse-event-<event>` attribute stands for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EventBinding {
     /// Value of the attribute.
@@ -132,9 +159,13 @@ impl fmt::Display for Html {
 ///
 /// # Errors
 ///
-/// `plan_unsafe` with the report's issues in its context and, if the plan has one, its `fallback`
-/// text; `plan_code_unsupported` instead when nothing else is wrong but that code would have to run;
-/// `plan_state_plan_mismatch` for another plan's state; `plan_output_too_large`.
+/// `plan_unsafe` with the report's issues in its context; `plan_code_unsupported` for a plan with
+/// source and `plan_lane_unavailable` for a lane other than `standard`, because no engine is here;
+/// `plan_state_plan_mismatch` for another plan's state; `plan_output_too_large`. The first three
+/// carry the plan's `fallback` text, if it has one.
+///
+/// Imports are not loaded and components are not run: the notes name them, and a component's place
+/// is kept by an element around its children.
 ///
 /// ```
 /// use glasshouse_plan::{Context, Profile, ProfileName, parse, render};
@@ -147,55 +178,42 @@ impl fmt::Display for Html {
 /// # Ok::<(), glasshouse_plan::Error>(())
 /// ```
 pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<Html, Error> {
-    let report = check(plan, profile);
+    let report = check_to_show(plan, profile);
     if !report.safe {
         return Err(refused(plan, &report));
     }
-    let initial;
-    let values = match context.state {
-        Some(state) if state.plan_id != plan.id() || state.plan_version != plan.version() => {
-            return Err(Error::new(
-                codes::STATE_PLAN_MISMATCH,
-                "the state belongs to another plan",
-            ));
-        }
-        Some(state) => &state.values,
-        None => {
-            initial = match plan.initial_state().map(Json::to_value) {
-                Some(Value::Object(values)) => values,
-                _ => Map::new(),
-            };
-            &initial
-        }
-    };
-    let scope = Scope {
-        state: values,
-        event: context.event,
-        user_id: context.user_id,
-        variables: &context.variables,
-    };
+    let values = context.values(plan)?;
+    let scope = context.scope(&values);
     let mut writer = Writer {
         plan,
-        profile,
-        scope,
-        surface: &context.surface,
-        templates: plan.document().may_hold_templates(),
+        showing: Showing {
+            profile,
+            surface: &context.surface,
+            scope: Some(scope),
+            templates: plan.document().may_hold_templates(),
+        },
         out: String::with_capacity(plan.node_count() * 48),
         events: Vec::new(),
         payload_bytes: 0,
         image_origins: BTreeSet::new(),
         report: Report::new(),
+        index: 0,
+        number: 0,
         line_break_dropped: false,
+        bindings: Finished::bindings(plan),
+        components: Finished::components(plan),
     };
+    writer.imports();
     writer.run()?;
     let Writer { out: markup, events, image_origins, report, .. } = writer;
     Ok(Html { markup, events, image_origins, notes: report.notes })
 }
 
-fn refused(plan: &Plan, report: &Report) -> Error {
-    let only_code = report.issues.iter().all(|it| it.code == codes::CODE_UNSUPPORTED.name);
-    let code = if only_code { codes::CODE_UNSUPPORTED } else { codes::UNSAFE };
+pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
     let first = report.issues.first();
+    let engine = [codes::CODE_UNSUPPORTED, codes::LANE_UNAVAILABLE]
+        .into_iter()
+        .find(|code| report.issue_count == 1 && first.is_some_and(|issue| issue.code == code.name));
     let issues: Vec<Value> = report
         .issues
         .iter()
@@ -206,7 +224,7 @@ fn refused(plan: &Plan, report: &Report) -> Error {
             })
         })
         .collect();
-    let mut error = Error::new(code, "the plan is not rendered")
+    let mut error = Error::new(engine.unwrap_or(codes::UNSAFE), "the plan is not rendered")
         .why(first.map(|issue| issue.message.as_str()).unwrap_or_default())
         .at(first.map(|issue| issue.pointer.as_str()).unwrap_or_default())
         .with("issues", issues)
@@ -217,53 +235,141 @@ fn refused(plan: &Plan, report: &Report) -> Error {
     error
 }
 
+fn component_unresolved() -> Refusal {
+    let why = "the component is not run, because no engine is here";
+    Refusal::new(codes::COMPONENT_UNRESOLVED, why)
+}
+
+/// A number that a plan asks for, rounded up: where half a thing is asked for, one is.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn count_asked(asked: Option<Json<'_>>, default: usize) -> usize {
+    asked.and_then(Json::as_number).map_or(default, |asked| asked.ceil().clamp(0.0, 1e9) as usize)
+}
+
 struct Writer<'p> {
     plan: &'p Plan,
-    profile: &'p Profile,
-    scope: Scope<'p>,
-    surface: &'p str,
-    templates: bool,
+    showing: Showing<'p>,
     out: String,
     events: Vec<EventBinding>,
     payload_bytes: usize,
     image_origins: BTreeSet<String>,
     report: Report,
+    /// Entry whose start tag is being written.
+    index: u32,
+    /// Number of the binding that was written last.
+    number: u32,
     /// The next line break would be dropped by a parser, so it is written twice.
     line_break_dropped: bool,
+    bindings: Option<Finished>,
+    components: Option<Finished>,
 }
 
-/// What a link's relations depend on.
-#[derive(Default)]
-struct Link<'a> {
-    relations: Option<Cow<'a, str>>,
-    leaves: bool,
+/// An element whose end tag is not written yet.
+struct OpenTag {
+    /// First node behind its descendants.
+    end: u32,
+    element: ElementId,
+    /// The component whose place it keeps.
+    component: Option<u32>,
 }
 
 impl<'p> Writer<'p> {
     fn run(&mut self) -> Result<(), Error> {
         let plan = self.plan;
-        let mut open: Vec<(u32, ElementId)> = Vec::new();
+        let mut open: Vec<OpenTag> = Vec::new();
+        let mut skipped = 0;
         for (index, entry) in (0u32..).zip(&plan.tree().entries) {
-            while let Some((_, element)) = open.pop_if(|(end, _)| *end <= index) {
-                self.end_tag(element);
+            if index < skipped {
+                continue;
+            }
+            while let Some(tag) = open.pop_if(|tag| tag.end <= index) {
+                self.close(&tag);
             }
             match (entry.kind, entry.element) {
                 (NodeKind::Text, _) => self.text(entry.name_in(plan.document())),
                 (NodeKind::Element, Some(element)) => {
                     self.start_tag(index, *entry, element)?;
                     if !element.has(element::VOID) {
-                        open.push((entry.end, element));
+                        open.push(OpenTag { end: entry.end, element, component: None });
+                    }
+                }
+                (NodeKind::Component, _) => {
+                    if self.component(index, *entry) {
+                        let element = element::placeholder();
+                        open.push(OpenTag { end: entry.end, element, component: Some(index) });
+                    } else {
+                        skipped = entry.end;
                     }
                 }
                 // The check refuses these; nothing is written for them in any case.
-                (NodeKind::Element, None) | (NodeKind::Component, _) => {}
+                (NodeKind::Element, None) => {}
             }
             self.within_limit()?;
         }
-        while let Some((_, element)) = open.pop() {
-            self.end_tag(element);
+        while let Some(tag) = open.pop() {
+            self.close(&tag);
         }
         Ok(())
+    }
+
+    fn close(&mut self, tag: &OpenTag) {
+        if let Some(index) = tag.component {
+            let at = || format!("{}/module", self.plan.tree().pointer(index, "/root"));
+            self.report.note_at(at, component_unresolved());
+        }
+        self.end_tag(tag.element);
+    }
+
+    /// Imports are named, not loaded.
+    fn imports(&mut self) {
+        let asked = self.plan.capabilities().and_then(|asked| asked.get("maxImports"));
+        let max = count_asked(asked, DEFAULT_MAX_IMPORTS);
+        for (index, specifier) in self.plan.imports().enumerate() {
+            let (code, why) = if index >= max {
+                (codes::IMPORT_LIMIT, format!("{specifier:?} is behind the first {max} imports"))
+            } else {
+                (codes::IMPORT_UNRESOLVED, format!("{specifier:?} is not loaded"))
+            };
+            self.report.note_at(|| format!("/imports/{index}"), Refusal::new(code, why));
+        }
+    }
+
+    /// Opens the place of a component; false when the plan may run no more of them, and a text
+    /// says so instead.
+    fn component(&mut self, index: u32, entry: Entry) -> bool {
+        let module = entry.name_in(self.plan.document());
+        let asked = self.plan.capabilities().and_then(|it| it.get("maxComponentInvocations"));
+        let max = count_asked(asked, DEFAULT_MAX_INVOCATIONS);
+        let before = self.components.as_ref().map_or(0, |order| order.before(index));
+        let within = (before as usize) < max;
+        self.out.push_str("<div");
+        let name = if within { "missing-module" } else { "component-limit" };
+        self.quoted(&format!("data-glasshouse-{name}"), module);
+        self.out.push('>');
+        if !within {
+            self.out.push_str("Component invocation limit exceeded</div>");
+            self.passed_over(index, entry, max);
+        }
+        within
+    }
+
+    /// Names a component that is one too many, and those inside it, which are not shown with it.
+    fn passed_over(&mut self, index: u32, entry: Entry, max: usize) {
+        let tree = self.plan.tree();
+        let Some(order) = &self.components else { return };
+        let component = |at: &u32| tree.entries[*at as usize].kind == NodeKind::Component;
+        let mut inside: Vec<u32> = (index..entry.end).filter(component).collect();
+        inside.sort_by_key(|at| order.before(*at));
+        for at in inside {
+            let refusal = if (order.before(at) as usize) < max {
+                component_unresolved()
+            } else {
+                let why = format!("the plan may run {max} components");
+                Refusal::new(codes::COMPONENT_LIMIT, why)
+            };
+            let pointer = || format!("{}/module", tree.pointer(at, "/root"));
+            self.report.note_at(pointer, refusal);
+        }
     }
 
     fn within_limit(&self) -> Result<(), Error> {
@@ -283,10 +389,9 @@ impl<'p> Writer<'p> {
     }
 
     fn text(&mut self, text: &str) {
-        let text = if self.templates {
-            template::resolve_text(text, &self.scope)
-        } else {
-            Cow::Borrowed(text)
+        let text = match &self.showing.scope {
+            Some(scope) if self.showing.templates => template::resolve_text(text, scope),
+            _ => Cow::Borrowed(text),
         };
         if text.is_empty() {
             return;
@@ -297,148 +402,62 @@ impl<'p> Writer<'p> {
         escape::push(&mut self.out, &text);
     }
 
+    fn quoted(&mut self, name: &str, value: &str) {
+        self.out.push(' ');
+        self.out.push_str(name);
+        self.out.push_str("=\"");
+        escape::push(&mut self.out, value);
+        self.out.push('"');
+    }
+
     fn start_tag(&mut self, index: u32, entry: Entry, element: ElementId) -> Result<(), Error> {
         self.out.push('<');
         self.out.push_str(element.name());
-        let mut link = Link::default();
-        if let Some(properties) = entry.props_in(self.plan.document()) {
-            for (name, value) in properties.clone() {
-                match property::read(element, &properties, name, value, self.profile) {
-                    Property::Event(binding) => self.binding(&binding)?,
-                    Property::Attribute(attribute) => {
-                        let pointer = || {
-                            let node = self.plan.tree().pointer(index, "/root");
-                            join(&format!("{node}/props"), name)
-                        };
-                        let verdict = self.judge(&attribute, value);
-                        match verdict {
-                            Verdict::Write(text) => self.attribute(&attribute, text, &mut link),
-                            Verdict::Partly(text, refusal) => {
-                                self.report.note_at(pointer, refusal);
-                                self.attribute(&attribute, text, &mut link);
-                            }
-                            Verdict::Bare => self.bare(&attribute.name),
-                            Verdict::Ignore(refusal) | Verdict::Refuse(refusal) => {
-                                self.report.note_at(pointer, refusal);
-                            }
-                            Verdict::Omit => {}
-                        }
-                    }
-                    Property::Ignored(_) | Property::Refused(_) => {}
-                }
-                self.within_limit()?;
-            }
-        }
-        self.forced(element, &link);
+        self.index = index;
+        self.number = self.bindings.as_ref().map_or(0, |order| order.before(index));
+        let showing = self.showing;
+        showing.show(element, entry.props_in(self.plan.document()), self)?;
         self.out.push('>');
         self.line_break_dropped = element.has(element::DROPS_LINE_BREAK);
         Ok(())
     }
+}
 
-    /// Attributes that a plan cannot choose.
-    fn forced(&mut self, element: ElementId, link: &Link<'_>) {
-        match element.name() {
-            "a" if link.leaves || link.relations.is_some() => {
-                let given = link.relations.as_deref().unwrap_or_default();
-                let relations = attribute::relations(given, link.leaves);
-                if !relations.is_empty() {
-                    self.quoted("rel", &relations);
-                }
+impl Output for Writer<'_> {
+    fn attribute(&mut self, _: u16, name: &str, value: Option<&str>) -> Result<(), Error> {
+        match value {
+            Some(value) => self.quoted(name, value),
+            None => {
+                self.out.push(' ');
+                self.out.push_str(name);
             }
-            // Sends the form to nobody: a submit event is all that happens.
-            "form" => self.quoted("method", "dialog"),
-            "img" => self.quoted("referrerpolicy", "no-referrer"),
-            _ => {}
         }
+        self.within_limit()
     }
 
-    fn judge<'a>(&self, attribute: &Attribute<'_>, value: Json<'a>) -> Verdict<'a> {
-        if attribute.kind == Kind::Style
-            && let Some(members) = value.as_object()
-        {
-            let scalars = members.map(|(name, value)| (name, self.scalar(value).0));
-            return style::object(scalars).into_verdict();
-        }
-        let (scalar, templated) = self.scalar(value);
-        attribute::judge(attribute, scalar, templated, self.profile)
-    }
-
-    fn scalar<'a>(&self, value: Json<'a>) -> (Scalar<'a>, bool) {
-        match value.as_text() {
-            Some(text) if self.templates && is_templated(text) => {
-                (Scalar::of_value(template::resolve_string(text, &self.scope)), true)
-            }
-            _ => (Scalar::of(value), false),
-        }
-    }
-
-    fn attribute<'a>(
+    fn binding(
         &mut self,
-        attribute: &Attribute<'_>,
-        text: Cow<'a, str>,
-        link: &mut Link<'a>,
-    ) {
-        match attribute.kind {
-            Kind::Relation => {
-                link.relations = Some(text);
-                return;
-            }
-            Kind::Key => return self.quoted("data-glasshouse-key", &text),
-            Kind::Id | Kind::Ids => return self.ids(&attribute.name, &text, attribute.kind),
-            Kind::Link => {
-                if let Some(fragment) = text.strip_prefix('#').filter(|rest| !rest.is_empty()) {
-                    let fragment = format!("#{}-{fragment}", self.surface);
-                    return self.quoted(&attribute.name, &fragment);
-                }
-                link.leaves |= text.contains("//");
-            }
-            Kind::Image => self.image_origins.extend(url::image_origin(&text)),
-            Kind::Words(_) if attribute.name == "target" => link.leaves |= text == "_blank",
-            _ => {}
-        }
-        self.quoted(&attribute.name, &text);
-    }
-
-    fn ids(&mut self, name: &str, text: &str, kind: Kind) {
-        let mut prefixed = String::new();
-        for id in text.split_ascii_whitespace().take(if kind == Kind::Id { 1 } else { usize::MAX })
-        {
-            if !prefixed.is_empty() {
-                prefixed.push(' ');
-            }
-            prefixed.push_str(self.surface);
-            prefixed.push('-');
-            prefixed.push_str(id);
-        }
-        self.quoted(name, &prefixed);
-    }
-
-    fn binding(&mut self, binding: &Binding<'_>) -> Result<(), Error> {
-        let id = format!("e{}", self.events.len() + 1);
-        self.quoted(&format!("data-glasshouse-on-{}", binding.dom_event), &id);
-        let mut payload = None;
-        if let Some(given) = binding.payload {
-            let Some(Value::Object(members)) = template::resolve_value(given, &self.scope) else {
-                return Err(Error::new(codes::OUTPUT_TOO_LARGE, "a payload is too large"));
-            };
-            self.payload_bytes += size::of_members(&members).bytes;
-            payload = Some(members);
-        }
-        let event = Event::new(binding.kind, payload)?;
-        let dom_event = binding.dom_event.clone();
+        slot: u16,
+        dom_event: String,
+        event: Event,
+        payload_bytes: usize,
+    ) -> Result<(), Error> {
+        self.number += 1;
+        let id = format!("evt_{}", self.number);
+        self.payload_bytes += payload_bytes;
+        self.attribute(slot, &format!("data-glasshouse-event-{dom_event}"), Some(&id))?;
         self.events.push(EventBinding { id, dom_event, event });
         Ok(())
     }
 
-    fn bare(&mut self, name: &str) {
-        self.out.push(' ');
-        self.out.push_str(name);
+    fn image_origin(&mut self, origin: String) {
+        self.image_origins.insert(origin);
     }
 
-    fn quoted(&mut self, name: &str, text: &str) {
-        self.bare(name);
-        self.out.push_str("=\"");
-        escape::push(&mut self.out, text);
-        self.out.push('"');
+    fn note(&mut self, property: &str, refusal: Refusal) {
+        let index = self.index;
+        let tree = self.plan.tree();
+        let pointer = || join(&format!("{}/props", tree.pointer(index, "/root")), property);
+        self.report.note_at(pointer, refusal);
     }
 }

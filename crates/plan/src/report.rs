@@ -1,5 +1,7 @@
 //! Reports: what is wrong with a plan, where, and what to do.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::error::{Code, Error};
@@ -7,6 +9,9 @@ use crate::rules::Refusal;
 
 /// Most issues a report carries; a hostile plan can have one a node.
 pub const MAX_ISSUES: usize = 50;
+
+/// Most remarks about what is not shown; each import and component may have one.
+pub const MAX_NOTES: usize = 256;
 
 /// One thing that is wrong, or that is not shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,17 +35,28 @@ pub struct Report {
     pub issues: Vec<Issue>,
     /// How many reasons there are.
     pub issue_count: usize,
-    /// The first [`MAX_ISSUES`] parts that are harmless but will not be shown.
+    /// How many reasons of each code there are.
+    #[serde(skip)]
+    pub counts: BTreeMap<&'static str, usize>,
+    /// The first [`MAX_NOTES`] parts that are harmless but will not be shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Issue>,
 }
 
 impl Report {
     pub(crate) fn new() -> Self {
-        Self { safe: true, issues: Vec::new(), issue_count: 0, notes: Vec::new() }
+        Self {
+            safe: true,
+            issues: Vec::new(),
+            issue_count: 0,
+            counts: BTreeMap::new(),
+            notes: Vec::new(),
+        }
     }
 
-    pub(crate) fn of_error(error: &Error) -> Self {
+    /// The report of a text that could not be read as a plan.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
         let report = error.report();
         let message = if report.why.is_empty() {
             report.what
@@ -48,14 +64,19 @@ impl Report {
             format!("{}: {}", report.what, report.why)
         };
         let pointer = error.pointer().to_owned();
-        let issue = Issue { code: report.code, pointer, message, fix: report.fix };
-        Self { safe: false, issues: vec![issue], issue_count: 1, notes: Vec::new() }
+        Self::of_issue(Issue { code: report.code, pointer, message, fix: report.fix })
+    }
+
+    pub(crate) fn of_issue(issue: Issue) -> Self {
+        let counts = BTreeMap::from([(issue.code, 1)]);
+        Self { safe: false, issues: vec![issue], issue_count: 1, counts, notes: Vec::new() }
     }
 
     /// Adds a reason to refuse; its text is made only while there is room for it.
     pub(crate) fn refuse(&mut self, code: Code, place: impl FnOnce() -> (String, String)) {
         self.safe = false;
         self.issue_count += 1;
+        *self.counts.entry(code.name).or_default() += 1;
         if self.issues.len() < MAX_ISSUES {
             self.issues.push(issue(code, place()));
         }
@@ -67,14 +88,14 @@ impl Report {
 
     /// Adds a remark that is already written.
     pub(crate) fn note(&mut self, note: Issue) {
-        if self.notes.len() < MAX_ISSUES {
+        if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         }
     }
 
     /// Adds a remark about something that is not shown.
     pub(crate) fn note_at(&mut self, pointer: impl FnOnce() -> String, refusal: Refusal) {
-        if self.notes.len() < MAX_ISSUES {
+        if self.notes.len() < MAX_NOTES {
             self.notes.push(issue(refusal.code, (pointer(), refusal.why.into_owned())));
         }
     }

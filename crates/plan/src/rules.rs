@@ -6,6 +6,7 @@
 pub(crate) mod attribute;
 pub(crate) mod element;
 pub(crate) mod event;
+pub(crate) mod inspect;
 mod lookup;
 pub(crate) mod nesting;
 pub(crate) mod property;

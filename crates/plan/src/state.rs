@@ -203,8 +203,7 @@ impl Step<'_> {
     fn act(&mut self, action: Json<'_>) -> Result<(), Error> {
         let path = action.get("path").and_then(Json::as_text).unwrap_or_default();
         if !path::is_safe(path) {
-            return Err(Error::new(codes::PATH_UNSAFE, "an action writes to an unsafe path")
-                .why(format!("{path:?}")));
+            return Err(path::unsafe_write(path));
         }
         let owned = path.to_owned();
         let done = match action.get("type").and_then(Json::as_text) {
@@ -217,7 +216,9 @@ impl Step<'_> {
                 let value = self.operand(action)?;
                 let limit = self.limits.items;
                 match self.slot(path)? {
-                    Value::Array(items) if items.len() >= limit => return Err(too_many(limit)),
+                    Value::Array(items) if items.len() >= limit => {
+                        return Err(path::too_many(limit));
+                    }
                     Value::Array(items) => items.push(value.clone()),
                     other => *other = Value::Array(vec![value.clone()]),
                 }
@@ -277,47 +278,14 @@ impl Step<'_> {
         within(Size { bytes: self.bytes, ..Size::default() }, self.limits)
     }
 
-    /// The place a path names, made where it is missing. Objects are made for missing members and
-    /// replace scalars; arrays keep their elements and grow only at their end.
+    /// The place a path names, within the limits of the state.
     fn slot(&mut self, path: &str) -> Result<&mut Value, Error> {
         self.grow(path.len() + 32)?;
         if path::split(path).count() > self.limits.depth {
             return Err(Error::new(codes::STATE_LIMIT, "a path is too deep")
                 .why(format!("limit {} levels", self.limits.depth)));
         }
-        let mut segments = path::split(path);
-        let first = segments.next().unwrap_or_default();
-        let mut place = self.values.entry(first).or_insert(Value::Null);
-        for segment in segments {
-            if !place.is_array() && !place.is_object() {
-                *place = Value::Object(Map::new());
-            }
-            place = match place {
-                Value::Array(items) => element(items, segment, self.limits.items)?,
-                Value::Object(members) => members.entry(segment).or_insert(Value::Null),
-                // Replaced by an object just above.
-                other => other,
-            };
-        }
-        Ok(place)
-    }
-}
-
-fn element<'v>(
-    items: &'v mut Vec<Value>,
-    segment: &str,
-    limit: usize,
-) -> Result<&'v mut Value, Error> {
-    let len = items.len();
-    match path::index(segment) {
-        Some(index) if index < len => Ok(&mut items[index]),
-        Some(index) if index == len && len >= limit => Err(too_many(limit)),
-        Some(index) if index == len => {
-            items.push(Value::Null);
-            Ok(&mut items[index])
-        }
-        _ => Err(Error::new(codes::STATE_PATH_INVALID, "an action names no element of an array")
-            .why(format!("{segment:?}, the array has {len} elements"))),
+        path::slot(&mut self.values, path, self.limits.items)
     }
 }
 
@@ -334,13 +302,6 @@ fn is_truthy(value: &Value) -> bool {
 fn not_finite(path: &str) -> Error {
     Error::new(codes::STATE_NUMBER_INVALID, "a number would be too large")
         .why(format!("at {path:?}"))
-}
-
-fn too_many(limit: usize) -> Error {
-    Error::new(codes::STATE_LIMIT, "an array has too many elements")
-        .why(format!("limit {limit}"))
-        .with("limit", "items")
-        .with("max", limit)
 }
 
 fn within(size: Size, limits: &StateLimits) -> Result<(), Error> {

@@ -228,7 +228,7 @@ pub fn resolve_value(value: Json<'_>, scope: &Scope<'_>) -> Option<Value> {
 
 /// Prints a value as text: strings as they are, numbers as a browser prints them, containers as
 /// bounded JSON.
-fn print(value: &Value, out: &mut String) {
+pub(crate) fn print(value: &Value, out: &mut String) {
     match value {
         Value::Null => {}
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -288,61 +288,124 @@ fn print_json(value: &Value, depth: usize, containers: &mut usize, out: &mut Str
     out.push(if is_array { ']' } else { '}' });
 }
 
-/// Templates of a plan that can never give anything: the first eight.
+/// Templates of a plan that can never give anything, and template syntax where none is read: the
+/// first eight.
 ///
-/// A dollar sign before braces is ordinary text here, as in a price.
+/// A dollar sign before braces is a problem only where a name follows, as in `${state.n}`: a
+/// template of another language. `${12}` is a price.
 #[must_use]
 pub fn problems(plan: &Plan) -> Vec<Issue> {
-    let mut found = Vec::new();
-    let mut look = |pointer: &dyn Fn() -> String, text: &str, literal: bool| {
-        if found.len() < MAX_PROBLEMS && is_templated(text) && (literal || is_broken(text)) {
-            let why = if literal { "a template is not resolved here" } else { "not a path" };
-            found.push(Issue {
+    let mut found = Problems(Vec::new());
+    if !plan.document().may_hold_templates() {
+        return found.0;
+    }
+    for node in plan.walk() {
+        let props = match node {
+            Node::Text(text) => {
+                found.look(&|| format!("{}/value", node.pointer()), text.value(), false);
+                continue;
+            }
+            Node::Element(element) => element.props(),
+            Node::Component(component) => component.props(),
+        };
+        for (_, value) in props.into_iter().flatten() {
+            each_text(value, &mut |text| {
+                found.look(&|| format!("{}/props", node.pointer()), text, false);
+            });
+        }
+    }
+    if let Some(initial) = plan.initial_state() {
+        each_text(initial, &mut |text| found.look(&|| "/state/initial".to_owned(), text, true));
+    }
+    for (event, actions) in plan.transitions().into_iter().flatten() {
+        for (index, action) in actions.as_array().into_iter().flatten().enumerate() {
+            let at = || format!("{}/{index}", crate::guard::join("/state/transitions", event));
+            let literal = action.get("value").filter(|value| value.get("$from").is_none());
+            if let Some(value) = literal {
+                each_text(value, &mut |text| found.look(&at, text, true));
+            }
+        }
+    }
+    found.0
+}
+
+struct Problems(Vec<Issue>);
+
+impl Problems {
+    /// Looks at one text; `literal` text is never resolved.
+    fn look(&mut self, pointer: &dyn Fn() -> String, text: &str, literal: bool) {
+        if holds_foreign_template(text) {
+            return self.add(pointer, "the form ${…} is not read");
+        }
+        if !is_templated(text) {
+            return;
+        }
+        if literal {
+            return self.add(pointer, "a template is not resolved here");
+        }
+        let mut rest = text;
+        let mut open = false;
+        let mut expressions = 0;
+        while let Some((before, expression, after)) = innermost(rest) {
+            open |= before.contains("{{");
+            expressions += 1;
+            if !path::is_template_path(expression) {
+                self.add(pointer, "this is not a path");
+            }
+            rest = after;
+        }
+        if open || expressions == 0 || rest.contains("{{") {
+            self.add(pointer, "two braces open and do not close");
+        }
+    }
+
+    fn add(&mut self, pointer: &dyn Fn() -> String, why: &str) {
+        if self.0.len() < MAX_PROBLEMS {
+            self.0.push(Issue {
                 code: codes::TEMPLATE_UNRESOLVABLE.name,
                 pointer: pointer(),
                 message: why.to_owned(),
                 fix: codes::TEMPLATE_UNRESOLVABLE.fix.to_owned(),
             });
         }
-    };
-    if !plan.document().may_hold_templates() {
-        return found;
     }
-    for node in plan.walk() {
-        match node {
-            Node::Text(text) => look(&|| format!("{}/value", node.pointer()), text.value(), false),
-            Node::Element(element) => {
-                element.props().into_iter().flatten().for_each(|(_, value)| {
-                    each_text(value, &mut |text| {
-                        look(&|| format!("{}/props", node.pointer()), text, false);
-                    });
-                })
-            }
-            Node::Component(_) => {}
-        }
-    }
-    if let Some(initial) = plan.initial_state() {
-        each_text(initial, &mut |text| look(&|| "/state/initial".to_owned(), text, true));
-    }
-    for (event, actions) in plan.transitions().into_iter().flatten() {
-        for action in actions.as_array().into_iter().flatten() {
-            let at = || crate::guard::join("/state/transitions", event);
-            if let Some(value) = action.get("value") {
-                each_text(value, &mut |text| look(&at, text, true));
-            }
-        }
-    }
-    found
 }
 
-fn is_broken(text: &str) -> bool {
-    pieces(text).any(|piece| match piece {
-        Piece::Literal(literal) => literal.contains("{{"),
-        Piece::Expression(expression) => !path::is_template_path(expression),
+/// The first template without another brace inside, and what is around it: what a writer means,
+/// where a reader might find another one.
+fn innermost(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    loop {
+        let close = from + text[from..].find("}}")?;
+        let open = text[from..close].rfind("{{").map(|at| from + at);
+        let inside = open.map(|open| &text[open + 2..close]);
+        if let (Some(open), Some(inside)) = (open, inside)
+            && !inside.is_empty()
+            && !inside.contains(['{', '}'])
+        {
+            return Some((&text[..open], inside.trim(), &text[close + 2..]));
+        }
+        from = close + 1;
+    }
+}
+
+/// Whether a text holds `${` with a name behind it.
+fn holds_foreign_template(text: &str) -> bool {
+    text.match_indices("${").any(|(at, _)| {
+        text[at + 2..]
+            .trim_start()
+            .starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '$'))
     })
 }
 
-fn each_text(value: Json<'_>, visit: &mut dyn FnMut(&str)) {
+/// Whether a value holds a string of this kind.
+pub(crate) fn any_text(value: Json<'_>, is: impl Fn(&str) -> bool) -> bool {
+    let mut found = false;
+    each_text(value, &mut |text| found |= is(text));
+    found
+}
+
+pub(crate) fn each_text(value: Json<'_>, visit: &mut dyn FnMut(&str)) {
     if let Some(text) = value.as_text() {
         return visit(text);
     }

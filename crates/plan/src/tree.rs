@@ -28,7 +28,8 @@ pub(crate) struct Entry {
     props: u32,
     /// The node's own object.
     object: u32,
-    parent: u32,
+    /// The node it is in; the root is its own.
+    pub(crate) parent: u32,
     /// Position among its siblings.
     position: u32,
     /// First entry behind the node's descendants.

@@ -1,11 +1,13 @@
-//! `glasshouse ui`: check, render-plan.
+//! `glasshouse ui`: check, probe-plan, render-plan, stream.
+
+mod show;
+mod stream;
 
 use std::io::Read;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
-use glasshouse_model::Exit;
-use glasshouse_plan::{Context, Limits, Profile, ProfileName};
+use glasshouse_plan::{Profile, ProfileName};
 
 use crate::args::{ProfileArgument, UiCommand};
 use crate::error::Error;
@@ -30,36 +32,17 @@ impl ProfileArgument {
 /// Runs the command.
 pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
     match command {
-        UiCommand::Check { file, profile, json } => {
-            let report =
-                glasshouse_plan::check_text(&read(&file)?, &Limits::default(), &profile.profile());
-            if json {
-                output::json_line(&report);
-            } else if report.safe {
-                output::data("safe");
-            } else {
-                tell(&report);
-            }
-            Ok(if report.safe { Exit::Done } else { Exit::Denied }.status())
+        UiCommand::Check { file, profile, json, timings } => {
+            show::check(&read(&file)?, &profile.profile(), json, timings)
         }
-        UiCommand::RenderPlan { file, profile } => {
-            let profile = profile.profile();
-            let text = read(&file)?;
-            let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
-            if !report.safe {
-                tell(&report);
-                return Ok(Exit::Denied.status());
-            }
-            let html = render(&text, &profile).map_err(|error| fault(&error))?;
-            output::data(&html.markup);
-            Ok(Exit::Done.status())
+        UiCommand::ProbePlan { file, profile, json } => {
+            show::probe(&read(&file)?, &profile.profile(), json)
+        }
+        UiCommand::Stream(arguments) => stream::run(&arguments),
+        UiCommand::RenderPlan { file, profile, json, timings } => {
+            show::render(&read(&file)?, &profile.profile(), json, timings)
         }
     }
-}
-
-fn render(text: &str, profile: &Profile) -> Result<glasshouse_plan::Html, glasshouse_plan::Error> {
-    let plan = glasshouse_plan::parse(text, &Limits::default())?;
-    glasshouse_plan::render(&plan, profile, &Context::new(SURFACE)?)
 }
 
 fn tell(report: &glasshouse_plan::Report) {
@@ -77,6 +60,20 @@ fn fault(error: &glasshouse_plan::Error) -> Error {
         .why(report.why)
         .fix(report.fix)
         .with("code", report.code)
+}
+
+/// Opens a file, or stdin, to be read as it comes.
+fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    match std::fs::File::open(file) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(e) => {
+            let what = format!("cannot read {}", file.display());
+            Err(Error::new(codes::CONFIG_INVALID, what).why(e))
+        }
+    }
 }
 
 fn read(file: &Path) -> Result<String, Error> {

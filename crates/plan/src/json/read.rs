@@ -187,25 +187,10 @@ impl Reader<'_> {
     }
 
     fn refuse_duplicates(&self, from: usize) -> Result<(), Error> {
-        let keys = &self.keys[from..];
-        let bytes = self.pool.as_bytes();
-        let of = |span: Span| &bytes[span.start as usize..][..span.len as usize];
-        let twice = if keys.len() <= PAIRWISE_KEYS {
-            keys.iter().enumerate().find_map(|(index, &key)| {
-                let earlier = &keys[..index];
-                earlier
-                    .iter()
-                    .any(|&other| other.len == key.len && of(other) == of(key))
-                    .then_some(key)
-            })
-        } else {
-            let mut sorted: Vec<Span> = keys.to_vec();
-            sorted.sort_unstable_by_key(|&span| of(span));
-            sorted.windows(2).find(|pair| of(pair[0]) == of(pair[1])).map(|pair| pair[0])
-        };
-        let Some(span) = twice else { return Ok(()) };
-        let key: String = String::from_utf8_lossy(of(span)).chars().take(64).collect();
-        Err(self.place(Error::new(codes::KEY_DUPLICATE, format!("the key {key:?} appears twice"))))
+        match duplicate(&self.pool, &self.keys[from..]) {
+            None => Ok(()),
+            Some(key) => Err(self.place(twice(key))),
+        }
     }
 
     fn string(&mut self) -> Result<Span, Error> {
@@ -247,30 +232,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Moves to the next quote, backslash, control character, or the end: eight bytes at a time.
     fn skip_plain(&mut self) {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const HIGH: u64 = 0x8080_8080_8080_8080;
-        while let Some(chunk) = self.bytes.get(self.at..self.at + 8) {
-            let word = u64::from_le_bytes(chunk.try_into().unwrap_or([0; 8]));
-            let quote = word ^ (ONES * 0x22);
-            let slash = word ^ (ONES * 0x5c);
-            let found = (quote.wrapping_sub(ONES) & !quote)
-                | (slash.wrapping_sub(ONES) & !slash)
-                | (word.wrapping_sub(ONES * 0x20) & !word);
-            let found = found & HIGH;
-            if found != 0 {
-                self.at += (found.trailing_zeros() / 8) as usize;
-                return;
-            }
-            self.at += 8;
-        }
-        while let Some(&byte) = self.bytes.get(self.at) {
-            if byte == b'"' || byte == b'\\' || byte < 0x20 {
-                return;
-            }
-            self.at += 1;
-        }
+        self.at = plain_end(self.bytes, self.at);
     }
 
     fn escape(&mut self) -> Result<char, Error> {
@@ -352,17 +315,10 @@ impl Reader<'_> {
         self.float(start)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "guarded: whole and within 2^53")]
     fn float(&self, start: usize) -> Result<Slot, Error> {
-        const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
-        let value: f64 = self.text[start..self.at].parse().unwrap_or(f64::INFINITY);
-        if !value.is_finite() {
-            return Err(self.place(Error::new(codes::NUMBER_NOT_FINITE, "a number is too large")));
-        }
-        if value.fract() == 0.0 && value.abs() <= MAX_EXACT {
-            return Ok(Slot::Int(value as i64));
-        }
-        Ok(Slot::Float(value))
+        float(&self.text[start..self.at]).ok_or_else(|| {
+            self.place(Error::new(codes::NUMBER_NOT_FINITE, "a number is too large"))
+        })
     }
 
     fn digits(&mut self) -> Result<usize, Error> {
@@ -428,6 +384,69 @@ impl Reader<'_> {
         let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         (line, String::from_utf8_lossy(&before[start..]).chars().count() + 1)
     }
+}
+
+/// The next quote, backslash or control character, or the end: eight bytes at a time.
+pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(chunk) = bytes.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().unwrap_or([0; 8]));
+        let quote = word ^ (ONES * 0x22);
+        let slash = word ^ (ONES * 0x5c);
+        let found = (quote.wrapping_sub(ONES) & !quote)
+            | (slash.wrapping_sub(ONES) & !slash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let found = found & HIGH;
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'"' || byte == b'\\' || byte < 0x20 {
+            return at;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// A key that appears twice in an object, if there is one. Spans are places in `pool`.
+pub(super) fn duplicate<'p>(pool: &'p str, keys: &[Span]) -> Option<&'p str> {
+    let bytes = pool.as_bytes();
+    let of = |span: Span| &bytes[span.start as usize..][..span.len as usize];
+    let twice = if keys.len() <= PAIRWISE_KEYS {
+        keys.iter().enumerate().find_map(|(index, &key)| {
+            let earlier = &keys[..index];
+            earlier.iter().any(|&other| other.len == key.len && of(other) == of(key)).then_some(key)
+        })
+    } else {
+        let mut sorted: Vec<Span> = keys.to_vec();
+        sorted.sort_unstable_by_key(|&span| of(span));
+        sorted.windows(2).find(|pair| of(pair[0]) == of(pair[1])).map(|pair| pair[0])
+    };
+    twice.map(|span| &pool[span.start as usize..][..span.len as usize])
+}
+
+/// What an error says about a key that appears twice.
+pub(super) fn twice(key: &str) -> Error {
+    let key: String = key.chars().take(64).collect();
+    Error::new(codes::KEY_DUPLICATE, format!("the key {key:?} appears twice"))
+}
+
+/// The slot of a number that is written as JSON allows; `None` when no double holds it.
+#[expect(clippy::cast_possible_truncation, reason = "guarded: whole and within 2^53")]
+pub(super) fn float(text: &str) -> Option<Slot> {
+    const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+    let value: f64 = text.parse().unwrap_or(f64::INFINITY);
+    if !value.is_finite() {
+        return None;
+    }
+    if value.fract() == 0.0 && value.abs() <= MAX_EXACT {
+        return Some(Slot::Int(value as i64));
+    }
+    Some(Slot::Float(value))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::element::ElementId;
+use super::element::{self, ElementId};
 use super::lookup::Index;
 use super::{Refusal, Scalar, style, url};
 use crate::codes;
@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Aria,
     /// A free name, moved under a prefix so that no script of a host page reacts to it.
     Data,
+    /// A colour, or a reference to a gradient or a clip path of the same plan.
+    Paint,
     /// Never shown, and a reason to refuse the plan.
     Denied(&'static str),
 }
@@ -148,7 +150,69 @@ const SPECIFIC: &[(&str, Kind)] = &[
     ("high", Kind::Number),
     ("optimum", Kind::Number),
     ("open", Kind::Flag),
+    ("viewBox", Kind::Text),
+    ("preserveAspectRatio", Kind::Text),
+    ("x", Kind::Text),
+    ("y", Kind::Text),
+    ("x1", Kind::Text),
+    ("y1", Kind::Text),
+    ("x2", Kind::Text),
+    ("y2", Kind::Text),
+    ("cx", Kind::Text),
+    ("cy", Kind::Text),
+    ("r", Kind::Text),
+    ("rx", Kind::Text),
+    ("ry", Kind::Text),
+    ("dx", Kind::Text),
+    ("dy", Kind::Text),
+    ("d", Kind::Text),
+    ("points", Kind::Text),
+    ("pathLength", Kind::Number),
+    ("transform", Kind::Text),
+    ("fill", Kind::Paint),
+    ("fill-opacity", Kind::Text),
+    ("fill-rule", Kind::Words(&["nonzero", "evenodd"])),
+    ("stroke", Kind::Paint),
+    ("stroke-width", Kind::Text),
+    ("stroke-opacity", Kind::Text),
+    ("stroke-linecap", Kind::Words(&["butt", "round", "square"])),
+    ("stroke-linejoin", Kind::Words(&["miter", "round", "bevel"])),
+    ("stroke-miterlimit", Kind::Number),
+    ("stroke-dasharray", Kind::Text),
+    ("stroke-dashoffset", Kind::Text),
+    ("opacity", Kind::Number),
+    ("clip-path", Kind::Paint),
+    ("clip-rule", Kind::Words(&["nonzero", "evenodd"])),
+    ("clipPathUnits", Kind::Words(UNITS)),
+    ("gradientUnits", Kind::Words(UNITS)),
+    ("gradientTransform", Kind::Text),
+    ("spreadMethod", Kind::Words(&["pad", "reflect", "repeat"])),
+    ("offset", Kind::Text),
+    ("stop-color", Kind::Paint),
+    ("stop-opacity", Kind::Number),
+    ("text-anchor", Kind::Words(&["start", "middle", "end"])),
+    ("dominant-baseline", Kind::Text),
+    ("font-size", Kind::Text),
+    ("font-family", Kind::Text),
+    ("font-weight", Kind::Text),
+    ("font-style", Kind::Words(&["normal", "italic", "oblique"])),
+    ("letter-spacing", Kind::Text),
+    ("vector-effect", Kind::Words(&["none", "non-scaling-stroke"])),
+    ("shape-rendering", Kind::Text),
+    ("visibility", Kind::Words(&["visible", "hidden", "collapse"])),
 ];
+
+const UNITS: &[&str] = &["userSpaceOnUse", "objectBoundingBox"];
+
+/// Attributes of every element of SVG: geometry and paint, in which nothing loads.
+pub(crate) const SVG_ATTRIBUTES: u128 = behind("open") | mask(&["width", "height"]);
+
+/// The set of all specific attributes behind one of them.
+const fn behind(name: &str) -> u128 {
+    let bit = mask(&[name]);
+    let all = (1 << (SPECIFIC.len() - 1)) | ((1 << (SPECIFIC.len() - 1)) - 1);
+    all & !(bit | (bit - 1))
+}
 
 /// Input types; a plan never asks for a password or a file.
 const INPUT_TYPES: &[&str] = &[
@@ -185,6 +249,8 @@ const ARIA_IDS: &[&str] = &[
     "aria-errormessage",
     "aria-activedescendant",
 ];
+/// Longest colour.
+const MAX_PAINT_BYTES: usize = 128;
 /// Longest free attribute name.
 const MAX_NAME_BYTES: usize = 48;
 
@@ -276,6 +342,7 @@ fn refine(element: ElementId, name: &str, kind: Kind) -> Kind {
         ("button", "type") => Kind::Words(BUTTON_TYPES),
         ("ol", "type") => Kind::Words(LIST_TYPES),
         ("label", "for") => Kind::Id,
+        (_, "width" | "height") if element.has(element::DRAWING) => Kind::Text,
         ("progress" | "meter" | "li", "value" | "min" | "max") => Kind::Number,
         _ => kind,
     }
@@ -297,6 +364,30 @@ fn unusual<'a>(element: ElementId, prop: &'a str) -> Option<Attribute<'a>> {
     if let Some(at) = INDEX.find(&NAMES, &lower) {
         return find(element, entry(usize::from(at)).0);
     }
+    if element.has(element::DRAWING) {
+        return drawn(element, prop, &lower);
+    }
+    family(lower)
+}
+
+/// Attributes of SVG in other spellings: `viewbox`, `strokeWidth`.
+fn drawn<'a>(element: ElementId, prop: &str, lower: &str) -> Option<Attribute<'a>> {
+    let mut kebab = String::with_capacity(prop.len() + 4);
+    for character in prop.chars() {
+        if character.is_ascii_uppercase() {
+            kebab.push('-');
+        }
+        kebab.push(character.to_ascii_lowercase());
+    }
+    let same = |name: &&&str| name.eq_ignore_ascii_case(lower) || **name == kebab;
+    match NAMES.iter().find(same) {
+        Some(name) => find(element, name),
+        None => family(Cow::Owned(lower.to_owned())),
+    }
+}
+
+/// The families `aria-` and `data-`.
+fn family(lower: Cow<'_, str>) -> Option<Attribute<'_>> {
     if ARIA_IDS.contains(&lower.as_ref()) {
         return Some(Attribute { name: lower, kind: Kind::Ids });
     }
@@ -310,6 +401,21 @@ fn unusual<'a>(element: ElementId, prop: &'a str) -> Option<Attribute<'a>> {
         return None;
     }
     Some(Attribute { name: Cow::Owned(format!("data-plan-{rest}")), kind: Kind::Data })
+}
+
+/// The name under which a property of this element is shown, if it may be shown at all.
+///
+/// ```
+/// use glasshouse_plan::shown_attribute;
+/// assert_eq!(shown_attribute("td", "colSpan").as_deref(), Some("colspan"));
+/// assert_eq!(shown_attribute("p", "data-x").as_deref(), Some("data-plan-x"));
+/// assert_eq!(shown_attribute("p", "srcdoc"), None);
+/// ```
+#[must_use]
+pub fn shown_attribute(tag: &str, prop: &str) -> Option<String> {
+    let attribute = find(element::find(tag)?, prop)?;
+    let denied = matches!(attribute.kind, Kind::Denied(_));
+    (!denied).then(|| attribute.name.into_owned())
 }
 
 /// What to do with an attribute that has a value.
@@ -343,6 +449,9 @@ pub(crate) fn judge<'a>(
         Scalar::Null => return Verdict::Omit,
         Scalar::Bool(value) => return boolean(attribute.kind, value),
         Scalar::Container => return ignore("a text, a number or a boolean is expected"),
+        Scalar::Number(_) if matches!(attribute.kind, Kind::Link | Kind::Image) => {
+            return ignore("an address is a text");
+        }
         Scalar::Number(number) => Cow::Owned(number),
         Scalar::Text(text) => text,
     };
@@ -366,8 +475,33 @@ pub(crate) fn judge<'a>(
         Kind::Link => address(url::link(text, templated, profile)),
         Kind::Image => address(url::image(text, templated, profile)),
         Kind::Style => style::text(&text).into_verdict(),
+        Kind::Paint => paint(text),
         _ => Verdict::Write(text),
     }
+}
+
+/// A colour, a word, or `url(#name)`; an address of any other kind is an attempt.
+fn paint(text: Cow<'_, str>) -> Verdict<'_> {
+    let plain = text.len() <= MAX_PAINT_BYTES
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" #%,.-_()/".contains(&byte));
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains("url") {
+        return if plain { Verdict::Write(text) } else { ignore("a colour is expected") };
+    }
+    match fragment(&text) {
+        Some(_) => Verdict::Write(text),
+        None => Verdict::Refuse(Refusal::new(
+            codes::URL_DENIED,
+            "paint comes from a colour or from url(#name)",
+        )),
+    }
+}
+
+/// The name in `url(#name)`.
+pub(crate) fn fragment(paint: &str) -> Option<&str> {
+    let name = paint.trim().strip_prefix("url(#")?.strip_suffix(')')?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (!name.is_empty() && name.bytes().all(plain)).then_some(name)
 }
 
 fn not_a_word(words: &[&str]) -> Verdict<'static> {

@@ -1,7 +1,8 @@
-//! Elements that may be shown. HTML only: no SVG or MathML, no custom elements, nothing that loads a
-//! document, runs code, changes the page's head or switches the parser's mode.
+//! Elements that may be shown: HTML, and the part of SVG that draws. No MathML, no custom elements,
+//! nothing that loads a document, runs code, moves by itself, repeats other elements, changes the
+//! page's head or switches the parser's mode.
 
-use super::attribute::mask;
+use super::attribute::{SVG_ATTRIBUTES, mask};
 use super::lookup::Index;
 
 /// Row of the table.
@@ -27,6 +28,9 @@ pub(crate) const HEADING: u16 = 1 << 7;
 /// Hides an open `p` outside it from the parser.
 pub(crate) const PARAGRAPH_BARRIER: u16 = 1 << 8;
 
+/// Belongs to SVG.
+pub(crate) const DRAWING: u16 = 1 << 9;
+
 /// What may be shown about one element.
 pub(crate) struct ElementRule {
     pub(crate) name: &'static str,
@@ -37,6 +41,12 @@ pub(crate) struct ElementRule {
     pub(crate) children: &'static [&'static str],
     /// Attributes besides those that every element has.
     pub(crate) attributes: u128,
+}
+
+/// A row of SVG: its own attributes on every element, and no HTML inside.
+const fn draw(name: &'static str, flags: u16) -> ElementRule {
+    let flags = flags | DRAWING;
+    ElementRule { name, flags, parents: &[], children: &[], attributes: SVG_ATTRIBUTES }
 }
 
 const fn row(name: &'static str, flags: u16, attributes: &[&str]) -> ElementRule {
@@ -119,9 +129,19 @@ static TABLE: [ElementRule; COUNT] = [
     row("output", 0, &["for", "name"]), row("progress", 0, &["value", "max"]),
     row("meter", 0, &["value", "min", "max", "low", "high", "optimum"]),
     row("details", BLOCK, &["open", "name"]), row("summary", BLOCK, &[]).inside(&["details"]),
+    draw("svg", NO_TEXT), draw("g", NO_TEXT), draw("defs", NO_TEXT),
+    draw("title", TEXT_ONLY), draw("desc", TEXT_ONLY),
+    draw("path", NO_TEXT), draw("rect", NO_TEXT), draw("circle", NO_TEXT),
+    draw("ellipse", NO_TEXT), draw("line", NO_TEXT), draw("polyline", NO_TEXT),
+    draw("polygon", NO_TEXT), draw("text", 0).around(&["tspan", "title", "desc"]),
+    draw("tspan", 0).inside(&["text", "tspan"]).around(&["tspan", "title", "desc"]),
+    draw("linearGradient", NO_TEXT).around(STOPS), draw("radialGradient", NO_TEXT).around(STOPS),
+    draw("stop", NO_TEXT).inside(&["linearGradient", "radialGradient"]).around(&["title", "desc"]),
+    draw("clipPath", NO_TEXT),
 ];
 
-const COUNT: usize = 88;
+const STOPS: &[&str] = &["stop", "title", "desc"];
+const COUNT: usize = 106;
 
 static NAMES: [&str; COUNT] = {
     let mut names = [""; COUNT];
@@ -138,10 +158,18 @@ static INDEX: Index = Index::build(&NAMES);
 /// The row for a tag; tags compare without case, nothing is trimmed.
 pub(crate) fn find(tag: &str) -> Option<ElementId> {
     let found = INDEX.find(&NAMES, tag);
-    if found.is_none() && tag.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return INDEX.find(&NAMES, &tag.to_ascii_lowercase()).map(ElementId);
+    if found.is_some() {
+        return found.map(ElementId);
     }
-    found.map(ElementId)
+    // Names of SVG keep their capitals.
+    let position = NAMES.iter().position(|name| name.eq_ignore_ascii_case(tag))?;
+    u8::try_from(position).ok().map(ElementId)
+}
+
+/// The element that keeps the place of a component.
+pub(crate) const fn placeholder() -> ElementId {
+    // The first row.
+    ElementId(0)
 }
 
 impl ElementId {

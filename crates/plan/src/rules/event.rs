@@ -1,7 +1,10 @@
 //! Event properties: `onClick: "name"` or `onClick: {type, payload}`. They never become code.
 
+use serde_json::{Map, Value};
+
 use super::Refusal;
 use crate::codes;
+use crate::event::Event;
 use crate::json::{Json, Kind};
 
 /// Longest event name of a browser, and longest name a plan gives one.
@@ -180,20 +183,45 @@ pub(crate) fn read<'a>(prop: &str, value: Json<'a>) -> Property<'a> {
             Property::Other
         };
     }
+    match binding_of(prop, value) {
+        Some(binding) => Property::Binding(binding),
+        None => Property::Handler(Refusal::new(
+            codes::EVENT_INVALID,
+            "on<Event> with a name, or with a type and an object as payload, is expected",
+        )),
+    }
+}
+
+/// The binding that a property makes, if it makes one.
+pub(crate) fn binding_of<'a>(prop: &str, value: Json<'a>) -> Option<Binding<'a>> {
+    let rest = prop.strip_prefix("on")?;
     let dom_event = rest.to_ascii_lowercase();
     let plain = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-')
     };
-    if dom_event.len() > MAX_DOM_EVENT_BYTES || !dom_event.bytes().all(plain) {
-        return Property::Handler(Refusal::new(codes::EVENT_INVALID, "no such event"));
-    }
-    match binding(dom_event, value) {
-        Some(binding) => Property::Binding(binding),
-        None => Property::Handler(Refusal::new(
-            codes::EVENT_INVALID,
-            "a name, or an object with a type and an object as payload, is expected",
-        )),
-    }
+    let named = rest.starts_with(|first: char| first.is_ascii_uppercase())
+        && dom_event.len() <= MAX_DOM_EVENT_BYTES
+        && dom_event.bytes().all(plain);
+    if named { binding(dom_event, value) } else { None }
+}
+
+/// The browser's event and the plan's event that a property binds, if it binds any.
+///
+/// ```
+/// use glasshouse_plan::{event_binding, json::Document};
+/// let value = Document::parse(r#""save""#, &Default::default())?;
+/// let (dom_event, event) = event_binding("onClick", value.root()).expect("a binding");
+/// assert_eq!((dom_event.as_str(), event.kind()), ("click", "save"));
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+#[must_use]
+pub fn event_binding(prop: &str, value: Json<'_>) -> Option<(String, Event)> {
+    let binding = binding_of(prop, value)?;
+    let payload = binding.payload.map(|payload| match payload.to_value() {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    });
+    Some((binding.dom_event, Event::new(binding.kind, payload).ok()?))
 }
 
 fn binding(dom_event: String, value: Json<'_>) -> Option<Binding<'_>> {

@@ -1,7 +1,7 @@
 //! A name table built by the compiler: finding a row costs one small hash and one comparison.
 
 /// Twice the largest table, so that probing stays short.
-const SLOTS: usize = 256;
+const SLOTS: usize = 512;
 
 /// Maps names to their position in the list the index was built from.
 pub(crate) struct Index {

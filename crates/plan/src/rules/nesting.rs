@@ -68,7 +68,8 @@ impl Around {
         let rule = element.rule();
         let name = rule.name;
         let Some(parent) = self.parent else {
-            return if rule.parents.is_empty() {
+            let shape = element.has(element::DRAWING) && name != "svg";
+            return if rule.parents.is_empty() && !shape {
                 Ok(())
             } else {
                 Err("this element needs its own parent around it")
@@ -79,6 +80,12 @@ impl Around {
         }
         if parent.has(element::TEXT_ONLY) {
             return Err("the parent holds text only");
+        }
+        if element.has(element::DRAWING) != parent.has(element::DRAWING) && name != "svg" {
+            return Err("drawings hold shapes only, and shapes belong in a drawing");
+        }
+        if name == "svg" && parent.has(element::DRAWING) {
+            return Err("drawings do not nest");
         }
         if !rule.parents.is_empty() && !rule.parents.contains(&parent.name()) {
             return Err("this element belongs directly inside another one");

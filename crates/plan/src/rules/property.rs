@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::attribute::{self, Attribute};
-use super::element::ElementId;
+use super::element::{self, ElementId};
 use super::event::{self, Binding};
 use crate::codes;
 use crate::json::{Json, Members};
@@ -49,7 +49,7 @@ pub(crate) fn read<'a>(
         return Property::Attribute(attribute);
     }
     // Another spelling: no second property may stand for the same attribute.
-    match has_twin(all, name) {
+    match has_twin(all, name, element.has(element::DRAWING)) {
         false => Property::Attribute(attribute),
         true if matches!(name, "className" | "htmlFor") => Property::Ignored(Refusal::new(
             codes::ATTRIBUTE_IGNORED,
@@ -61,7 +61,7 @@ pub(crate) fn read<'a>(
     }
 }
 
-fn has_twin(all: &Members<'_>, name: &str) -> bool {
+fn has_twin(all: &Members<'_>, name: &str, drawing: bool) -> bool {
     let (plain, alias) = match name {
         "className" => ("class", name),
         "htmlFor" => ("for", name),
@@ -69,6 +69,12 @@ fn has_twin(all: &Members<'_>, name: &str) -> bool {
         _ if name.eq_ignore_ascii_case("for") => (name, "htmlFor"),
         _ => (name, name),
     };
-    let same = |other: &str| other == alias || other.eq_ignore_ascii_case(plain);
+    // Names of SVG are also written in camel case, so hyphens do not tell two of them apart.
+    let loose = |text: &'_ str| text.replace('-', "").to_ascii_lowercase();
+    let same = |other: &str| {
+        other == alias
+            || other.eq_ignore_ascii_case(plain)
+            || (drawing && loose(other) == loose(plain))
+    };
     all.clone().any(|(other, _)| other != name && same(other))
 }

@@ -23,7 +23,8 @@ const PROPERTIES: &[&str] = &[
     "border-style", "border-top", "border-top-color", "border-top-left-radius",
     "border-top-right-radius", "border-top-style", "border-top-width", "border-width",
     "box-shadow", "box-sizing", "break-inside", "caption-side", "color", "column-count",
-    "column-gap", "column-width", "columns", "cursor", "direction", "display", "empty-cells",
+    "column-gap", "column-width", "columns", "cursor", "direction", "display", "dominant-baseline",
+    "empty-cells", "fill", "fill-opacity",
     "flex", "flex-basis", "flex-direction", "flex-flow", "flex-grow", "flex-shrink", "flex-wrap",
     "font", "font-family", "font-size", "font-style", "font-variant", "font-variant-numeric",
     "font-weight", "gap", "grid", "grid-area", "grid-auto-columns", "grid-auto-flow",
@@ -37,7 +38,8 @@ const PROPERTIES: &[&str] = &[
     "outline-color", "outline-style", "outline-width", "overflow", "overflow-wrap", "overflow-x",
     "overflow-y", "padding", "padding-block", "padding-bottom", "padding-inline", "padding-left",
     "padding-right", "padding-top", "place-content", "place-items", "place-self", "resize",
-    "row-gap", "tab-size", "table-layout", "text-align", "text-decoration",
+    "row-gap", "stop-color", "stop-opacity", "stroke", "stroke-dasharray", "stroke-dashoffset",
+    "stroke-linecap", "stroke-linejoin", "stroke-opacity", "stroke-width", "tab-size", "table-layout", "text-align", "text-anchor", "text-decoration",
     "text-decoration-color", "text-decoration-line", "text-decoration-style", "text-indent",
     "text-overflow", "text-transform", "text-wrap", "user-select", "vertical-align", "visibility",
     "white-space", "width", "word-break", "word-spacing", "writing-mode",
@@ -48,7 +50,8 @@ const PROPERTIES: &[&str] = &[
 const UNITLESS: &[&str] = &[
     "aspect-ratio", "column-count", "columns", "flex", "flex-grow", "flex-shrink", "font-weight",
     "grid-area", "grid-column", "grid-column-end", "grid-column-start", "grid-row", "grid-row-end",
-    "grid-row-start", "line-height", "opacity", "order", "tab-size",
+    "grid-row-start", "fill-opacity", "line-height", "opacity", "order", "stop-opacity",
+    "stroke-dasharray", "stroke-dashoffset", "stroke-opacity", "stroke-width", "tab-size",
 ];
 
 /// Functions that compute a colour, a length or a gradient.
@@ -108,13 +111,12 @@ impl Style {
             self.dropped.get_or_insert(format!("the declaration of {name:?} is not shown"));
             return;
         }
-        let space = if self.kept.is_empty() { "" } else { " " };
         // Writing to a string cannot fail.
-        let _ = write!(self.kept, "{space}{name}: {value};");
+        let _ = write!(self.kept, "{name}:{value};");
     }
 }
 
-/// Judges declarations as text.
+/// Judges declarations as text. What is shown whole is shown as it was written.
 pub(crate) fn text(text: &str) -> Style {
     let mut style = Style::default();
     if let Err(why) = plain(text) {
@@ -131,6 +133,10 @@ pub(crate) fn text(text: &str) -> Style {
                     .get_or_insert("a declaration without a value is not shown".to_owned());
             }
         }
+    }
+    if style.dropped.is_none() && style.refused.is_none() && !style.kept.is_empty() {
+        style.kept.clear();
+        style.kept.push_str(text.trim());
     }
     style
 }
@@ -268,10 +274,11 @@ mod tests {
     #[test]
     fn declarations() {
         check(" color: red; ", "color: red;");
-        check("COLOR:RED", "color: RED;");
-        check("padding: 1px;margin:0 auto", "padding: 1px; margin: 0 auto;");
-        check("width: calc((1px + 2px) * 3)", "width: calc((1px + 2px) * 3);");
-        check("color: red; position: fixed", "~color: red;");
+        check("color:red", "color:red");
+        check("COLOR:RED", "COLOR:RED");
+        check("padding: 1px;margin:0 auto", "padding: 1px;margin:0 auto");
+        check("width: calc((1px + 2px) * 3)", "width: calc((1px + 2px) * 3)");
+        check("color: red; position: fixed", "~color:red;");
         check("position:fixed;inset:0;z-index:99999", "IGNORED");
         check("--x: red", "IGNORED");
         check("color: red !important", "IGNORED");
@@ -312,7 +319,7 @@ mod tests {
             ("opacity", Scalar::Null),
         ];
         let verdict = object(members.into_iter()).into_verdict();
-        let want = "font-size: 12px; line-height: 1.5; margin-top: 0; color: red;";
+        let want = "font-size:12px;line-height:1.5;margin-top:0;color:red;";
         assert_eq!(verdict, Verdict::Write(want.into()));
     }
 }

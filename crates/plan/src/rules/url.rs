@@ -168,7 +168,8 @@ fn read(text: &str) -> Result<Address, Refusal> {
 fn hides_scheme(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let rest = text.trim_start_matches(plain).to_ascii_lowercase();
-    rest.len() < text.len() && (rest.starts_with('&') || rest.starts_with("%3a"))
+    text.starts_with("&#")
+        || rest.len() < text.len() && (rest.starts_with('&') || rest.starts_with("%3a"))
 }
 
 fn after_slashes(rest: &str) -> Result<&str, Refusal> {

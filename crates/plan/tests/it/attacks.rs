@@ -9,7 +9,7 @@ use crate::tokens::dangers;
 const ALLOWED: &[&str] = &["ga.jspm.io", "cdn.jspm.io", "esm.sh", "unpkg.com"];
 
 /// Renders a node as a program without defences does.
-fn undefended(node: &Value, state: &Map<String, Value>) -> String {
+pub(crate) fn undefended(node: &Value, state: &Map<String, Value>) -> String {
     let fill = |text: &str| {
         state.iter().fold(text.to_owned(), |text, (name, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -100,7 +100,11 @@ fn elements_that_run_or_load() {
         "meta",
         "base",
         "style",
-        "svg",
+        "foreignObject",
+        "animate",
+        "set",
+        "use",
+        "image",
         "math",
         "template",
         "plaintext",
@@ -112,6 +116,28 @@ fn elements_that_run_or_load() {
     }
     attack(element("p onclick=alert(1)", json!({})), json!({}));
     attack(element("p><script", json!({})), json!({}));
+}
+
+#[test]
+fn drawings_that_load_or_move() {
+    let in_svg = |child: Value| json!({"type": "element", "tag": "svg", "children": [child]});
+    for value in
+        ["url(https://evil.example/x)", "URL('https://evil.example/x')", "url(//evil.example)"]
+    {
+        attack(in_svg(element("rect", json!({"fill": value}))), json!({}));
+        attack(in_svg(element("rect", json!({"stroke": "{{state.p}}"}))), json!({"p": value}));
+        attack(in_svg(element("g", json!({"clip-path": value}))), json!({}));
+    }
+    for tag in ["animate", "set", "animateTransform", "animateMotion", "use", "image", "feImage"] {
+        let props = json!({"attributeName": "href", "to": "javascript:alert(1)",
+            "href": "https://evil.example/x", "xlink:href": "https://evil.example/x"});
+        attack(in_svg(element(tag, props)), json!({}));
+    }
+    let html = json!({"type": "element", "tag": "foreignObject",
+        "children": [element("p", json!({"title": "x"}))]});
+    attack(in_svg(html), json!({}));
+    attack(in_svg(element("script", json!({}))), json!({}));
+    attack(in_svg(element("style", json!({}))), json!({}));
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_hostile_plan_gives_a_bounded_report() {
     let deep = (0..60).fold(text("x"), |node, _| element("div", vec![node]));
     let report =
         check_text(&with_root(deep), &Limits::default(), &Profile::named(ProfileName::Relaxed));
-    assert_eq!(report.issue_count, 1, "one issue for all that is too deep");
+    assert_eq!(report.issue_count, 60 - 24, "one issue for each node that is too deep");
 }
 
 #[test]
@@ -154,8 +154,7 @@ fn what_is_not_built_is_refused_and_nothing_is_printed() {
     for (path, value, code) in [
         ("source", json!({"code": "export default 1", "language": "js"}), "plan_code_unsupported"),
         ("root", json!({"type": "component", "module": "npm:x"}), "plan_unsafe"),
-        ("root", json!({"type": "component", "module": "/x.js"}), "plan_code_unsupported"),
-        ("capabilities", json!({"executionProfile": "isolated-vm"}), "plan_code_unsupported"),
+        ("capabilities", json!({"executionProfile": "isolated-vm"}), "plan_lane_unavailable"),
         ("ext", json!({"requires": ["form/1"], "fallback": "Nothing to see."}), "plan_unsafe"),
         ("specVersion", json!("runtime-plan/v2"), "plan_unsafe"),
     ] {
@@ -168,6 +167,15 @@ fn what_is_not_built_is_refused_and_nothing_is_printed() {
         assert_eq!(error.report().context["fallback"], "Nothing to see.");
         assert!(!error.to_string().contains("raw"));
     }
+    // A component that is not run keeps its place for its children.
+    let mut plan = base.clone();
+    plan["root"] = json!({"type": "component", "module": "/x.js",
+        "children": [{"type": "text", "value": "inner"}]});
+    let plan = parse(&plan.to_string(), &Limits::default()).unwrap();
+    let html = render(&plan, &Profile::named(ProfileName::Strict), &Context::new("s").unwrap());
+    let html = html.unwrap();
+    assert_eq!(html.markup, "<div data-glasshouse-missing-module=\"/x.js\">inner</div>");
+    assert_eq!(html.notes[0].code, "plan_component_unresolved");
     // Extensions that are merely used leave the plain tree.
     let mut plan = base;
     plan["ext"] = json!({"uses": ["each/1"]});
@@ -191,7 +199,7 @@ fn check_and_render_agree_and_name_what_they_leave_out() {
     assert_eq!(notes[..4], props);
     assert_eq!(notes[4..], ["/root/children/0/value"]);
     let html = render(&plan, &strict, &Context::new("s").unwrap()).unwrap();
-    assert_eq!(html.markup, "<p style=\"color: red;\"></p>");
+    assert_eq!(html.markup, "<p style=\"color:red;\"></p>");
 }
 
 #[test]
@@ -246,7 +254,7 @@ fn the_example_of_the_documentation_is_shown_by_every_profile() {
         let html = render(&plan, &Profile::named(name), &Context::new("s").unwrap()).unwrap();
         assert_eq!(
             html.markup,
-            "<section><h1>Count: 0</h1><button data-glasshouse-on-click=\"e1\">Add</button></section>"
+            "<section><h1>Count: 0</h1><button data-glasshouse-event-click=\"evt_1\">Add</button></section>"
         );
     }
 }

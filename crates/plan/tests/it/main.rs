@@ -3,9 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod attacks;
-mod cases;
+mod browser;
+mod changes;
+mod complaints;
+mod conformance;
 mod documents;
+mod hostile;
 mod pages;
+mod patches;
 mod properties;
 mod states;
+mod streams;
 mod tokens;

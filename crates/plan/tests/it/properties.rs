@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::tokens::{Token, dangers, tokens};
 
-fn scalar() -> impl Strategy<Value = Value> {
+pub(crate) fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -94,7 +94,7 @@ fn attribute() -> impl Strategy<Value = String> {
     ]
 }
 
-fn node() -> impl Strategy<Value = Value> {
+pub(crate) fn node() -> impl Strategy<Value = Value> {
     let tag = || {
         prop_oneof![
             20 => prop::sample::select(vec!["div", "section", "span", "b", "ul", "article", "a", "img"])

@@ -108,7 +108,14 @@ pub(crate) fn dangers(html: &str, allowed_hosts: &[&str]) -> Vec<String> {
         "meta",
         "link",
         "style",
-        "svg",
+        "foreignobject",
+        "animate",
+        "animatemotion",
+        "animatetransform",
+        "set",
+        "use",
+        "image",
+        "feimage",
         "math",
         "template",
         "plaintext",
@@ -153,6 +160,11 @@ fn attribute_danger(tag: &str, name: &str, value: &str, allowed: &[&str]) -> Opt
         } else {
             None
         };
+    }
+    if matches!(name, "fill" | "stroke" | "clip-path" | "mask" | "filter" | "cursor" | "stop-color")
+    {
+        let loads = lower.contains("url(") && !lower.starts_with("url(#");
+        return if loads || value.contains('\\') { told() } else { None };
     }
     if !matches!(name, "href" | "src" | "srcset" | "cite" | "background" | "poster" | "data") {
         return None;

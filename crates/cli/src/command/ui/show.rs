@@ -1,0 +1,129 @@
+//! One plan, looked at once: whether it is safe, what it needs, how it looks.
+
+use std::time::Instant;
+
+use glasshouse_model::Exit;
+use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
+use serde_json::json;
+
+use super::{SURFACE, fault, tell};
+use crate::error::Error;
+use crate::output;
+
+/// What each stage took, in microseconds.
+#[derive(Default)]
+struct Timings(Vec<(&'static str, u128)>);
+
+impl Timings {
+    fn of<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        self.0.push((stage, start.elapsed().as_micros()));
+        done
+    }
+
+    fn tell(&self) {
+        for (stage, us) in &self.0 {
+            output::note(&format!("{stage:8} {us:>8} us"));
+        }
+    }
+}
+
+/// `ui check`.
+pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) -> Result<u8, Error> {
+    let mut took = Timings::default();
+    let report = match took.of("parse", || parse(text, profile)) {
+        Ok(plan) => took.of("check", || glasshouse_plan::check(&plan, profile)),
+        Err(report) => report,
+    };
+    if json {
+        output::json_line(&report);
+    } else if report.safe {
+        output::data("safe");
+    } else {
+        tell(&report);
+    }
+    if timings {
+        took.tell();
+    }
+    Ok(status(report.safe))
+}
+
+/// `ui render-plan`.
+pub(super) fn render(
+    text: &str,
+    profile: &Profile,
+    json: bool,
+    timings: bool,
+) -> Result<u8, Error> {
+    let mut took = Timings::default();
+    let plan = match took.of("parse", || parse(text, profile)) {
+        Ok(plan) => plan,
+        Err(report) => return Ok(refuse(&report)),
+    };
+    let report = took.of("check", || glasshouse_plan::check(&plan, profile));
+    if !report.safe {
+        return Ok(refuse(&report));
+    }
+    let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
+    let html = took
+        .of("render", || glasshouse_plan::render(&plan, profile, &context))
+        .map_err(|error| fault(&error))?;
+    if json {
+        output::json_line(&html);
+    } else {
+        output::data(&html.markup);
+        for note in html.notes.iter().chain(&report.notes) {
+            output::note(&format!("{} at {}: {}", note.code, note.pointer, note.message));
+        }
+    }
+    if timings {
+        took.tell();
+    }
+    Ok(Exit::Done.status())
+}
+
+/// `ui probe-plan`.
+pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Error> {
+    let plan = match parse(text, profile) {
+        Ok(plan) => plan,
+        Err(report) if json => {
+            output::json_line(&json!({"ok": false, "safe": false, "issues": report.issues,
+                "issue_count": report.issue_count, "dependencies": []}));
+            return Ok(Exit::Denied.status());
+        }
+        Err(report) => return Ok(refuse(&report)),
+    };
+    let probe = glasshouse_plan::probe(&plan, profile);
+    if json {
+        output::json_line(&probe);
+        return Ok(status(probe.ok));
+    }
+    if !probe.report.safe {
+        tell(&probe.report);
+    }
+    for module in &probe.dependencies {
+        output::data(&line(module));
+    }
+    output::data(if probe.ok { "ok" } else { "not ok" });
+    Ok(status(probe.ok))
+}
+
+fn line(module: &Dependency) -> String {
+    let place = module.resolved.as_deref().or(module.message.as_deref()).unwrap_or_default();
+    format!("{}  tier {}  {place}", module.specifier, module.tier)
+}
+
+/// Reads a plan within what the profile accepts; what cannot be read is a report of its own.
+fn parse(text: &str, profile: &Profile) -> Result<Plan, Report> {
+    glasshouse_plan::parse(text, &profile.limits()).map_err(|error| Report::of(&error))
+}
+
+fn refuse(report: &Report) -> u8 {
+    tell(report);
+    Exit::Denied.status()
+}
+
+fn status(good: bool) -> u8 {
+    if good { Exit::Done } else { Exit::Denied }.status()
+}
