@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glasshouse_model::{Event, Kind};
+use glasshouse_model::{CallId, Event, Kind};
 
 use crate::harness::{Place, assert_each_ended_once, count, git};
 
@@ -37,6 +37,35 @@ fn killed_when(what: &str, condition: impl Fn(&[Event]) -> bool) {
         assert_eq!(git(&dir, &["status", "--porcelain"]), "");
         assert_eq!(git(&dir, &["rev-list", "--count", "HEAD"]).trim(), "2", "committed once");
     }
+}
+
+/// One transaction has one time. A start is durable with the decision that allows it; what a command
+/// did comes later, what a glance saw does not.
+#[test]
+fn e2e_law_3_a_call_starts_in_the_transaction_of_its_decision() {
+    let place = Place::new();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: look, tool: fs.read, args: { path: src/tool.sh } } } ]
+  - emit: [ { call: { id: run, tool: shell.run, args: { argv: ['true'] } } } ]
+  - emit: [ { text: done } ]
+";
+    place.scenario(&place.shell_project(), yaml).expect_status(0);
+    let (_, events) = place.events();
+    let check = |tool: &str, end_joins: bool| {
+        let proposed = |e: &&Event| *e.kind() == Kind::ToolProposed && e.body["tool"] == tool;
+        let call = CallId(events.iter().find(proposed).unwrap().seq()).to_string();
+        let time = |kind: &Kind| {
+            let of_call = |e: &&Event| e.kind() == kind && e.body["call"] == call.as_str();
+            events.iter().find(of_call).unwrap().header.time_us
+        };
+        let started = time(&Kind::ToolStarted);
+        assert_eq!(time(&Kind::PolicyDecided), started, "{tool}");
+        assert_eq!(time(&Kind::ToolCompleted) == started, end_joins, "{tool}");
+    };
+    check("fs.read", true);
+    check("shell.run", false);
 }
 
 fn requested_without_answer(events: &[Event], nth: usize) -> bool {
