@@ -239,6 +239,20 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Try a policy file on recorded decisions: which would come out differently
+    Simulate {
+        /// Policy file, in the place of the one that was in force
+        file: PathBuf,
+        /// All decisions of this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// How many of the newest decisions of all sessions
+        #[arg(long, value_name = "N", default_value = "100", conflicts_with = "session")]
+        last: usize,
+        /// Differences and the sum as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Accept this project's policy file, after a person has seen it
     Update {
         /// Accept without asking, if the file has exactly this digest
@@ -419,6 +433,7 @@ impl Arguments {
             | Some(Command::Policy(
                 PolicyCommand::Check { json, .. }
                 | PolicyCommand::Show { json, .. }
+                | PolicyCommand::Simulate { json, .. }
                 | PolicyCommand::Update { json, .. },
             ))
             | Some(Command::Audit(

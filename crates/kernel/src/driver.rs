@@ -13,6 +13,7 @@ mod once;
 mod people;
 mod recorder;
 mod rules;
+mod simulate;
 mod start;
 mod sweep;
 mod workbench;
@@ -41,6 +42,7 @@ pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Revie
 pub use rules::{
     PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
 };
+pub use simulate::{Changed, Simulation};
 pub use start::{NewSession, test_setup};
 
 use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};

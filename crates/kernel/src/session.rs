@@ -12,5 +12,5 @@ pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_fail
 pub use context::model_request;
 pub use effects::{Effect, next};
 pub use replay::{Difference, Replay, Replayed};
-pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY};
+pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};

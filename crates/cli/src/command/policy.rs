@@ -1,4 +1,4 @@
-//! `glasshouse policy`: check, show, update.
+//! `glasshouse policy`: check, show, simulate, update.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use glasshouse_kernel::driver::{
 };
 use glasshouse_kernel::{Config, Reviewer, codes};
 use glasshouse_model::body::TestSetup;
-use glasshouse_model::{Call, Digest, Effect, Exit, State};
-use glasshouse_policy::{CallSketch, Policy, Request, Source};
+use glasshouse_model::{Call, Digest, Effect, Exit, SessionId, State};
+use glasshouse_policy::{CallSketch, Consent, Policy, Request, Source};
 use glasshouse_sandbox::view::{Intent, View};
 
 use crate::args::PolicyCommand;
@@ -22,6 +22,9 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
     match command {
         PolicyCommand::Check { policy, call, state, json } => check(policy, &call, state, json),
         PolicyCommand::Show { shipped, json } => show(shipped, json),
+        PolicyCommand::Simulate { file, session, last, json } => {
+            simulate(&file, session.as_ref(), last, json)
+        }
         PolicyCommand::Update { digest, json } => update(digest, json),
     }
 }
@@ -67,9 +70,7 @@ fn check(
 fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
     let protected = protected(&home::data_dir()?, &home::program()?);
     let Some(file) = file else { return Ok(compile(&texts(here)?, &protected)?) };
-    let text = std::fs::read_to_string(file).map_err(|e| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
-    })?;
+    let text = read_policy(file)?;
     Ok(Policy::compile(&[Source::new(&file.display().to_string(), &text)], &protected)?)
 }
 
@@ -128,6 +129,56 @@ fn show(shipped: bool, json: bool) -> Result<u8, Error> {
         ));
     }
     Ok(Exit::Done.status())
+}
+
+fn simulate(
+    file: &Path,
+    session: Option<&SessionId>,
+    last: usize,
+    json: bool,
+) -> Result<u8, Error> {
+    let candidate = PolicyText {
+        name: file.display().to_string(),
+        text: read_policy(file)?,
+        consent: Consent::Joint,
+    };
+    let kernel = home::kernel()?;
+    let simulation = kernel.simulate(&candidate, session, last)?;
+    let breaking = simulation.changed.iter().filter(|change| change.breaking).count();
+    for change in &simulation.changed {
+        if json {
+            output::json_line(change);
+            continue;
+        }
+        let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
+        let subject = change.subject.as_deref().unwrap_or_default();
+        let line = format!(
+            "{} {}: {} {subject}: {} -> {}{}: {}",
+            change.session,
+            change.seq,
+            change.syscall,
+            words(change.was).as_str().unwrap_or_default(),
+            words(change.now).as_str().unwrap_or_default(),
+            if change.breaking { " [BREAKING]" } else { "" },
+            change.reasons.join("; "),
+        );
+        output::data(&output::visible(&line, false));
+    }
+    let (decisions, changed) = (simulation.decisions, simulation.changed.len());
+    if json {
+        output::json_line(&serde_json::json!({
+            "decisions": decisions, "changed": changed, "breaking": breaking,
+        }));
+    } else {
+        output::note(&format!("{decisions} decisions, {changed} differ, {breaking} breaking"));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn read_policy(file: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(file).map_err(|e| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
+    })
 }
 
 fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {

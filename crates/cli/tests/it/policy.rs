@@ -122,3 +122,41 @@ fn e2e_a_command_run_by_hand_records_who_agreed() {
     check(&["rm", "-rf", "nothing"], 1);
     check(&["true"], 0);
 }
+
+#[test]
+fn e2e_a_policy_is_tried_on_what_was_decided() {
+    let place = Place::new();
+    let dir = place.path("sample").display().to_string();
+    place.run(&["demo", "--json", "--dir", &dir]).expect_status(0);
+    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
+    let candidate = place.path("candidate.yaml");
+    let candidate_name = candidate.display().to_string();
+    let simulate = |text: &str, more: &[&str]| {
+        std::fs::write(&candidate, text).unwrap();
+        let mut arguments = vec!["policy", "simulate", &candidate_name, "--json"];
+        arguments.extend(more);
+        place.run(&arguments).expect_status(0)
+    };
+    // The same rules change nothing; what a person approved counts as what the rules said.
+    let same = simulate(&shipped, &["--last", "100000"]).last();
+    assert_eq!((&same["changed"], &same["breaking"]), (&0.into(), &0.into()), "{same}");
+    let all = same["decisions"].as_u64().unwrap();
+    assert!(all > 40, "{same}");
+    let (session, events) = place.events();
+    assert_eq!(simulate(&shipped, &["--session", session.as_str()]).last()["decisions"], all);
+    assert_eq!(simulate(&shipped, &["--last", "3"]).last()["decisions"], 3);
+    // Without models: every request is broken, and only those.
+    let requests = count(&events, &Kind::ModelRequested);
+    let no_model = format!(
+        "{shipped}\n  - {{ name: no-models, match: {{ syscall: model.call }}, action: deny }}\n"
+    );
+    let changed = simulate(&no_model, &["--last", "100000"]);
+    assert_eq!(changed.last()["breaking"], requests, "{changed:?}");
+    let first: serde_json::Value =
+        serde_json::from_str(changed.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["syscall"], &first["breaking"]), (&"model.call".into(), &true.into()));
+    // Nothing was recorded by trying.
+    assert_eq!(place.events().1.len(), events.len());
+    place.run(&["policy", "simulate", &candidate_name, "--session", "s_none"]).expect_status(10);
+    place.run(&["policy", "simulate", "/nonexistent"]).expect_status(2);
+}

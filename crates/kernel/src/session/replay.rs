@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
             return Ok(());
         };
         let by_grant = |rule: &RuleTrace| rule.layer == Layer::Grant;
-        if by_kernel(&recorded.decision) || recorded.decision.rules.iter().any(by_grant) {
+        if decided_by_kernel(&recorded.decision) || recorded.decision.rules.iter().any(by_grant) {
             return Ok(());
         }
         let Some(input) = recorded.input else { return Ok(()) };
@@ -208,7 +208,7 @@ impl<'a> Replay<'a> {
 }
 
 /// Whether a decision was not policy's alone.
-fn by_kernel(decision: &Decision) -> bool {
+pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
     decision.rules.iter().any(|rule| [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED].contains(&&*rule.name))
 }
 

@@ -1,0 +1,142 @@
+//! Trying a policy on the past: what would have been decided differently.
+
+use std::collections::BTreeMap;
+
+use glasshouse_log::SessionRow;
+use glasshouse_model::body::{PolicyDecided, SessionCreated};
+use glasshouse_model::{Effect, Kind, Layer, Seq, SessionId};
+use glasshouse_policy::{Consent, Policy, Request};
+use serde::Serialize;
+
+use super::Kernel;
+use super::rules::{PolicyText, WORKFLOW_POLICY, of_session};
+use crate::session::decided_by_kernel;
+use crate::{Error, Result, codes};
+
+/// One decision that would have been another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// Session.
+    pub session: SessionId,
+    /// Sequence of the decision.
+    pub seq: Seq,
+    /// Syscall.
+    pub syscall: String,
+    /// What it was about, for people.
+    pub subject: Option<String>,
+    /// What was decided by rules.
+    pub was: Effect,
+    /// What the candidate decides.
+    pub now: Effect,
+    /// Whether what was allowed would be denied.
+    pub breaking: bool,
+    /// The candidate's reasons.
+    pub reasons: Vec<String>,
+}
+
+/// What a candidate would have changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Simulation {
+    /// Decisions made again.
+    pub decisions: u64,
+    /// Those that come out differently, newest first.
+    pub changed: Vec<Changed>,
+}
+
+impl Kernel {
+    /// Decides again, under `candidate` in the place of the policy file, what was decided: in one
+    /// session, or the `last` decisions of all. What a person approved counts as what the rules said
+    /// before. Nothing is recorded.
+    ///
+    /// # Errors
+    /// `session_not_found`, the candidate's load errors, the log's errors.
+    pub fn simulate(
+        &self,
+        candidate: &PolicyText,
+        session: Option<&SessionId>,
+        last: usize,
+    ) -> Result<Simulation> {
+        let mut rows = self.log.sessions()?;
+        rows.retain(|row| session.is_none_or(|id| *id == row.session));
+        if let (Some(id), true) = (session, rows.is_empty()) {
+            return Err(Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {id}")));
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.created_us));
+        let last = if session.is_some() { usize::MAX } else { last };
+        let mut simulation = Simulation::default();
+        let mut compiled = BTreeMap::new();
+        for row in rows {
+            let left = last.saturating_sub(usize::try_from(simulation.decisions).unwrap_or(last));
+            if left == 0 {
+                break;
+            }
+            self.simulate_one(&row, candidate, left, &mut compiled, &mut simulation)?;
+        }
+        Ok(simulation)
+    }
+
+    fn simulate_one(
+        &self,
+        row: &SessionRow,
+        candidate: &PolicyText,
+        left: usize,
+        compiled: &mut BTreeMap<String, Policy>,
+        simulation: &mut Simulation,
+    ) -> Result<()> {
+        let mut workflow = None;
+        let mut decided = Vec::new();
+        for event in self.log.events(&row.main) {
+            let event = event?;
+            match event.kind() {
+                Kind::SessionCreated => {
+                    let Ok(created) = event.body_as::<SessionCreated>() else { return Ok(()) };
+                    let texts = of_session(self, &created.policy)?;
+                    workflow = texts.into_iter().find(|text| text.name == WORKFLOW_POLICY);
+                }
+                Kind::PolicyDecided => decided.extend(
+                    event.body_as::<PolicyDecided>().ok().map(|decided| (event.seq(), decided)),
+                ),
+                _ => {}
+            }
+        }
+        let key = workflow.as_ref().map(|text| text.text.clone()).unwrap_or_default();
+        if !compiled.contains_key(&key) {
+            let mut texts: Vec<_> = workflow.into_iter().collect();
+            texts.push(PolicyText { consent: Consent::Joint, ..candidate.clone() });
+            compiled.insert(key.clone(), self.compile(&texts)?);
+        }
+        let policy = &compiled[&key];
+        let tried = decided.into_iter().rev().filter_map(|(seq, decided)| {
+            let input = decided.input.clone().filter(|_| !decided_by_kernel(&decided.decision))?;
+            Some((seq, decided, input))
+        });
+        for (seq, decided, input) in tried.take(left) {
+            simulation.decisions += 1;
+            let now = glasshouse_policy::decide(policy, &Request::new(&input, 0)).decision;
+            let was = by_rules(&decided);
+            if was != now.effect {
+                simulation.changed.push(Changed {
+                    session: row.session.clone(),
+                    seq,
+                    syscall: decided.syscall,
+                    subject: decided.subject,
+                    was,
+                    now: now.effect,
+                    breaking: was == Effect::Allow && now.effect == Effect::Deny,
+                    reasons: now.reasons,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the rules said, whoever approved it then.
+fn by_rules(decided: &PolicyDecided) -> Effect {
+    let approved = decided.decision.rules.iter().any(|rule| rule.layer == Layer::Grant);
+    if approved && decided.decision.effect == Effect::Allow {
+        Effect::RequireReview
+    } else {
+        decided.decision.effect
+    }
+}
