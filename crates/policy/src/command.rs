@@ -443,6 +443,12 @@ mod tests {
             "/bin/r? -rf y",
             "[r]m -rf y",
             "{rm,-rf,y}",
+            "((rm -rf y))",
+            "[[ a || rm -rf y ]]",
+            "echo $'\\'; rm -rf y #'",
+            "true &> /dev/null rm -rf y",
+            "a\r# b; rm -rf y",
+            "echo ${ rm -rf y; }",
             "command rm -rf y",
             "exec rm -rf y",
             "if rm -rf y",
@@ -542,6 +548,8 @@ mod tests {
             "cargo test > >(rm)",
             "cargo test <<E\n$(rm)\nE",
             "cargo test ) true",
+            "[[ a || rm ]]",
+            "cargo test $'\\'; rm #'",
         ] {
             check(&["sh", "-c", script], false);
         }

@@ -2,7 +2,8 @@
 //!
 //! A reader for the grammar of POSIX sh and the parts of bash that programs write. It answers every
 //! simple command of a script, wherever it stands: in lists, pipelines, compound commands, functions,
-//! substitutions of either kind, redirections and here-documents. A word keeps its text only when the
+//! substitutions of either kind, redirections and here-documents. `sh` may be bash or a plain shell, so
+//! what these read differently is read both ways, or not at all. A word keeps its text only when the
 //! shell would take exactly that text; what an expansion would make of it is not known here.
 //!
 //! What the reader does not understand is an error, never a guess: the caller then has to assume any
@@ -101,6 +102,13 @@ impl Reader<'_> {
         read
     }
 
+    /// Takes from the budget: what is read again, at every level of nesting, would else cost without
+    /// bound.
+    fn paid(&mut self, chars: usize) -> Read<()> {
+        *self.budget = self.budget.checked_sub(chars).ok_or(Unreadable)?;
+        Ok(())
+    }
+
     fn descend(&mut self) -> Read<()> {
         self.depth += 1;
         if self.depth > MAX_SCRIPT_DEPTH { Err(Unreadable) } else { Ok(()) }
@@ -121,7 +129,7 @@ enum Stop {
 }
 
 /// Reserved words that can only end something; where nothing waits for them they are an error.
-const ENDS: &[&str] = &["then", "elif", "else", "fi", "do", "done", "}", "esac", "in", "]]"];
+const ENDS: &[&str] = &["then", "elif", "else", "fi", "do", "done", "}", "esac", "in"];
 
 /// A word as it is read.
 #[derive(Debug, Default)]
@@ -197,7 +205,7 @@ impl Cursor<'_, '_> {
     fn skip_blanks(&mut self) {
         loop {
             match self.peek(0) {
-                Some(' ' | '\t' | '\r') => self.at += 1,
+                Some(' ' | '\t') => self.at += 1,
                 Some('\\') if self.peek(1) == Some('\n') => self.at += 2,
                 Some('#') => {
                     while self.peek(0).is_some_and(|c| c != '\n') {
@@ -272,8 +280,13 @@ impl Cursor<'_, '_> {
 
     /// One command, simple or compound; answers the reserved word of `stops` that stood there instead.
     fn command(&mut self, stops: &[Stop]) -> Read<Option<&'static str>> {
-        if self.looks_at("((") && self.arithmetic(2)? {
-            return Ok(None);
+        if self.looks_at("((") {
+            let begin = self.at;
+            if self.arithmetic(2)? {
+                // A plain shell reads brackets in brackets.
+                let inside: String = self.chars[begin + 2..self.at - 2].iter().collect();
+                return self.reader.script(&inside).map(|()| None);
+            }
         }
         if self.take_if("(") {
             self.list(&[Stop::Bracket])?;
@@ -297,7 +310,6 @@ impl Cursor<'_, '_> {
             }
             "for" | "select" => self.each()?,
             "case" => self.case()?,
-            "[[" => self.test()?,
             "function" => {
                 self.skip_blanks();
                 self.word()?;
@@ -387,24 +399,6 @@ impl Cursor<'_, '_> {
         }
     }
 
-    /// Behind `[[`: a test, whose marks are no operators of the shell.
-    fn test(&mut self) -> Read<()> {
-        loop {
-            self.skip_lines()?;
-            match self.peek(0) {
-                None => return Err(Unreadable),
-                Some('<' | '>') if self.peek(1) == Some('(') => self.some_word().map(|_| ())?,
-                Some('(' | ')' | '&' | '|' | '<' | '>' | ';') => self.at += 1,
-                Some(_) => {
-                    let word = self.some_word()?;
-                    if !word.quoted && word.text == "]]" {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
     /// Takes a reserved word. Compared as it stands: reading a word twice would read what is nested in
     /// it twice, at every level.
     fn take_reserved(&mut self, wanted: &str) -> bool {
@@ -423,7 +417,19 @@ impl Cursor<'_, '_> {
         loop {
             self.skip_blanks();
             match self.peek(0) {
-                None | Some('\n' | ';' | '&' | '|' | ')') if !self.looks_at("&>") => break,
+                // A plain shell ends the command here, bash goes on behind the file's name: that is
+                // the same only when nothing follows it.
+                Some('&') if self.peek(1) == Some('>') => {
+                    self.redirection()?;
+                    while {
+                        self.skip_blanks();
+                        self.redirection()?
+                    } {}
+                    if self.peek(0).is_some_and(|c| !"\n;&|)".contains(c)) {
+                        return Err(Unreadable);
+                    }
+                }
+                None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 // `name ()`: what follows is the function's body.
                 Some('(') if command.words.len() == 1 && !command.assigns => {
                     self.at += 1;

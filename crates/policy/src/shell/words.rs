@@ -17,7 +17,7 @@ impl Cursor<'_, '_> {
         let mut pattern = false;
         while let Some(c) = self.peek(0) {
             match c {
-                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
                 '(' if word.text.ends_with('=') && word.is_assignment() => self.array(&mut word)?,
                 '(' => break,
                 '<' | '>' if self.peek(1) == Some('(') => {
@@ -151,6 +151,10 @@ impl Cursor<'_, '_> {
                 self.at += 1;
                 self.list(&[Stop::Bracket]).map(|_| ())
             }
+            // `${ command; }`
+            Some('{') if self.peek(1).is_some_and(|c| c.is_whitespace() || c == '|') => {
+                Err(Unreadable)
+            }
             Some('{') => {
                 word.unknown = true;
                 self.at += 1;
@@ -227,8 +231,8 @@ impl Cursor<'_, '_> {
                 c => self.expand_or_take(c, &mut inside)?,
             }
         }
-        // Read again as commands, and paid for twice: brackets in brackets would else cost without bound.
-        *self.reader.budget = self.reader.budget.checked_sub(self.at - begin).ok_or(Unreadable)?;
+        // Read again as commands.
+        self.reader.paid(self.at - begin)?;
         self.at = begin;
         self.reader.found.truncate(found);
         Ok(false)
@@ -284,8 +288,9 @@ impl Cursor<'_, '_> {
             'n' => return Ok('\n'),
             't' => return Ok('\t'),
             'r' => return Ok('\r'),
-            '\\' | '\'' | '"' | '?' => return Ok(c),
-            // Control characters and bells: in no command's name.
+            '\\' | '"' | '?' => return Ok(c),
+            // Control characters and bells: in no command's name. A quote: a plain shell would end the
+            // text there.
             _ => return Err(Unreadable),
         };
         let mut seen = 0;
