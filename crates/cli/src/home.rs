@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use glasshouse_kernel::config::{Config, PROJECT_FILE};
+use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, PROJECT_FILE};
 use glasshouse_kernel::{Kernel, codes};
 
 /// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`.
@@ -73,7 +73,12 @@ pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
         Some(file) => Config::read(&file)?,
         None => Config::default(),
     };
-    Ok(flags.or(environment()?).or(project).or(user))
+    let own_limit = user.merge.max_auto_lines;
+    let mut config = flags.or(environment()?).or(project).or(user);
+    // What is merged without a person is the user's to say; somebody's repository may only ask for less.
+    let most = own_limit.unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES);
+    config.merge.max_auto_lines = config.merge.max_auto_lines.map(|lines| lines.min(most));
+    Ok(config)
 }
 
 /// `GLASSHOUSE_MODE`, `_PROVIDER`, `_MODEL`, `_BASE_URL`.

@@ -507,6 +507,10 @@ pub struct TestEvidence {
     pub tests_changed: bool,
     /// Whether other files differ from the base.
     pub sources_changed: bool,
+    /// Exit status of the tests as they were before the session, run on the sources as they are now.
+    /// Absent when no test file was there or none was touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_exit_code: Option<i32>,
 }
 
 /// `workflow.transitioned`.

@@ -480,3 +480,54 @@ steps:
     // The control: what only looks like the beginning of one is written as it is.
     check(".sk-loading-spinner-dark { }", "completed");
 }
+
+/// A test that an agent wrote made the others pass: it mended the source while the tests ran and broke
+/// it again behind them. Evidence came from one run of all tests, new ones among them.
+/// Now the tests as they were before run alone on the new sources, and a person is asked when they fail.
+#[test]
+fn e2e_new_tests_cannot_hide_that_old_ones_fail() {
+    let check = |tests: &[(&str, &str)], source: &str, status: i32| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let writes: String = tests
+            .iter()
+            .map(|(path, content)| {
+                let id = path.replace(['/', '.'], "_");
+                format!(
+                    "      - {{ call: {{ id: {id}, tool: fs.write, args: {{ path: {path}, content: {content:?} }} }} }}\n"
+                )
+            })
+            .collect();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: plan, tool: plan.complete, args: {{ summary: print two }} }} }} ]
+  - emit:
+{writes}      - {{ call: {{ id: red, tool: test.run, args: {{}} }} }}
+  - emit:
+      - {{ call: {{ id: w, tool: fs.write, args: {{ path: src/tool.sh, content: {source:?} }} }} }}
+      - {{ call: {{ id: green, tool: test.run, args: {{}} }} }}
+  - expect: {{ results: {{ green: completed }} }}
+    emit: [ {{ call: {{ id: c, tool: git.commit, args: {{ message: print two }} }} }} ]
+  - emit: [ {{ text: done }} ]
+"
+        );
+        let ran = place.scenario(&project, &yaml).expect_status(status);
+        let (_, events) = place.events();
+        let proposed = events.iter().find(|event| *event.kind() == Kind::MergeProposed).unwrap();
+        let reasons = proposed.body["review_reasons"].to_string();
+        let told = reasons.contains("the tests as they were before do not pass");
+        assert_eq!(told, status == 4, "{ran:?} {reasons}");
+    };
+    let two = ("tests/t_two.sh", "grep -q two src/tool.sh\n");
+    let broken = "echo two\n";
+    // The control: the source keeps what was tested before.
+    check(&[two], "echo one\necho two\n", 0);
+    let swap =
+        "grep -q two src/tool.sh || exit 1\ncp src/tool.sh /tmp/s\necho echo one > src/tool.sh\n";
+    check(&[("tests/t_a.sh", swap), ("tests/t_z.sh", "cp /tmp/s src/tool.sh\n")], broken, 4);
+    let runner =
+        "grep -q two src/tool.sh && exit 0\nfor t in tests/t_*.sh; do sh $t || exit 1; done\n";
+    check(&[two, ("tests/run.sh", runner)], broken, 4);
+}

@@ -28,7 +28,7 @@ use super::decide::{masked, now_us};
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
-use super::workbench::{Workbench, Write, manifest_bytes};
+use super::workbench::{NewCache, Workbench, Write, manifest_bytes};
 use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::classify::is_lock_file;
 use crate::session::refused;
@@ -46,6 +46,8 @@ const MAX_CHANGED_PATHS: usize = 50_000;
 const MAX_NAMED_PATHS: usize = 200;
 /// Most allowed paths of one kind that get an event each; beyond it they share one.
 const MAX_SINGLE_DECISIONS: usize = 64;
+/// Stands for the exit status of a run that was stopped before it had one.
+const NO_EXIT_CODE: i32 = -1;
 /// Code of a command that wrote more than its workspace or cache may hold.
 const DISK_FULL: &str = "limit_exceeded_disk";
 /// Most output of a command that is kept; beyond it the command is slowed, then stopped.
@@ -95,6 +97,8 @@ struct End {
     output: Vec<u8>,
     strategy: Strategy,
     background_processes: u32,
+    /// Of a validating test run: see [`TestEvidence::earlier_exit_code`].
+    earlier_exit_code: Option<i32>,
 }
 
 impl End {
@@ -106,6 +110,7 @@ impl End {
             output: text.into(),
             strategy: Strategy::Head,
             background_processes: 0,
+            earlier_exit_code: None,
         }
     }
 }
@@ -329,7 +334,7 @@ impl Execution {
             && end.status == CallStatus::Completed
         {
             let digests = bench.content_digests(&seal.manifest)?;
-            let exit_code = end.exit_code.unwrap_or(-1);
+            let exit_code = end.exit_code.unwrap_or(NO_EXIT_CODE);
             let body = TestEvidence {
                 call: self.id,
                 passed: exit_code == 0,
@@ -339,6 +344,7 @@ impl Execution {
                 sources: digests.1,
                 tests_changed,
                 sources_changed,
+                earlier_exit_code: end.earlier_exit_code,
             };
             drafts.push(Draft::new(Kind::TestEvidence, &body));
         }
@@ -488,15 +494,40 @@ impl Execution {
                     .why("a part of the tests is no evidence for all of them"))
             }
             (Arguments::TestRun { timeout_ms, .. }, _) => {
-                if self.state == State::Validating.as_str() {
-                    bench.start_anew()?;
-                }
-                let argv = bench.test().argv.clone();
                 let timeout_ms = timeout_ms.unwrap_or(DEFAULT_TEST_TIMEOUT_MS);
-                self.command(bench, argv, CanonicalPath::root(), timeout_ms)
+                let earlier = match self.state == State::Validating.as_str() {
+                    true => self.validate_earlier(bench, timeout_ms)?,
+                    false => None,
+                };
+                let end = self.run_tests(bench, timeout_ms)?;
+                Ok(End { earlier_exit_code: earlier, ..end })
             }
             _ => Err(Error::new(codes::TURN_FAILED, "the call names no path")),
         }
+    }
+
+    fn run_tests(&self, bench: &mut Workbench, timeout_ms: u64) -> Result<End> {
+        let argv = bench.test().argv.clone();
+        self.command(bench, argv, CanonicalPath::root(), timeout_ms)
+    }
+
+    /// Before the tests are run on what would be merged: the tests as they were before, alone, on the
+    /// sources as they are now. What the agent wrote as tests runs as a program beside the others and
+    /// can do to them what it likes; here it is absent. Leaves everything as it was, in a new sandbox.
+    fn validate_earlier(&self, bench: &mut Workbench, timeout_ms: u64) -> Result<Option<i32>> {
+        let Some(earlier) = bench.with_earlier_tests()? else {
+            return bench.start_anew(NewCache::Empty).map(|()| None);
+        };
+        let sealed = bench.sealed()?.clone();
+        bench.accept(earlier, None)?;
+        let ran = bench
+            .start_anew(NewCache::Empty)
+            .and_then(|()| self.run_tests(bench, timeout_ms))
+            .map(|end| end.exit_code.unwrap_or(NO_EXIT_CODE));
+        bench.accept(sealed, None)?;
+        // The cache holds what the earlier tests built of the new sources, and nothing of new tests.
+        bench.start_anew(NewCache::Kept)?;
+        ran.map(Some)
     }
 
     fn command(

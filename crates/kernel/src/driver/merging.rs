@@ -199,6 +199,12 @@ impl Session {
         if self.state().green().is_none() {
             unmet.push("the tests were not seen passing on exactly this content".to_owned());
         }
+        let earlier = self.state().green().and_then(|record| record.evidence.earlier_exit_code);
+        if let Some(code) = earlier.filter(|code| *code != 0) {
+            unmet.push(format!(
+                "the tests as they were before do not pass on the new sources (exit {code})"
+            ));
+        }
         if !proposal.deletions.is_empty() {
             let paths: Vec<_> = proposal.deletions.iter().map(ToString::to_string).collect();
             unmet.push(format!("deletes {}", paths.join(", ")));

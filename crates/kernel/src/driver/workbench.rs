@@ -46,6 +46,15 @@ pub(super) struct Told {
     pub(super) sources_changed: bool,
 }
 
+/// What a sandbox for validation finds in its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NewCache {
+    /// Nothing.
+    Empty,
+    /// What the validation before it left.
+    Kept,
+}
+
 /// What freezing found.
 pub(super) struct Frozen {
     pub(super) base: Digest,
@@ -415,9 +424,22 @@ impl Workbench {
         Ok(())
     }
 
+    /// The sealed state with every test file as it was before; `None` when there was none or none was
+    /// touched.
+    pub(super) fn with_earlier_tests(&self) -> Result<Option<SealManifest>> {
+        let is_test = |path: &CanonicalPath| self.classifier.is_test_path(path);
+        if !self.base()?.manifest.iter().any(|(path, _)| is_test(path)) {
+            return Ok(None);
+        }
+        let mut earlier = self.sealed()?.clone();
+        earlier.entries.retain(|path, _| !is_test(path));
+        earlier.removed.retain(|path| !is_test(path));
+        Ok((earlier != *self.sealed()?).then_some(earlier))
+    }
+
     /// Makes what the tests prove what would be merged: exactly the sealed content in a new sandbox,
     /// without ignored files, with plain modes, and with a cache that no earlier command could prepare.
-    pub(super) fn start_anew(&mut self) -> Result<()> {
+    pub(super) fn start_anew(&mut self, new_cache: NewCache) -> Result<()> {
         let sealed = self.sealed()?.clone();
         let paths: Vec<_> = sealed.entries.keys().cloned().collect();
         let ignored = self.base()?.ignored(paths.iter())?;
@@ -426,7 +448,7 @@ impl Workbench {
         self.accept(kept, None)?;
         self.rollback()?;
         let cache = self.dir.join(CLEAN_CACHE);
-        if cache.exists() {
+        if new_cache == NewCache::Empty && cache.exists() {
             glasshouse_sandbox::remove_tree(&cache).map_err(|e| {
                 Error::new(codes::TURN_FAILED, "the cache cannot be emptied").why(e)
             })?;

@@ -182,6 +182,7 @@ impl Simulation {
         self.start(call);
         let seal = self.state.seal.clone();
         let body = TestEvidence {
+            earlier_exit_code: None,
             call,
             passed,
             ran,

@@ -40,8 +40,8 @@ pub fn rust_change(old: &str, new: &str) -> RustChange {
     }
 }
 
-/// Whether every test item of the old text is still there, with nothing taken out of it. What was
-/// added in between is not judged. A text that cannot be read keeps nothing.
+/// Whether every test item of the old text is still there, with nothing taken out of it, nothing more
+/// ignored, and no new code that asks whether it is being tested. What else was added is not judged. A text that cannot be read keeps nothing.
 ///
 /// ```
 /// use glasshouse_sandbox::toolchain::rust_tests_kept;
@@ -54,7 +54,25 @@ pub fn rust_tests_kept(old: &str, new: &str) -> bool {
     let Some(old) = tokens(old).and_then(|tokens| split(&tokens)) else { return false };
     let Some(new) = tokens(new).and_then(|tokens| split(&tokens)) else { return false };
     let mut left = new.tests.iter();
+    let count = |tokens: &[&str]| tokens.iter().filter(|token| **token == "ignore").count();
     old.tests.iter().all(|token| left.any(|other| other == token))
+        && count(&new.tests) <= count(&old.tests)
+        && asks_whether_tested(&new.rest) <= asks_whether_tested(&old.rest)
+}
+
+/// How often code asks whether it is being tested: `cfg(not(test))` switches tests off, `cfg!(test)`
+/// makes them pass.
+fn asks_whether_tested(tokens: &[&str]) -> usize {
+    let asks = |at: usize| {
+        let mut behind = at + 1;
+        if tokens.get(behind) == Some(&"!") {
+            behind += 1;
+        }
+        tokens.get(behind) == Some(&"(")
+            && group(&tokens[behind..])
+                .is_some_and(|length| tokens[behind..behind + length].contains(&"test"))
+    };
+    (0..tokens.len()).filter(|at| matches!(tokens[*at], "cfg" | "cfg_attr") && asks(*at)).count()
 }
 
 /// Marks that mean something else when they touch: `a && b` is not `a & &b`.
@@ -357,6 +375,12 @@ mod tests {
         check(test, &test.replace("assert_eq!(f(), 1);", ""), false);
         check(test, &test.replace("#[cfg(test)]", ""), false);
         check(test, "#[cfg(test)] mod t {", false);
+        check(test, &test.replace("#[test]", "#[ignore = \"slow\"] #[test]"), false);
+        check(test, &format!("#![cfg(not(test))] {test}"), false);
+        check(test, &format!("#[cfg_attr(test, path = \"x\")] mod m; {test}"), false);
+        check(test, &format!("fn h() -> bool {{ cfg!(test) }} {test}"), false);
+        check("#[cfg(not(test))] mod m;", "#[cfg(not(test))] mod m; fn h() { test(cfg) }", true);
+        check("#[cfg(not(test))] mod m;", "mod m;", true);
     }
 
     proptest! {
