@@ -38,6 +38,7 @@ mod rules;
 mod signer;
 mod sqlite;
 mod store;
+mod subscription;
 mod tree;
 mod verify;
 
@@ -65,4 +66,5 @@ pub use proof::{
 };
 pub use record::Record;
 pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
+pub use subscription::Subscription;
 pub use verify::{Broken, Sound, Verification};

@@ -30,6 +30,7 @@ use crate::record::Record;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
 use crate::store::{Flaw, Merge, Stats, Store};
+use crate::subscription::{Bell, Subscription};
 use crate::verify::{self, Broken, Verification, cut_below, verify};
 
 /// Branches remembered as proved; beyond, they are proved again.
@@ -88,6 +89,7 @@ struct Inner {
     /// Why nothing may be written: the log is less than its signed head says.
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
+    bell: Bell,
     signer: Option<Signer>,
 }
 
@@ -204,6 +206,7 @@ impl Log {
             owner: Owner::current(),
             refusal,
             proved: Mutex::new(HashSet::new()),
+            bell: Bell::default(),
             signer,
         };
         Self { inner: Arc::new(inner) }
@@ -265,7 +268,7 @@ impl Log {
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         self.prove_to_write(&append.branch)?;
         let appended = self.inner.store.append(append, merge)?;
-        self.wake_signer();
+        self.tell_stored();
         Ok(appended)
     }
 
@@ -279,7 +282,9 @@ impl Log {
         Ok(())
     }
 
-    fn wake_signer(&self) {
+    /// Tells those who wait for events that some were stored.
+    fn tell_stored(&self) {
+        self.inner.bell.ring();
         if let Some(signer) = &self.inner.signer {
             signer.wake();
         }
@@ -302,7 +307,7 @@ impl Log {
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
         let appended = self.inner.store.erase(append, events, blobs)?;
         self.inner.delete_erased_blobs()?;
-        self.wake_signer();
+        self.tell_stored();
         Ok(appended)
     }
 
@@ -349,6 +354,20 @@ impl Log {
         let base = self.branch(branch)?.base().seq;
         let events = self.read(branch, base.saturating_add(from.max(1)), limit)?;
         Ok(events.into_iter().map(|event| (event.seq() - base, event)).collect())
+    }
+
+    /// Follows a branch from a sequence on: first what is stored, then what comes. A clone of the
+    /// log stays open while the subscription lives.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn subscribe(&self, branch: &BranchId, from: Seq) -> Result<Subscription> {
+        self.branch(branch)?;
+        Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.inner.bell
     }
 
     /// All events of a branch, read page by page: what folds run over. A bad event ends it with an

@@ -18,5 +18,6 @@ mod model;
 mod power;
 mod proofs;
 mod storage_full;
+mod subscriptions;
 mod support;
 mod tamper;
