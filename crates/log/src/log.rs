@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use glasshouse_model::body::{EventRef, LogErased};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, TenantId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
+use crate::backup;
 use crate::blobs::Blobs;
 use crate::branch::{BranchRow, NewBranch, SessionRow};
 use crate::chain::{Chain, PAGE};
@@ -17,6 +19,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::codes;
 use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
+use crate::export::{self, Exported};
 use crate::founding;
 use crate::heads::Heads;
 use crate::home::Home;
@@ -90,6 +93,8 @@ struct Inner {
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
     bell: Bell,
+    /// Where backups go; `None` in memory.
+    backups: Option<PathBuf>,
     signer: Option<Signer>,
 }
 
@@ -100,6 +105,7 @@ struct Opened {
     heads: Arc<Heads>,
     public_key: Result<PublicKey>,
     refusal: Option<Error>,
+    backups: Option<PathBuf>,
     signer: Option<Signer>,
 }
 
@@ -141,7 +147,8 @@ impl Log {
             Err(error) => return Err(error),
         };
         let blobs = Blobs::new(home.blobs());
-        let opened = Opened { store, blobs, heads, public_key, refusal, signer };
+        let backups = Some(home.backups());
+        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer };
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
             log.inner.delete_erased_blobs()?;
@@ -172,6 +179,7 @@ impl Log {
                 Error::new(codes::LOG_READ_ONLY, "could not write to the log")
                     .why("it was opened for reading only"),
             ),
+            backups: None,
             signer: None,
         };
         Ok(Self::of(tenant, Arc::new(SystemClock), opened))
@@ -190,12 +198,13 @@ impl Log {
         heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
         let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
         let blobs = Blobs::in_memory();
-        let opened = Opened { store, blobs, heads, public_key, refusal: None, signer };
+        let (refusal, backups) = (None, None);
+        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer };
         Ok(Self::of(tenant, clock, opened))
     }
 
     fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, blobs, heads, public_key, refusal, signer } = opened;
+        let Opened { store, blobs, heads, public_key, refusal, backups, signer } = opened;
         let inner = Inner {
             tenant: tenant.clone(),
             store,
@@ -207,6 +216,7 @@ impl Log {
             refusal,
             proved: Mutex::new(HashSet::new()),
             bell: Bell::default(),
+            backups,
             signer,
         };
         Self { inner: Arc::new(inner) }
@@ -446,6 +456,33 @@ impl Log {
     /// `blob_not_found`, `blob_corrupt`, or a storage error.
     pub fn blob(&self, digest: &Digest) -> Result<Vec<u8>> {
         self.inner.blobs.get(digest)
+    }
+
+    /// Writes a session as lines of JSON that prove themselves: see [`check_export`].
+    ///
+    /// [`check_export`]: crate::check_export
+    ///
+    /// # Errors
+    /// `branch_not_found` when there is no such session, `log_corrupt`, or a storage error, also of
+    /// `out`.
+    pub fn export_session(&self, session: &SessionId, out: &mut dyn Write) -> Result<Exported> {
+        export::write(self, session, out)
+    }
+
+    /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest
+    /// [`KEPT_BACKUPS`]. Blobs, heads and keys are files that are only ever added: they need no
+    /// copy to be restored beside it.
+    ///
+    /// # Errors
+    /// Why nothing may be written, `storage_full`, or another storage error.
+    pub fn back_up(&self) -> Result<PathBuf> {
+        self.inner.may_write()?;
+        let Some(directory) = &self.inner.backups else {
+            return Err(
+                Error::new(codes::STORAGE_FAILED, "could not back up").why("the log is in memory")
+            );
+        };
+        backup::make(self.inner.store.as_ref(), directory)
     }
 
     /// Takes the right to write to a session.

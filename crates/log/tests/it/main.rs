@@ -11,6 +11,7 @@ mod crash;
 mod damaged;
 mod disk;
 mod errors;
+mod exports;
 mod files;
 mod images;
 mod leases;
