@@ -44,6 +44,13 @@ pub const CELL_CONFLICT: Code =
 /// The branch has no event with this sequence.
 pub const EVENT_NOT_FOUND: Code =
     Code::new("event_not_found", Exit::NotFound, false, "list the branch's events");
+/// An exported session does not prove itself.
+pub const EXPORT_INVALID: Code = Code::new(
+    "export_invalid",
+    Exit::Mismatch,
+    false,
+    "export the session again; the line that the context names was changed or cut",
+);
 /// A fork point outside the parent's events.
 pub const FORK_OUT_OF_RANGE: Code = Code::new(
     "fork_out_of_range",
@@ -155,6 +162,7 @@ pub const ALL: &[Code] = &[
     BRANCH_READ_ONLY,
     CELL_CONFLICT,
     EVENT_NOT_FOUND,
+    EXPORT_INVALID,
     FORK_OUT_OF_RANGE,
     FORK_TOO_DEEP,
     HEAD_CONFLICT,

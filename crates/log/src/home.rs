@@ -55,6 +55,10 @@ impl Home {
         self.root.join("blobs")
     }
 
+    pub(crate) fn backups(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
     pub(crate) fn heads(&self) -> PathBuf {
         self.root.join("heads")
     }
@@ -191,6 +195,16 @@ pub(crate) fn sync_directory_of(path: &Path) -> Result<u64> {
     File::open(directory)
         .and_then(|directory| sync(&directory))
         .map_err(|cause| Error::file("sync", directory, &cause))
+}
+
+/// Puts a finished file in its place; durable when it returns.
+pub(crate) fn rename_durably(from: &Path, to: &Path) -> Result<()> {
+    let renamed = File::open(from).and_then(|file| file.sync_all());
+    renamed
+        .and_then(|()| fs::rename(from, to))
+        .map_err(|cause| Error::file("put in place", to, &cause))?;
+    sync_directory_of(to)?;
+    Ok(())
 }
 
 fn sync(file: &File) -> std::io::Result<u64> {

@@ -14,6 +14,7 @@
 
 mod append;
 mod audit;
+mod backup;
 mod blobs;
 mod branch;
 mod cells;
@@ -23,6 +24,7 @@ mod clock;
 pub mod codes;
 mod erase;
 mod error;
+mod export;
 mod founding;
 mod heads;
 mod home;
@@ -38,6 +40,7 @@ mod rules;
 mod signer;
 mod sqlite;
 mod store;
+mod subscription;
 mod tree;
 mod verify;
 
@@ -46,6 +49,7 @@ pub use append::{
     MAX_EVENTS_PER_APPEND, MAX_KEY_BYTES,
 };
 pub use audit::verify_home;
+pub use backup::KEPT_BACKUPS;
 pub use blobs::MAX_BLOB_BYTES;
 pub use branch::{
     BranchRow, BranchState, Fork, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment,
@@ -56,6 +60,7 @@ pub use checkpoint::SignedHead;
 pub use clock::{Clock, SystemClock};
 pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
+pub use export::{Exported, check_export};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Log, Options};
@@ -65,4 +70,5 @@ pub use proof::{
 };
 pub use record::Record;
 pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
+pub use subscription::Subscription;
 pub use verify::{Broken, Sound, Verification};

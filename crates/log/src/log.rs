@@ -1,55 +1,46 @@
 //! The log of one tenant: the handle that everything else holds.
 
+mod events;
+mod opening;
+
 use std::collections::HashSet;
 use std::fmt;
-use std::path::Path;
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use glasshouse_model::body::{EventRef, LogErased};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, TenantId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
+use crate::backup;
 use crate::blobs::Blobs;
 use crate::branch::{BranchRow, NewBranch, SessionRow};
-use crate::chain::{Chain, PAGE};
+use crate::chain::Chain;
 use crate::checkpoint::SignedHead;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::codes;
 use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
-use crate::founding;
+use crate::export::{self, Exported};
 use crate::heads::Heads;
-use crate::home::Home;
-use crate::keys::{HeadKey, PublicKey};
+use crate::keys::PublicKey;
 use crate::lease::Lease;
-use crate::memory::Memory;
 use crate::merge::MergeBranch;
 use crate::owner::Owner;
 use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
-use crate::sqlite::{FileState, Sqlite};
-use crate::store::{Flaw, Merge, Stats, Store};
-use crate::verify::{self, Broken, Verification, cut_below, verify};
+use crate::store::{Merge, Stats, Store};
+use crate::subscription::{Bell, Subscription};
+use crate::verify::{self, Verification, verify};
+
+pub use self::events::Events;
+pub use self::opening::Options;
+use self::opening::unvouched;
 
 /// Branches remembered as proved; beyond, they are proved again.
 const PROVED_BRANCHES: usize = 65_536;
-
-/// How a log is opened.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where the log reads the time.
-    pub clock: Arc<dyn Clock>,
-    /// Name of a registered SQLite file layer; `None` is the operating system's. Lets tests put a
-    /// failing disk under the log.
-    pub vfs: Option<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), vfs: None }
-    }
-}
 
 /// The log of one tenant. Clones share everything; the last one to go signs a head and closes.
 ///
@@ -88,127 +79,13 @@ struct Inner {
     /// Why nothing may be written: the log is less than its signed head says.
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
-    signer: Option<Signer>,
-}
-
-/// What the ways to open a log find or make.
-struct Opened {
-    store: Arc<dyn Store>,
-    blobs: Blobs,
-    heads: Arc<Heads>,
-    public_key: Result<PublicKey>,
-    refusal: Option<Error>,
+    bell: Bell,
+    /// Where backups go; `None` in memory.
+    backups: Option<PathBuf>,
     signer: Option<Signer>,
 }
 
 impl Log {
-    /// Opens the log of a tenant, or makes it.
-    ///
-    /// A log that is less than its signed head says, or whose signed head is no longer valid, opens
-    /// for reading only.
-    ///
-    /// # Errors
-    /// `missing_log`, `tenant_mismatch`, `log_format_unknown`, `head_key_invalid`, or a storage
-    /// error.
-    pub fn open(home: &Path, tenant: &TenantId) -> Result<Self> {
-        Self::open_with(home, tenant, Options::default())
-    }
-
-    /// As [`Log::open`], with another clock or disk.
-    ///
-    /// # Errors
-    /// See [`Log::open`].
-    pub fn open_with(home: &Path, tenant: &TenantId, options: Options) -> Result<Self> {
-        let Options { clock, vfs } = options;
-        let home = Home::new(home);
-        home.create()?;
-        let _opening = home.lock_opening()?;
-        if !Sqlite::exists(&home.database(), vfs.as_deref())? {
-            founding::refuse_replacing(&home)?;
-        }
-        let store: Arc<dyn Store> =
-            Arc::new(Sqlite::open(&home.database(), tenant, Arc::clone(&clock), vfs)?);
-        let heads = Arc::new(Heads::new(home.heads()));
-        founding::finish(&home, tenant, store.as_ref(), &heads)?;
-        let public_key = PublicKey::load(&home.public_key());
-        let (refusal, signer) = match vouch(store.as_ref(), &heads, &home, &public_key) {
-            Ok(key) => (None, Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?)),
-            Err(error) if error.is(codes::LOG_CORRUPT) || error.is(codes::HEAD_KEY_INVALID) => {
-                (Some(error), None)
-            }
-            Err(error) => return Err(error),
-        };
-        let blobs = Blobs::new(home.blobs());
-        let opened = Opened { store, blobs, heads, public_key, refusal, signer };
-        let log = Self::of(tenant, clock, opened);
-        if log.inner.refusal.is_none() {
-            log.inner.delete_erased_blobs()?;
-        }
-        Ok(log)
-    }
-
-    /// Opens a log for reading only, also in a home that cannot be written. Makes nothing; every
-    /// write is refused with `log_read_only`.
-    ///
-    /// # Errors
-    /// `nothing_recorded` or `missing_log` where no log is, `tenant_mismatch`,
-    /// `log_format_unknown`, or a storage error.
-    pub fn open_read_only(home: &Path, tenant: &TenantId) -> Result<Self> {
-        let home = Home::new(home);
-        let is_there = FileState::of(&home.database())? != FileState::Missing;
-        let store = if is_there { Sqlite::open_reading(&home.database(), tenant)? } else { None };
-        let Some(store) = store else {
-            founding::refuse_replacing(&home)?;
-            return Err(founding::nothing_recorded(&home));
-        };
-        let opened = Opened {
-            blobs: Blobs::new(home.blobs()),
-            store: Arc::new(store),
-            heads: Arc::new(Heads::new(home.heads())),
-            public_key: PublicKey::load(&home.public_key()),
-            refusal: Some(
-                Error::new(codes::LOG_READ_ONLY, "could not write to the log")
-                    .why("it was opened for reading only"),
-            ),
-            signer: None,
-        };
-        Ok(Self::of(tenant, Arc::new(SystemClock), opened))
-    }
-
-    /// A log in memory, for tests and simulations: it does all that a log does, except that nothing
-    /// of it survives.
-    ///
-    /// # Errors
-    /// `storage_failed` when the system gives no random bytes for its key, or no thread.
-    pub fn in_memory(tenant: &TenantId, clock: Arc<dyn Clock>) -> Result<Self> {
-        let store: Arc<dyn Store> = Arc::new(Memory::new(tenant.clone(), Arc::clone(&clock)));
-        let heads = Arc::new(Heads::in_memory());
-        let key = HeadKey::generate(tenant)?;
-        let public_key = Ok(key.public().clone());
-        heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
-        let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
-        let blobs = Blobs::in_memory();
-        let opened = Opened { store, blobs, heads, public_key, refusal: None, signer };
-        Ok(Self::of(tenant, clock, opened))
-    }
-
-    fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, blobs, heads, public_key, refusal, signer } = opened;
-        let inner = Inner {
-            tenant: tenant.clone(),
-            store,
-            blobs,
-            heads,
-            public_key,
-            clock,
-            owner: Owner::current(),
-            refusal,
-            proved: Mutex::new(HashSet::new()),
-            signer,
-        };
-        Self { inner: Arc::new(inner) }
-    }
-
     /// The tenant.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
@@ -265,7 +142,7 @@ impl Log {
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         self.prove_to_write(&append.branch)?;
         let appended = self.inner.store.append(append, merge)?;
-        self.wake_signer();
+        self.tell_stored();
         Ok(appended)
     }
 
@@ -279,7 +156,9 @@ impl Log {
         Ok(())
     }
 
-    fn wake_signer(&self) {
+    /// Tells those who wait for events that some were stored.
+    fn tell_stored(&self) {
+        self.inner.bell.ring();
         if let Some(signer) = &self.inner.signer {
             signer.wake();
         }
@@ -302,7 +181,7 @@ impl Log {
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
         let appended = self.inner.store.erase(append, events, blobs)?;
         self.inner.delete_erased_blobs()?;
-        self.wake_signer();
+        self.tell_stored();
         Ok(appended)
     }
 
@@ -351,6 +230,20 @@ impl Log {
         Ok(events.into_iter().map(|event| (event.seq() - base, event)).collect())
     }
 
+    /// Follows a branch from a sequence on: first what is stored, then what comes. A clone of the
+    /// log stays open while the subscription lives.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn subscribe(&self, branch: &BranchId, from: Seq) -> Result<Subscription> {
+        self.branch(branch)?;
+        Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.inner.bell
+    }
+
     /// All events of a branch, read page by page: what folds run over. A bad event ends it with an
     /// error after the events before it.
     #[must_use]
@@ -361,8 +254,7 @@ impl Log {
     /// As [`Log::events`], from a sequence on.
     #[must_use]
     pub fn events_from(&self, branch: &BranchId, from: Seq) -> Events {
-        let page = Vec::new().into_iter();
-        Events { log: self.clone(), branch: branch.clone(), next: from, page, end: None }
+        Events::new(self.clone(), branch.clone(), from)
     }
 
     /// The newest event of a branch.
@@ -427,6 +319,33 @@ impl Log {
     /// `blob_not_found`, `blob_corrupt`, or a storage error.
     pub fn blob(&self, digest: &Digest) -> Result<Vec<u8>> {
         self.inner.blobs.get(digest)
+    }
+
+    /// Writes a session as lines of JSON that prove themselves: see [`check_export`].
+    ///
+    /// [`check_export`]: crate::check_export
+    ///
+    /// # Errors
+    /// `branch_not_found` when there is no such session, `log_corrupt`, or a storage error, also of
+    /// `out`.
+    pub fn export_session(&self, session: &SessionId, out: &mut dyn Write) -> Result<Exported> {
+        export::write(self, session, out)
+    }
+
+    /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest
+    /// [`KEPT_BACKUPS`]. Blobs, heads and keys are files that are only ever added: they need no
+    /// copy to be restored beside it.
+    ///
+    /// # Errors
+    /// Why nothing may be written, `storage_full`, or another storage error.
+    pub fn back_up(&self) -> Result<PathBuf> {
+        self.inner.may_write()?;
+        let Some(directory) = &self.inner.backups else {
+            return Err(
+                Error::new(codes::STORAGE_FAILED, "could not back up").why("the log is in memory")
+            );
+        };
+        backup::make(self.inner.store.as_ref(), directory)
     }
 
     /// Takes the right to write to a session.
@@ -600,82 +519,4 @@ impl Inner {
         }
         proved.insert(branch);
     }
-}
-
-/// Iterator over a branch's events; see [`Log::events`].
-pub struct Events {
-    log: Log,
-    branch: BranchId,
-    next: Seq,
-    page: std::vec::IntoIter<Event>,
-    /// Set at the end: the error that follows the last page, or nothing.
-    end: Option<Option<Error>>,
-}
-
-impl Iterator for Events {
-    type Item = Result<Event>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(event) = self.page.next() {
-                self.next = event.seq() + 1;
-                return Some(Ok(event));
-            }
-            if let Some(end) = &mut self.end {
-                return end.take().map(Err);
-            }
-            let page = self.log.chain(&self.branch).and_then(|chain| chain.read(self.next, PAGE));
-            let (events, error) = page.unwrap_or_else(|error| (Vec::new(), Some(error)));
-            if events.is_empty() || error.is_some() {
-                self.end = Some(error);
-            }
-            self.page = events.into_iter();
-        }
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Events({} from {})", self.branch, self.next)
-    }
-}
-
-/// Checks that the signed head vouches for no more than the log holds, and gives the key that may
-/// sign it further.
-fn vouch(
-    store: &dyn Store,
-    heads: &Heads,
-    home: &Home,
-    public_key: &Result<PublicKey>,
-) -> Result<HeadKey> {
-    if let Some(Flaw { expected, found }) = store.flaw(false)? {
-        return Err(unvouched("its database is not as the log makes it")
-            .with("expected", expected)
-            .with("found", found));
-    }
-    let secret_key = HeadKey::load(&home.secret_key())?;
-    let public_key = public_key.as_ref().map_err(Clone::clone)?;
-    if secret_key.public() != public_key {
-        return Err(Error::new(codes::HEAD_KEY_INVALID, "could not use the log's key")
-            .why("the public key is not that of the secret key"));
-    }
-    let tree = store.tree()?;
-    let note = heads.latest()?.ok_or_else(|| unvouched("it has no signed head"))?;
-    let signed = SignedHead::open(&note, public_key).map_err(unvouched)?;
-    if signed.tree.size > tree.size {
-        let Broken { kind, branch, seq, expected, found } = cut_below(&signed, &tree, store)?;
-        return Err(unvouched("events that the signed head covers are missing")
-            .with("kind", kind)
-            .with("branch", branch.map(String::from))
-            .with("seq", seq)
-            .with("expected", expected)
-            .with("found", found));
-    }
-    Ok(secret_key)
-}
-
-fn unvouched(why: &str) -> Error {
-    Error::new(codes::LOG_CORRUPT, "the log does not match its signed head")
-        .why(why)
-        .fix("run `glasshouse audit verify`; restore the log or its heads from a backup")
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glasshouse_model::event::SALT_BYTES;
@@ -370,6 +371,10 @@ impl Store for Memory {
 
     fn flaw(&self, _is_thorough: bool) -> Result<Option<Flaw>> {
         Ok(None)
+    }
+
+    fn copy_to(&self, _file: &Path) -> Result<()> {
+        Err(Error::new(codes::STORAGE_FAILED, "could not back up").why("the log is in memory"))
     }
 
     fn stats(&self) -> Stats {

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use glasshouse_model::event::SALT_BYTES;
 use glasshouse_model::{BranchId, Digest, Seq};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Result;
 use crate::store::Store;
@@ -37,7 +38,7 @@ pub struct EventProof {
 }
 
 /// The hashed parts of an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProvedEvent {
     /// Hash of the event before it.
     pub prev: Digest,
@@ -49,6 +50,16 @@ pub struct ProvedEvent {
     pub salt: Option<String>,
     /// The body's bytes; `None` when it was erased.
     pub body: Option<String>,
+}
+
+impl ProvedEvent {
+    /// The salt; `None` when the body was erased, or when it is no salt.
+    pub(crate) fn salt_bytes(&self) -> Option<[u8; SALT_BYTES]> {
+        let (pairs, rest) = self.salt.as_ref()?.as_bytes().as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        bytes.filter(|_| rest.is_empty())?.try_into().ok()
+    }
 }
 
 impl EventProof {

@@ -246,6 +246,15 @@ impl Store for Sqlite {
         self.read(audit::first_flaw)
     }
 
+    fn copy_to(&self, file: &Path) -> Result<()> {
+        // A connection of its own: those for reading may not even write another file.
+        let source = connection::open(&self.path, self.vfs.as_deref(), Use::Copy)?;
+        source
+            .execute("VACUUM INTO ?1", [file.to_string_lossy()])
+            .map(drop)
+            .map_err(|cause| explain(&cause))
+    }
+
     fn stats(&self) -> Stats {
         self.writer.as_ref().map_or_else(Stats::default, Writer::stats)
     }

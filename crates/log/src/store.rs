@@ -1,6 +1,8 @@
 //! What a store must do. The log above it owns everything that must be equal for all stores:
 //! walking forks, checking the chain, leases, signed heads.
 
+use std::path::Path;
+
 use glasshouse_model::{BranchId, Digest, Seq, SessionId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
@@ -146,6 +148,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// A storage error.
     fn flaw(&self, is_thorough: bool) -> Result<Option<Flaw>>;
+
+    /// Writes all that is stored, as of one moment, into an empty file.
+    ///
+    /// # Errors
+    /// `storage_full`, or another storage error.
+    fn copy_to(&self, file: &Path) -> Result<()>;
 
     /// What was written through this handle.
     fn stats(&self) -> Stats;

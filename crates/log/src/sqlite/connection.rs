@@ -25,6 +25,8 @@ pub(crate) enum Use {
     Write,
     /// Beside writers, in a directory where SQLite may make its side files.
     Read,
+    /// As `Read`, to copy everything into another file.
+    Copy,
     /// Of files beside which nothing can be made, and which therefore nobody writes.
     Still,
     /// As `Still`, of a file that is shorter than it says: what is left of it is read.
@@ -95,6 +97,9 @@ fn configure(connection: &Connection, purpose: Use) -> rusqlite::Result<Result<(
     if purpose == Use::Remains {
         // Otherwise SQLite reads nothing of a file that lacks a part.
         connection.pragma_update(None, "writable_schema", true)?;
+    }
+    if purpose == Use::Copy {
+        return Ok(Ok(()));
     }
     if purpose != Use::Write {
         connection.pragma_update(None, "query_only", true)?;

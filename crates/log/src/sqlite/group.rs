@@ -22,6 +22,8 @@ use crate::rules;
 use crate::store::Merge;
 use crate::tree::Tree;
 
+/// Branches that are known from one group to the next; beyond, they are read again.
+const MAX_KNOWN_BRANCHES: usize = 4_096;
 /// Salts are drawn from the operating system this many at a time.
 const SALTS_PER_DRAW: usize = 256;
 
@@ -31,12 +33,20 @@ pub(crate) struct Group<'c> {
     tenant: &'c TenantId,
     salts: &'c mut Salts,
     now_us: u64,
-    tree: Tree,
-    newest: Option<(i64, Head)>,
-    branches: HashMap<BranchId, Touched>,
+    known: Known,
     events: u64,
     erases: bool,
     trouble: Option<Error>,
+}
+
+/// What the writing thread knows of the database after a commit, so that the next group need not
+/// read it again. Void once another connection has written.
+pub(crate) struct Known {
+    /// SQLite's count of what other connections wrote.
+    data_version: i64,
+    tree: Tree,
+    newest: Option<(i64, Head)>,
+    branches: HashMap<BranchId, Touched>,
 }
 
 /// A branch that the group has looked at.
@@ -55,22 +65,36 @@ impl<'c> Group<'c> {
         tenant: &'c TenantId,
         salts: &'c mut Salts,
         now_us: u64,
+        known: Option<Known>,
     ) -> Result<Self> {
-        let (tree, newest) = sql(queries::tree(connection))?.ok_or_else(damaged_tree)?;
-        let newest = newest.map(|(number, _, head)| (number, head));
-        let branches = HashMap::new();
+        let data_version = sql(queries::data_version(connection))?;
+        let known = match known.filter(|known| known.data_version == data_version) {
+            Some(known) => known,
+            None => {
+                let (tree, newest) = sql(queries::tree(connection))?.ok_or_else(damaged_tree)?;
+                let newest = newest.map(|(number, _, head)| (number, head));
+                Known { data_version, tree, newest, branches: HashMap::new() }
+            }
+        };
         Ok(Self {
             connection,
             tenant,
             salts,
             now_us,
-            tree,
-            newest,
-            branches,
+            known,
             events: 0,
             erases: false,
             trouble: None,
         })
+    }
+
+    /// What is known once the group is committed.
+    pub(crate) fn into_known(mut self) -> Known {
+        if self.known.branches.len() > MAX_KNOWN_BRANCHES {
+            self.known.branches.clear();
+        }
+        self.known.branches.values_mut().for_each(|touched| touched.is_changed = false);
+        self.known
     }
 
     /// Events stored so far.
@@ -93,27 +117,18 @@ impl<'c> Group<'c> {
         &mut self,
         operation: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let before = (self.tree.clone(), self.newest, self.events);
-        let outcome = self.in_savepoint(operation);
+        let before = self.connection.total_changes();
+        let outcome = operation(self);
         if let Err(error) = &outcome {
-            (self.tree, self.newest, self.events) = before;
+            // An operation looks at everything that can refuse it before it writes. What fails
+            // later is the storage, and then the group is taken back as a whole.
             let storage = [codes::STORAGE_FULL, codes::STORAGE_FAILED, codes::LOG_BUSY];
-            if storage.iter().any(|code| error.is(*code)) || self.connection.is_autocommit() {
+            if storage.iter().any(|code| error.is(*code))
+                || self.connection.total_changes() != before
+                || self.connection.is_autocommit()
+            {
                 self.trouble = Some(error.clone());
             }
-        }
-        outcome
-    }
-
-    fn in_savepoint<T>(&mut self, operation: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.run("SAVEPOINT attempt", [])?;
-        let outcome = operation(self);
-        // When SQLite has ended the whole transaction there is nothing left to roll back to.
-        if outcome.is_err() && !self.connection.is_autocommit() {
-            self.run("ROLLBACK TO attempt", [])?;
-        }
-        if !self.connection.is_autocommit() {
-            self.run("RELEASE attempt", [])?;
         }
         outcome
     }
@@ -133,6 +148,11 @@ impl<'c> Group<'c> {
         if let Some(merge) = merge {
             self.check_merge(&append.branch, merge)?;
         }
+        let count = u64::try_from(bodies.len()).unwrap_or(u64::MAX);
+        if head.seq.saturating_add(count) > MAX_SEQ {
+            return Err(Error::new(codes::APPEND_INVALID, format!("{} is full", append.branch))
+                .why(format!("a branch has at most {MAX_SEQ} events")));
+        }
         let versions = self.write_cells(&append.cells)?;
         let cells = append.cells.iter().zip(versions);
         let cells: Vec<_> =
@@ -142,7 +162,6 @@ impl<'c> Group<'c> {
             self.store_events(number, head, (&append.session, &append.branch), drafts, &cells)?;
         let head = events.last().map_or(head, |event| Head { seq: event.seq(), hash: event.hash });
         if let Some(key) = &append.idempotency_key {
-            let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
             self.remember(number, key, head.seq + 1 - count, head)?;
         }
         let (now_us, ends) = (self.now_us, merge.map(|merge| merge.source.clone()));
@@ -171,7 +190,7 @@ impl<'c> Group<'c> {
             places.extend(self.place_to_erase(&request.append.session, branch, *seq)?);
         }
         let appended = self.append(request, None)?;
-        let by = self.tree.size() - 1;
+        let by = self.known.tree.size() - 1;
         for place in places {
             self.run(
                 "UPDATE event SET salt = ?2, body = x'' WHERE place = ?1",
@@ -201,6 +220,10 @@ impl<'c> Group<'c> {
 
     /// Creates a branch.
     pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<()> {
+        if sql(queries::last_branch_number(self.connection))? >= MAX_BRANCH_NUMBER {
+            return Err(Error::new(codes::APPEND_INVALID, "could not create a branch")
+                .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches")));
+        }
         let is_taken = sql(queries::branch(self.connection, &new.branch))?.is_some();
         let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
         let is_root = new.parent.is_none();
@@ -253,7 +276,7 @@ impl<'c> Group<'c> {
                 params![write.space, write.key, integer(*version), write.bytes],
             )?;
             if write.space == lease::SPACE {
-                self.branches.values_mut().for_each(|touched| touched.lease = None);
+                self.known.branches.values_mut().for_each(|touched| touched.lease = None);
             }
         }
         Ok(versions)
@@ -261,7 +284,7 @@ impl<'c> Group<'c> {
 
     /// Writes what the group's appends share.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        for touched in self.branches.values().filter(|touched| touched.is_changed) {
+        for touched in self.known.branches.values().filter(|touched| touched.is_changed) {
             let row = &touched.row;
             self.run(
                 "UPDATE branch SET state = ?2, head_seq = ?3, head_hash = ?4, last_us = ?5 \
@@ -275,12 +298,12 @@ impl<'c> Group<'c> {
                 ],
             )?;
         }
-        if let (true, Some((number, head))) = (self.events > 0, self.newest) {
+        if let (true, Some((number, head))) = (self.events > 0, self.known.newest) {
             self.run(
                 "UPDATE tree SET size = ?1, edge = ?2, branch = ?3, seq = ?4, hash = ?5",
                 params![
-                    integer(self.tree.size()),
-                    self.tree.edge_bytes(),
+                    integer(self.known.tree.size()),
+                    self.known.tree.edge_bytes(),
                     number,
                     integer(head.seq),
                     head.hash.as_bytes().as_slice()
@@ -292,13 +315,13 @@ impl<'c> Group<'c> {
 
     /// The branch as the group has left it so far.
     fn touch(&mut self, branch: &BranchId) -> Result<&mut Touched> {
-        if !self.branches.contains_key(branch) {
+        if !self.known.branches.contains_key(branch) {
             let (number, row) = sql(queries::branch(self.connection, branch))?
                 .ok_or_else(|| rules::no_branch(branch))?;
             let touched = Touched { number, row, lease: None, is_changed: false };
-            self.branches.insert(branch.clone(), touched);
+            self.known.branches.insert(branch.clone(), touched);
         }
-        Ok(self.branches.get_mut(branch).expect("it was inserted when it was missing"))
+        Ok(self.known.branches.get_mut(branch).expect("it was inserted when it was missing"))
     }
 
     /// The result of an earlier append with the same key.
@@ -380,21 +403,17 @@ impl<'c> Group<'c> {
         let mut events = Vec::with_capacity(drafts.len());
         while let Some((draft, body)) = drafts.next() {
             seq += 1;
-            if seq > MAX_SEQ {
-                return Err(Error::new(codes::APPEND_INVALID, format!("{branch} is full"))
-                    .why(format!("a branch has at most {MAX_SEQ} events")));
-            }
             let salt = self.salts.next()?;
-            let at = (seq, self.tree.size(), prev);
+            let at = (seq, self.known.tree.size(), prev);
             let cells = if drafts.len() == 0 { cells } else { &[] };
             let (record, event) = seal(draft, body, &place, at, salt, cells).map_err(|cause| {
                 Error::new(codes::APPEND_INVALID, "could not append")
                     .why(format!("a header is no JSON: {cause}"))
             })?;
             self.insert_event(number, &record)?;
-            self.tree.push(&record.hash);
+            self.known.tree.push(&record.hash);
             prev = record.hash;
-            self.newest = Some((number, Head { seq, hash: prev }));
+            self.known.newest = Some((number, Head { seq, hash: prev }));
             self.events += 1;
             events.push(event);
         }
@@ -430,12 +449,7 @@ impl<'c> Group<'c> {
                 integer(self.now_us)
             ],
         )?;
-        let number = self.connection.last_insert_rowid();
-        if number > MAX_BRANCH_NUMBER {
-            return Err(Error::new(codes::APPEND_INVALID, "could not create a branch")
-                .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches")));
-        }
-        Ok(number)
+        Ok(self.connection.last_insert_rowid())
     }
 
     fn run(&self, statement: &str, values: impl rusqlite::Params) -> Result<()> {

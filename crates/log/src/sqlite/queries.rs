@@ -14,9 +14,17 @@ use crate::tree::Tree;
 
 pub(crate) type Sql<T> = rusqlite::Result<T>;
 
-const BRANCH_COLUMNS: &str = "SELECT b.number, b.session, b.id, b.name, p.id, b.fork_seq, \
-     b.fork_hash, b.state, b.head_seq, b.head_hash, b.created_us, b.last_us \
-     FROM branch b LEFT JOIN branch p ON p.number = b.parent";
+/// A query for branches with a condition.
+macro_rules! branches_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT b.number, b.session, b.id, b.name, p.id, b.fork_seq, b.fork_hash, b.state, \
+             b.head_seq, b.head_hash, b.created_us, b.last_us \
+             FROM branch b LEFT JOIN branch p ON p.number = b.parent WHERE ",
+            $condition
+        )
+    };
+}
 
 fn branch_row(row: &Row<'_>) -> Sql<(i64, BranchRow)> {
     let fork = if row.get_ref(4)? == ValueRef::Null {
@@ -47,7 +55,7 @@ fn state(row: &Row<'_>, column: usize) -> Sql<BranchState> {
 
 /// A branch and its number.
 pub(crate) fn branch(connection: &Connection, branch: &BranchId) -> Sql<Option<(i64, BranchRow)>> {
-    cached(connection, &format!("{BRANCH_COLUMNS} WHERE b.id = ?1"))?
+    cached(connection, branches_where!("b.id = ?1"))?
         .query_row([branch.as_str()], branch_row)
         .optional()
 }
@@ -57,10 +65,26 @@ pub(crate) fn branches(
     connection: &Connection,
     session: Option<&SessionId>,
 ) -> Sql<Vec<BranchRow>> {
-    let sql = format!("{BRANCH_COLUMNS} WHERE ?1 IS NULL OR b.session = ?1 ORDER BY b.number");
-    cached(connection, &sql)?
-        .query_map([session.map(SessionId::as_str)], |row| Ok(branch_row(row)?.1))?
-        .collect()
+    let row = |row: &Row<'_>| Ok(branch_row(row)?.1);
+    match session {
+        None => cached(connection, branches_where!("true ORDER BY b.number"))?
+            .query_map([], row)?
+            .collect(),
+        Some(session) => cached(connection, branches_where!("b.session = ?1 ORDER BY b.number"))?
+            .query_map([session.as_str()], row)?
+            .collect(),
+    }
+}
+
+/// The largest number of a branch; 0 when there is none.
+pub(crate) fn last_branch_number(connection: &Connection) -> Sql<i64> {
+    cached(connection, "SELECT coalesce(max(number), 0) FROM branch")?
+        .query_row([], |row| row.get(0))
+}
+
+/// SQLite's count of what other connections wrote, as this one has noticed it.
+pub(crate) fn data_version(connection: &Connection) -> Sql<i64> {
+    cached(connection, "PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
 /// Sessions, the newest first.

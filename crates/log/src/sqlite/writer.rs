@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::connection::{checkpoint, explain};
 use super::file::Identity;
-use super::group::{Group, Salts};
+use super::group::{Group, Known, Salts};
 use super::queries::cached;
 use crate::clock::Clock;
 use crate::codes;
@@ -27,6 +27,9 @@ const QUEUE: usize = 1024;
 /// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
 /// reads in some milliseconds.
 const CHECKPOINT_PAGES: u32 = 2_000;
+
+/// Time without an operation after which the write-ahead log is copied, however short it is.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
 /// An operation on its way: runs in the group or learns why it cannot, then hears of the commit.
 type Job = Box<dyn FnOnce(Result<&mut Group<'_>>) -> Waiting + Send>;
@@ -71,6 +74,7 @@ impl Writer {
             clock,
             identity,
             salts: Salts::new(),
+            known: None,
             failed: None,
             is_settled: false,
             wal_pages,
@@ -137,6 +141,8 @@ struct State {
     clock: Arc<dyn Clock>,
     identity: Arc<Identity>,
     salts: Salts,
+    /// What the last commit left; `None` after a group that was taken back.
+    known: Option<Known>,
     /// Set by the first failed commit or sync. What the disk holds is then unknown: the system may
     /// have dropped the unsynced pages and would report success the next time.
     failed: Option<Error>,
@@ -152,7 +158,15 @@ struct State {
 
 impl State {
     fn run(mut self, arriving: &Receiver<Job>) {
-        while let Ok(first) = arriving.recv() {
+        loop {
+            let first = match arriving.recv_timeout(CHECKPOINT_EVERY) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.checkpoint_when_idle();
+                    continue;
+                }
+            };
             let mut jobs = vec![first];
             while jobs.len() < MAX_GROUP
                 && let Ok(job) = arriving.try_recv()
@@ -192,10 +206,11 @@ impl State {
         }
         self.settle()?;
         let outcome = self.run_statement("BEGIN IMMEDIATE").and_then(|()| {
-            let events = self.fill(jobs, waiting)?;
+            let (events, known) = self.fill(jobs, waiting)?;
             let started = Instant::now();
             self.run_statement("COMMIT")?;
             self.counters.sync_ns.fetch_add(nanoseconds_since(started), Ordering::Relaxed);
+            self.known = Some(known);
             Ok(events)
         });
         match outcome {
@@ -218,9 +233,10 @@ impl State {
         &mut self,
         jobs: &mut impl Iterator<Item = Job>,
         waiting: &mut Vec<Waiting>,
-    ) -> Result<u64> {
+    ) -> Result<(u64, Known)> {
         let now_us = self.clock.now_us();
-        let mut group = Group::begin(&self.connection, &self.tenant, &mut self.salts, now_us)?;
+        let (connection, known) = (&self.connection, self.known.take());
+        let mut group = Group::begin(connection, &self.tenant, &mut self.salts, now_us, known)?;
         for job in jobs {
             waiting.push(job(Ok(&mut group)));
             if let Some(error) = group.trouble() {
@@ -230,7 +246,7 @@ impl State {
         group.finish()?;
         let (events, erases) = (group.events(), group.erases());
         self.has_erased |= erases;
-        Ok(events)
+        Ok((events, group.into_known()))
     }
 
     fn run_statement(&self, statement: &str) -> Result<()> {
@@ -269,6 +285,15 @@ impl State {
             // While a reader holds it up, the next try is as far away as this one was.
             self.checkpoint_at = pages.saturating_add(CHECKPOINT_PAGES);
             // On a full disk the log grows on, as far as it can, until a later one succeeds.
+            let _ = self.checkpoint("PASSIVE");
+        }
+    }
+
+    /// Copies what is in the write-ahead log once nothing has come for a while, so that a log which
+    /// is left open does not keep a long one.
+    fn checkpoint_when_idle(&mut self) {
+        if self.wal_pages.swap(0, Ordering::Relaxed) > 0 {
+            // As in `checkpoint_when_due`.
             let _ = self.checkpoint("PASSIVE");
         }
     }

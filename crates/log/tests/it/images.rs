@@ -101,21 +101,8 @@ impl Work {
                 acknowledged.lock().unwrap().heads.insert(child, (made.seq, made.hash));
             }
             1 if number > 0 && !self.ended.contains(&number) && !self.ended.contains(&0) => {
-                let merge = MergeBranch {
-                    session: session("s_1"),
-                    target: branch("b_0"),
-                    target_head: log.head(&branch("b_0")).unwrap().seq,
-                    source: branch(&id),
-                    source_head: head,
-                    strategy: MergeStrategy::ThreeWay,
-                    resolved: BTreeMap::new(),
-                    actor: Actor::kernel(),
-                    events: Vec::new(),
-                    epoch: None,
-                    idempotency_key: None,
-                };
                 // A branch that has nothing of its own yet is not merged.
-                if let Ok(merged) = log.merge(merge) {
+                if let Ok(merged) = log.merge(merge(log, &id, head)) {
                     self.ended.push(number);
                     let head = (merged.head.seq, merged.head.hash);
                     acknowledged.lock().unwrap().heads.insert("b_0".into(), head);
@@ -155,6 +142,22 @@ impl Work {
             }
             _ => {}
         }
+    }
+}
+
+fn merge(log: &Log, source: &str, source_head: glasshouse_log::Head) -> MergeBranch {
+    MergeBranch {
+        session: session("s_1"),
+        target: branch("b_0"),
+        target_head: log.head(&branch("b_0")).unwrap().seq,
+        source: branch(source),
+        source_head,
+        strategy: MergeStrategy::ThreeWay,
+        resolved: BTreeMap::new(),
+        actor: Actor::kernel(),
+        events: Vec::new(),
+        epoch: None,
+        idempotency_key: None,
     }
 }
 

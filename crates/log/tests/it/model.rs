@@ -1,5 +1,6 @@
 //! Any interleaving of operations, on each store, against a model that is a list of lists.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use glasshouse_log::{Append, BranchState, Erase, Log, MergeBranch};
@@ -75,119 +76,131 @@ impl Model {
     }
 }
 
-/// Runs a step on the log and the model; both accept or refuse it alike.
-fn run(log: &Log, model: &mut Model, n: u64, step: &Step) {
-    let at = |index: u8| usize::from(index) % model.lines.len();
-    let id = |line: usize| format!("b_{line}");
-    let seq = |length: usize| u64::try_from(length).unwrap();
-    match *step {
-        Step::Append { branch, expected, key } => {
-            let line = at(branch);
-            let length = model.lines[line].entries.len();
-            let append = Append {
-                expected_head: expected.map(u64::from),
-                idempotency_key: key.map(|key| format!("k{key}")),
-                ..numbered(&id(line), n)
-            };
-            let outcome = log.append(append);
-            let earlier = key.and_then(|key| {
-                model.lines[line].keys.iter().find(|(known, _)| *known == key).copied()
-            });
-            if let Some((_, entry)) = earlier {
-                let again = outcome.unwrap();
-                let number = again.events[0].body["n"].as_u64();
-                assert_eq!((again.replayed, number), (true, model.entries[entry].number));
-            } else if !model.is_open(line) {
-                assert_eq!(outcome.unwrap_err().code(), "branch_read_only");
-            } else if expected.is_some_and(|expected| u64::from(expected) != seq(length)) {
-                let error = outcome.unwrap_err();
-                assert_eq!(error.code(), "head_conflict");
-                assert_eq!(error.report().context["head"], seq(length));
-            } else {
-                assert_eq!(outcome.unwrap().head.seq, seq(length) + 1);
-                model.push(line, Some(n), false);
-                if let Some(key) = key {
-                    let entry = model.entries.len() - 1;
-                    model.lines[line].keys.push((key, entry));
-                }
+/// A log and its model; each step is accepted or refused by both alike.
+struct Pair<'a> {
+    log: &'a Log,
+    model: &'a mut Model,
+}
+
+fn id(line: usize) -> String {
+    format!("b_{line}")
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap()
+}
+
+impl Pair<'_> {
+    fn run(&mut self, n: u64, step: &Step) {
+        let at = |index: u8| usize::from(index) % self.model.lines.len();
+        match *step {
+            Step::Append { branch, expected, key } => self.append(n, at(branch), expected, key),
+            Step::Fork { parent, at: seq } => self.fork(at(parent), usize::from(seq)),
+            Step::Merge { source, target } => self.merge(at(source), at(target)),
+            Step::Close { branch: line } => {
+                let line = at(line);
+                self.log.close_branch(&branch(&id(line))).unwrap();
+                self.model.lines[line].state.get_or_insert(BranchState::Closed);
             }
+            Step::Erase { branch, at: seq } => self.erase(n, at(branch), usize::from(seq)),
+            Step::Reopen => {}
         }
-        Step::Fork { parent, at: fork_at } => {
-            let (line, fork_at) = (at(parent), usize::from(fork_at));
-            let new = model.lines.len();
-            let outcome = log.create_branch(fork(&id(new), &id(line), seq(fork_at)));
-            let past = &model.lines[line].entries;
-            if fork_at == 0 || fork_at > past.len() {
-                assert_eq!(outcome.unwrap_err().code(), "fork_out_of_range");
-            } else {
-                outcome.unwrap();
-                let entries = past[..fork_at].to_vec();
-                let parent = Some((line, fork_at));
-                model.lines.push(Line { entries, parent, ..Line::default() });
-            }
+    }
+
+    fn append(&mut self, n: u64, line: usize, expected: Option<u8>, key: Option<u8>) {
+        let length = count(self.model.lines[line].entries.len());
+        let expected = expected.map(u64::from);
+        let outcome = self.log.append(Append {
+            expected_head: expected,
+            idempotency_key: key.map(|key| format!("k{key}")),
+            ..numbered(&id(line), n)
+        });
+        let keys = &self.model.lines[line].keys;
+        let earlier = key.and_then(|key| keys.iter().find(|(known, _)| *known == key).copied());
+        if let Some((_, entry)) = earlier {
+            let again = outcome.unwrap();
+            let number = again.events[0].body["n"].as_u64();
+            assert_eq!((again.replayed, number), (true, self.model.entries[entry].number));
+        } else if !self.model.is_open(line) {
+            assert_eq!(outcome.unwrap_err().code(), "branch_read_only");
+        } else if expected.is_some_and(|expected| expected != length) {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.code(), "head_conflict");
+            assert_eq!(error.report().context["head"], length);
+        } else {
+            assert_eq!(outcome.unwrap().head.seq, length + 1);
+            self.model.push(line, Some(n), false);
+            let entry = self.model.entries.len() - 1;
+            self.model.lines[line].keys.extend(key.map(|key| (key, entry)));
         }
-        Step::Merge { source, target } => {
-            let (source, target) = (at(source), at(target));
-            let shared = model.shared(source, target);
-            let (from, into) =
-                (model.lines[source].entries.len(), model.lines[target].entries.len());
-            let merge = MergeBranch {
-                session: session("s_1"),
-                target: branch(&id(target)),
-                target_head: seq(into),
-                source: branch(&id(source)),
-                source_head: log.head(&branch(&id(source))).unwrap(),
-                strategy: MergeStrategy::ThreeWay,
-                resolved: Default::default(),
-                actor: Actor::kernel(),
-                events: Vec::new(),
-                epoch: None,
-                idempotency_key: None,
-            };
-            let outcome = log.merge(merge);
-            if shared == 0 || from == shared {
+    }
+
+    fn fork(&mut self, line: usize, at: usize) {
+        let new = self.model.lines.len();
+        let outcome = self.log.create_branch(fork(&id(new), &id(line), count(at)));
+        let past = &self.model.lines[line].entries;
+        if at == 0 || at > past.len() {
+            assert_eq!(outcome.unwrap_err().code(), "fork_out_of_range");
+            return;
+        }
+        outcome.unwrap();
+        let (entries, parent) = (past[..at].to_vec(), Some((line, at)));
+        self.model.lines.push(Line { entries, parent, ..Line::default() });
+    }
+
+    fn merge(&mut self, source: usize, target: usize) {
+        let shared = self.model.shared(source, target);
+        let length = |line: usize| self.model.lines[line].entries.len();
+        let (from, into) = (length(source), length(target));
+        let outcome = self.log.merge(MergeBranch {
+            session: session("s_1"),
+            target: branch(&id(target)),
+            target_head: count(into),
+            source: branch(&id(source)),
+            source_head: self.log.head(&branch(&id(source))).unwrap(),
+            strategy: MergeStrategy::ThreeWay,
+            resolved: BTreeMap::new(),
+            actor: Actor::kernel(),
+            events: Vec::new(),
+            epoch: None,
+            idempotency_key: None,
+        });
+        if shared == 0 || from == shared {
+            assert_eq!(outcome.unwrap_err().code(), "append_invalid");
+        } else if !self.model.is_open(target) || !self.model.is_open(source) {
+            assert_eq!(outcome.unwrap_err().code(), "branch_read_only");
+        } else {
+            outcome.unwrap();
+            self.model.push(target, None, true);
+            self.model.lines[source].state = Some(BranchState::Merged);
+        }
+    }
+
+    fn erase(&mut self, n: u64, line: usize, seq: usize) {
+        let outcome = self.log.erase(Erase {
+            session: session("s_1"),
+            branch: branch("b_0"),
+            events: vec![(branch(&id(line)), count(seq))],
+            blobs: Vec::new(),
+            reason: format!("step {n}"),
+            epoch: None,
+        });
+        let entries = &self.model.lines[line].entries;
+        let entry = seq.checked_sub(1).and_then(|at| entries.get(at)).copied();
+        match entry.filter(|entry| self.model.entries[*entry].owner == line) {
+            None => assert_eq!(outcome.unwrap_err().code(), "event_not_found"),
+            Some(entry) if self.model.entries[entry].is_kept => {
                 assert_eq!(outcome.unwrap_err().code(), "append_invalid");
-            } else if !model.is_open(target) || !model.is_open(source) {
+            }
+            Some(_) if !self.model.is_open(0) => {
                 assert_eq!(outcome.unwrap_err().code(), "branch_read_only");
-            } else {
+            }
+            Some(entry) => {
                 outcome.unwrap();
-                model.push(target, None, true);
-                model.lines[source].state = Some(BranchState::Merged);
+                self.model.entries[entry].number = None;
+                self.model.push(0, None, true);
             }
         }
-        Step::Close { branch: line } => {
-            let line = at(line);
-            log.close_branch(&branch(&id(line))).unwrap();
-            model.lines[line].state.get_or_insert(BranchState::Closed);
-        }
-        Step::Erase { branch: line, at: erased } => {
-            let (line, erased) = (at(line), usize::from(erased));
-            let outcome = log.erase(Erase {
-                session: session("s_1"),
-                branch: branch("b_0"),
-                events: vec![(branch(&id(line)), seq(erased))],
-                blobs: Vec::new(),
-                reason: format!("step {n}"),
-                epoch: None,
-            });
-            let entry = erased.checked_sub(1).and_then(|at| model.lines[line].entries.get(at));
-            let entry = entry.copied().filter(|entry| model.entries[*entry].owner == line);
-            match entry {
-                None => assert_eq!(outcome.unwrap_err().code(), "event_not_found"),
-                Some(entry) if model.entries[entry].is_kept => {
-                    assert_eq!(outcome.unwrap_err().code(), "append_invalid");
-                }
-                Some(_) if !model.is_open(0) => {
-                    assert_eq!(outcome.unwrap_err().code(), "branch_read_only");
-                }
-                Some(entry) => {
-                    outcome.unwrap();
-                    model.entries[entry].number = None;
-                    model.push(0, None, true);
-                }
-            }
-        }
-        Step::Reopen => {}
     }
 }
 
@@ -223,7 +236,7 @@ proptest! {
                 drop(log);
                 log = open();
             }
-            run(&log, &mut model, n, step);
+            Pair { log: &log, model: &mut model }.run(n, step);
         }
         compare(&log, &model);
     }
@@ -234,7 +247,7 @@ proptest! {
         log.create_branch(root("s_1", "b_0")).unwrap();
         let mut model = Model { lines: vec![Line::default()], ..Model::default() };
         for (n, step) in (0..).zip(&steps) {
-            run(&log, &mut model, n, step);
+            Pair { log: &log, model: &mut model }.run(n, step);
         }
         compare(&log, &model);
     }
