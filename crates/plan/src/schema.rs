@@ -58,7 +58,7 @@ pub fn schema() -> Value {
                 {"$ref": "#/$defs/component"},
             ]},
             "text": node("text", json!({"value": {"type": "string"}}), &["value"]),
-            "element": node("element", with_children(json!({"tag": {"enum": element::NAMES}})), &["tag"]),
+            "element": node("element", with_children(json!({"tag": {"enum": element::allowed_tags()}})), &["tag"]),
             "component": node(
                 "component",
                 with_children(json!({"module": filled(), "exportName": filled()})),

@@ -8,6 +8,7 @@ mod changes;
 mod complaints;
 mod conformance;
 mod documents;
+mod guides;
 mod hostile;
 mod pages;
 mod patches;
