@@ -15,4 +15,5 @@ mod patches;
 mod properties;
 mod states;
 mod streams;
+mod targets;
 mod tokens;
