@@ -42,6 +42,7 @@ mod profile;
 mod render;
 mod report;
 mod rules;
+mod schema;
 mod size;
 mod tree;
 
@@ -59,4 +60,5 @@ pub use rules::attribute::shown_attribute;
 pub use rules::element::allowed_tags;
 pub use rules::event::event_binding;
 pub use rules::inspect::{Addresses, inspect_url_attribute, is_url_attribute};
+pub use schema::schema;
 pub use tree::{Component, Element, Node, Text};

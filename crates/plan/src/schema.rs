@@ -51,60 +51,64 @@ pub fn schema() -> Value {
                 },
             },
         },
-        "$defs": {
-            "node": {"oneOf": [
-                {"$ref": "#/$defs/text"},
-                {"$ref": "#/$defs/element"},
-                {"$ref": "#/$defs/component"},
-            ]},
-            "text": node("text", json!({"value": {"type": "string"}}), &["value"]),
-            "element": node("element", with_children(json!({"tag": {"enum": element::NAMES}})), &["tag"]),
-            "component": node(
-                "component",
-                with_children(json!({"module": filled(), "exportName": filled()})),
-                &["module"],
-            ),
-            "capabilities": capabilities(),
-            "state": {
-                "type": "object",
-                "required": ["initial"],
-                "properties": {
-                    "initial": {"type": "object"},
-                    "transitions": {
-                        "type": "object",
-                        "propertyNames": {"pattern": r"\S"},
-                        "additionalProperties": {
-                            "type": "array",
-                            "items": {"$ref": "#/$defs/action"},
-                        },
+        "$defs": definitions(),
+    })
+}
+
+fn definitions() -> Value {
+    json!({
+        "node": {"oneOf": [
+            {"$ref": "#/$defs/text"},
+            {"$ref": "#/$defs/element"},
+            {"$ref": "#/$defs/component"},
+        ]},
+        "text": node("text", json!({"value": {"type": "string"}}), &["value"]),
+        "element": node("element", with_children(json!({"tag": {"enum": element::allowed_tags()}})), &["tag"]),
+        "component": node(
+            "component",
+            with_children(json!({"module": filled(), "exportName": filled()})),
+            &["module"],
+        ),
+        "capabilities": capabilities(),
+        "state": {
+            "type": "object",
+            "required": ["initial"],
+            "properties": {
+                "initial": {"type": "object"},
+                "transitions": {
+                    "type": "object",
+                    "propertyNames": {"pattern": r"\S"},
+                    "additionalProperties": {
+                        "type": "array",
+                        "items": {"$ref": "#/$defs/action"},
                     },
                 },
             },
-            "action": {"oneOf": [
-                action("set", json!({"value": true}), &["value"]),
-                action("push", json!({"value": true}), &["value"]),
-                action("increment", json!({"by": {"type": "number"}}), &[]),
-                action("toggle", json!({}), &[]),
-            ]},
-            "module": {
-                "type": "object",
-                "required": ["resolvedUrl"],
-                "properties": {
-                    "resolvedUrl": filled(),
-                    "integrity": filled(),
-                    "version": filled(),
-                    "signer": filled(),
-                },
+        },
+        "action": {"oneOf": [
+            action("set", json!({"value": true}), &["value"]),
+            action("push", json!({"value": true}), &["value"]),
+            action("increment", json!({"by": {"type": "number"}}), &[]),
+            action("toggle", json!({}), &[]),
+        ]},
+        "module": {
+            "type": "object",
+            "required": ["resolvedUrl"],
+            "properties": {
+                "resolvedUrl": filled(),
+                "integrity": filled(),
+                "version": filled(),
+                "signer": filled(),
             },
-            "source": {
-                "type": "object",
-                "required": ["code", "language"],
-                "properties": {
-                    "code": filled(),
-                    "language": {"enum": ["js", "jsx", "ts", "tsx"]},
-                    "exportName": filled(),
-                    "runtime": {"enum": ["renderify", "preact"]},
-                },
+        },
+        "source": {
+            "type": "object",
+            "required": ["code", "language"],
+            "properties": {
+                "code": filled(),
+                "language": {"enum": ["js", "jsx", "ts", "tsx"]},
+                "exportName": filled(),
+                "runtime": {"enum": ["renderify", "preact"]},
             },
         },
     })

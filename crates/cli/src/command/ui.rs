@@ -56,10 +56,11 @@ fn tell(report: &glasshouse_plan::Report) {
 /// The error of `plan`, which knows no other crate, in the shape that commands tell.
 fn fault(error: &glasshouse_plan::Error) -> Error {
     let report = error.report();
-    Error::new(codes::PLAN_REFUSED, report.what)
+    let told = Error::new(codes::PLAN_REFUSED, report.what)
         .why(report.why)
         .fix(report.fix)
-        .with("code", report.code)
+        .with("code", report.code);
+    report.context.into_iter().fold(told, |error, (key, value)| error.with(&key, value))
 }
 
 /// Opens a file, or stdin, to be read as it comes.

@@ -57,12 +57,17 @@ pub(super) fn render(
     timings: bool,
 ) -> Result<u8, Error> {
     let mut took = Timings::default();
-    let plan = match took.of("parse", || parse(text, profile)) {
+    let parsed = took.of("parse", || glasshouse_plan::parse(text, &profile.limits()));
+    let plan = match parsed {
         Ok(plan) => plan,
-        Err(report) => return Ok(refuse(&report)),
+        Err(error) if json => return Err(fault(&error)),
+        Err(error) => return Ok(refuse(&Report::of(&error))),
     };
     let report = took.of("check", || glasshouse_plan::check(&plan, profile));
-    if !report.safe {
+    if !report.safe && !json {
+        if let Some(fallback) = plan.fallback() {
+            output::note(&format!("fallback: {fallback}"));
+        }
         return Ok(refuse(&report));
     }
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
