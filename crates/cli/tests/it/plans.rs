@@ -29,8 +29,8 @@ fn e2e_a_plan_is_registered_stepped_rolled_back_and_replayed() {
     let place = Place::new();
     let (one, two) =
         (file(&place, "1.json", &counter(1, "one")), file(&place, "2.json", &counter(1, "two")));
-    let first =
-        place.run(&["ui", "render-plan", &one, "--json", "--timings"]).expect_status(0).last();
+    let ran = place.run(&["ui", "render-plan", &one, "--json", "--timings"]).expect_status(0);
+    let first = ran.last();
     assert_eq!((&first["version"], &first["markup"]), (&json!(1), &json!("<p>one 0</p>")));
     assert!(ran.stderr.contains("check") && ran.stderr.contains(" us"), "{ran:?}");
     let event = place.run(&["ui", "event", "counter", "add", "--json"]).expect_status(0).last();

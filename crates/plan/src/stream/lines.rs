@@ -171,31 +171,43 @@ impl<'c> Lines<'c> {
     /// Makes one change, or nothing.
     fn take(&mut self, text: &str) -> Result<(), Issue> {
         let change = Change::read(text.trim()).map_err(|error| issue(&readable(error)))?;
-        let undo = change::apply(&mut self.document, &change).map_err(|error| issue(&error))?;
-        // In the order in which it happened: a move takes away before it adds.
-        if change.op == Op::Move && self.move_child(&change.from, &undo[0].path)? {
-            return Ok(());
-        }
-        let steps: Vec<(Pointer, Step)> =
-            undo.iter().rev().map(|undo| (undo.path.clone(), Step::undone_by(undo.op))).collect();
-        let mut shown = 0;
-        let result = self.within_limits(&change).and_then(|()| {
-            steps.iter().try_for_each(|(path, step)| {
-                self.show(path, *step)?;
-                shown += 1;
-                Ok(())
-            })
+        if change.op == Op::Move { self.take_move(&change) } else { self.take_one(&change) }
+    }
+
+    fn take_one(&mut self, change: &Change) -> Result<(), Issue> {
+        let undo = change::apply(&mut self.document, change).map_err(|error| issue(&error))?;
+        let result = self.within_limits(change).and_then(|()| {
+            undo.iter().try_for_each(|undo| self.show(&undo.path, Step::undone_by(undo.op)))
         });
-        let Err(issue) = result else { return Ok(()) };
-        for change in &undo {
-            // What was there before fits the document and passed; it does so again.
+        if result.is_err() {
+            self.undo(&undo);
+            let _ = self.read_state();
+        }
+        result
+    }
+
+    /// What was there before fits the document, so undoing cannot fail.
+    fn undo(&mut self, undo: &[Change]) {
+        for change in undo {
             let _ = change::apply(&mut self.document, change);
         }
-        let _ = self.read_state();
-        for (path, step) in steps[..shown].iter().rev() {
-            let _ = self.show(path, step.back());
+    }
+
+    /// Moves as one step among siblings, else as two: each is shown on the document that it made.
+    fn take_move(&mut self, change: &Change) -> Result<(), Issue> {
+        let undo = change::apply(&mut self.document, change).map_err(|error| issue(&error))?;
+        if self.move_child(&change.from, &undo[0].path)? {
+            return Ok(());
         }
-        Err(issue)
+        self.undo(&undo);
+        let value = change::find(&self.document, &change.from).cloned().unwrap_or_default();
+        self.take_one(&Change::new(Op::Remove, change.from.clone(), Value::Null))?;
+        let added = self.take_one(&Change::new(Op::Add, change.path.clone(), value.clone()));
+        if added.is_err() {
+            // It was there a moment ago and passed.
+            let _ = self.take_one(&Change::new(Op::Add, change.from.clone(), value));
+        }
+        added
     }
 
     /// Moves a child among its siblings, where nothing else about it can change; false when it is
@@ -312,14 +324,6 @@ impl Step {
             Op::Remove => Self::Added,
             Op::Add => Self::Removed,
             _ => Self::Replaced,
-        }
-    }
-
-    fn back(self) -> Self {
-        match self {
-            Self::Added => Self::Removed,
-            Self::Removed => Self::Added,
-            Self::Replaced => Self::Replaced,
         }
     }
 }
