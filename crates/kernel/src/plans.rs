@@ -265,14 +265,7 @@ impl Plans {
         let decision =
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
         let (effect, reasons) = (decision.effect, decision.reasons.join("; "));
-        let body = PolicyDecided {
-            call: None,
-            syscall: call.syscall,
-            subject: ask.plan().map(str::to_owned),
-            state: None,
-            args_digest: None,
-            decision,
-        };
+        let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body));
         match effect {
             Effect::Allow => Ok(()),

@@ -125,7 +125,7 @@ impl Work {
 /// Why a run led to nothing.
 pub(super) struct Failure {
     pub(super) error: Error,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<Box<Report>>,
     pub(super) given: Option<BlobRef>,
 }
 
@@ -166,7 +166,7 @@ pub(super) fn work(fold: &Fold, log: &Log, ask: &Ask, profile: &Profile) -> Resu
     if !report.safe {
         return Err(Failure {
             error: refused(&report),
-            report: Some(report),
+            report: Some(Box::new(report)),
             given: step.blobs.first().cloned(),
         });
     }
@@ -244,7 +244,7 @@ fn show(
     let report = check(&plan, profile);
     if !report.safe {
         let error = refused(&report);
-        return Err(Failure { error, report: Some(report), given: Some(given) });
+        return Err(Failure { error, report: Some(Box::new(report)), given: Some(given) });
     }
     let id = plan.id().to_owned();
     let content = Digest::of(text_of(&plan, None)?.as_bytes());
