@@ -356,20 +356,95 @@ pub(crate) enum UiCommand {
     },
     /// Show a plan while its text arrives: patches as JSON lines, or the last view as HTML
     Stream(StreamArguments),
-    /// Render a plan as HTML on stdout; a refused plan prints nothing there
-    RenderPlan {
-        /// Plan file, `-` for stdin
-        file: PathBuf,
-        /// Security profile
-        #[arg(long, value_enum, default_value = "strict")]
-        profile: ProfileArgument,
-        /// Markup, events and remarks as JSON on stdout
+    /// Render a plan as HTML on stdout and register it; a refused plan prints nothing there
+    RenderPlan(RenderArguments),
+    /// Let something happen on the surface of a registered plan
+    Event(EventArguments),
+    /// Print the state of a plan as JSON
+    State {
+        /// Plan id
+        plan: String,
+        /// As JSON, which it always is
         #[arg(long)]
         json: bool,
-        /// Tell on stderr where the time went
-        #[arg(long)]
-        timings: bool,
     },
+    /// List plans with their versions, and what was done with them
+    History {
+        /// Most runs to list
+        #[arg(long, value_name = "N", default_value = "50")]
+        runs: usize,
+        /// Data as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show an earlier version of a plan again; what was entered stays where it has a place
+    Rollback {
+        /// Plan id
+        plan: String,
+        /// Version
+        version: i64,
+        #[command(flatten)]
+        options: RunOptions,
+    },
+    /// Make a run again from what stood before it, and compare: exit 5 when it differs
+    Replay {
+        /// Number of the run, as `ui history` lists it
+        run: u64,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// List plans and runs no more; the log keeps their events
+    ClearHistory {
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What commands that run a plan have in common.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Security profile
+    #[arg(long, value_enum, default_value = "strict")]
+    pub(crate) profile: ProfileArgument,
+    /// Result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+/// `ui render-plan`.
+#[derive(Debug, Args)]
+pub(crate) struct RenderArguments {
+    /// Plan file, `-` for stdin
+    pub(crate) file: PathBuf,
+    /// Only render: the plan is not registered, and nothing is recorded
+    #[arg(long, conflicts_with = "keep_input")]
+    pub(crate) no_register: bool,
+    /// Keep what was entered into the version shown before, where the new one has the same paths
+    #[arg(long)]
+    pub(crate) keep_input: bool,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
+}
+
+/// `ui event`.
+#[derive(Debug, Args)]
+pub(crate) struct EventArguments {
+    /// Plan id
+    pub(crate) plan: String,
+    /// Name of the event
+    pub(crate) event: String,
+    /// Data of the event, a JSON object
+    pub(crate) payload: Option<String>,
+    /// Refuse when the state is at another revision
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_revision: Option<u64>,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
 }
 
 /// `ui stream`.
@@ -446,9 +521,15 @@ impl Arguments {
             | Some(Command::Ui(
                 UiCommand::Check { json, .. }
                 | UiCommand::ProbePlan { json, .. }
-                | UiCommand::RenderPlan { json, .. },
+                | UiCommand::Stream(StreamArguments { json, .. })
+                | UiCommand::RenderPlan(RenderArguments { options: RunOptions { json, .. }, .. })
+                | UiCommand::Event(EventArguments { options: RunOptions { json, .. }, .. })
+                | UiCommand::State { json, .. }
+                | UiCommand::History { json, .. }
+                | UiCommand::Rollback { options: RunOptions { json, .. }, .. }
+                | UiCommand::Replay { json, .. }
+                | UiCommand::ClearHistory { json },
             ))
-            | Some(Command::Ui(UiCommand::Stream(StreamArguments { json, .. })))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,
             Some(_) => false,

@@ -206,6 +206,44 @@ pub const OPERATION_DAMAGED: Code = Code::new(
     false,
     "check the named files by hand; the log still has every sealed content",
 );
+/// A plan, or a version of one, that the log does not know.
+pub const PLAN_NOT_FOUND: Code = Code::new(
+    "plan_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse ui history` lists the plans and their versions",
+);
+/// A run that the log does not know.
+pub const PLAN_RUN_NOT_FOUND: Code = Code::new(
+    "plan_run_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse ui history` lists the runs",
+);
+/// A run that cannot be made again.
+pub const PLAN_RUN_NOT_REPLAYABLE: Code = Code::new(
+    "plan_run_not_replayable",
+    Exit::Usage,
+    false,
+    "choose a run of mode prompt, plan, event or rollback that began",
+);
+/// The tenant's quota is used up.
+pub const PLAN_THROTTLED: Code = Code::new(
+    "plan_throttled",
+    Exit::Conflict,
+    true,
+    "wait as long as `retry_after_ms` says, or until another run ends",
+);
+/// The plan's state is not what the caller thought.
+pub const PLAN_CONFLICT: Code =
+    Code::new("plan_conflict", Exit::Conflict, true, "read the state again, then retry");
+/// A plan or an event that cannot be read.
+pub const PLAN_UNREADABLE: Code = Code::new(
+    "plan_unreadable",
+    Exit::Usage,
+    false,
+    "correct the place that the context names; `glasshouse ui check` tells more",
+);
 
 /// All of them.
 pub const ALL: &[Code] = &[
@@ -242,4 +280,10 @@ pub const ALL: &[Code] = &[
     MERGE_INCOMPLETE,
     OPERATION_INVALID,
     OPERATION_DAMAGED,
+    PLAN_NOT_FOUND,
+    PLAN_RUN_NOT_FOUND,
+    PLAN_RUN_NOT_REPLAYABLE,
+    PLAN_THROTTLED,
+    PLAN_CONFLICT,
+    PLAN_UNREADABLE,
 ];

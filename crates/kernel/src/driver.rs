@@ -28,7 +28,7 @@ use glasshouse_model::body::{CallStatus, Outcome, TurnEnd, TurnStarted};
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
 };
-use glasshouse_policy::Policy;
+use glasshouse_policy::{Consent, Policy};
 use glasshouse_provider::Provider;
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_tools::Registry;
@@ -43,8 +43,10 @@ pub use rules::{
     PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
 };
 pub use simulate::{Changed, Simulation};
+pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 
+use crate::plans::{Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
@@ -94,6 +96,15 @@ impl Kernel {
         let host = Arc::new(SandboxHost::start(self.host_config())?);
         self.sweep_aside();
         Ok(Arc::clone(self.host.get_or_init(|| host)))
+    }
+
+    /// The plans of this installation's tenant, with what it may use.
+    ///
+    /// # Errors
+    /// The policy's load errors; the log's errors.
+    pub fn plans(&self, quota: Quota) -> Result<Plans> {
+        let policy = self.compile(&[rules::shipped(Consent::Joint)])?;
+        Plans::open(&self.log, policy, journal::local_user(), quota)
     }
 
     fn host_config(&self) -> HostConfig {

@@ -15,6 +15,7 @@ pub mod config;
 pub mod driver;
 pub mod error;
 pub mod merge;
+pub mod plans;
 pub mod session;
 
 pub use config::Config;

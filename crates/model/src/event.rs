@@ -395,6 +395,7 @@ kinds! {
     PlanRolledBack = "plan.rolled_back",
     PlanEvent = "plan.event",
     PlanStateChanged = "plan.state_changed",
+    PlanHistoryCleared = "plan.history_cleared",
     ObservationExtracted = "observation.extracted",
     SoulUpdated = "soul.updated",
     VoiceStarted = "voice.started",

@@ -1,5 +1,6 @@
-//! `glasshouse ui`: check, probe-plan, render-plan, stream.
+//! `glasshouse ui`: check, probe and stream plans; what is kept of them is in `runs`.
 
+mod runs;
 mod show;
 mod stream;
 
@@ -9,7 +10,7 @@ use std::path::Path;
 use glasshouse_kernel::codes;
 use glasshouse_plan::{Profile, ProfileName};
 
-use crate::args::{ProfileArgument, UiCommand};
+use crate::args::{ProfileArgument, RunOptions, UiCommand};
 use crate::error::Error;
 use crate::output;
 
@@ -19,13 +20,17 @@ const SURFACE: &str = "plan";
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 impl ProfileArgument {
-    fn profile(self) -> Profile {
-        Profile::named(match self {
+    fn name(self) -> ProfileName {
+        match self {
             Self::Strict => ProfileName::Strict,
             Self::Balanced => ProfileName::Balanced,
             Self::Trusted => ProfileName::Trusted,
             Self::Relaxed => ProfileName::Relaxed,
-        })
+        }
+    }
+
+    fn profile(self) -> Profile {
+        Profile::named(self.name())
     }
 }
 
@@ -39,9 +44,21 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
             show::probe(&read(&file)?, &profile.profile(), json)
         }
         UiCommand::Stream(arguments) => stream::run(&arguments),
-        UiCommand::RenderPlan { file, profile, json, timings } => {
-            show::render(&read(&file)?, &profile.profile(), json, timings)
+        UiCommand::RenderPlan(arguments) => {
+            let text = read(&arguments.file)?;
+            let RunOptions { profile, json, timings } = arguments.options;
+            if arguments.no_register {
+                show::render(&text, &profile.profile(), json, timings)
+            } else {
+                runs::render(&text, arguments.keep_input, &arguments.options)
+            }
         }
+        UiCommand::Event(arguments) => runs::event(&arguments),
+        UiCommand::State { plan, .. } => runs::state(&plan),
+        UiCommand::History { runs, json } => runs::history(runs, json),
+        UiCommand::Rollback { plan, version, options } => runs::rollback(&plan, version, &options),
+        UiCommand::Replay { run, json } => runs::replay(run, json),
+        UiCommand::ClearHistory { json } => runs::clear_history(json),
     }
 }
 

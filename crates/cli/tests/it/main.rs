@@ -17,6 +17,7 @@ mod leftovers;
 mod merges;
 mod odd_files;
 mod people;
+mod plans;
 mod policy;
 mod replay;
 mod repositories;

@@ -259,7 +259,7 @@ impl Session {
 }
 
 /// Bytes for a new id.
-pub(super) fn random() -> Result<[u8; 8]> {
+pub(crate) fn random() -> Result<[u8; 8]> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
         .map_err(|e| Error::new(codes::TURN_FAILED, "the system gives no random bytes").why(e))?;

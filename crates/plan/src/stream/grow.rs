@@ -4,11 +4,12 @@
 //! text grows with the text that arrives; its properties appear together, when the last is closed
 //! and all have passed. What reads a state that is not known yet waits for it.
 
+mod parts;
+
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::text::Cursor;
 use crate::attributes::Showing;
 use crate::check::{NodeRules, too_many};
 use crate::codes;
@@ -25,86 +26,7 @@ use crate::rules::element::{self, ElementId};
 use crate::rules::nesting::Around;
 use crate::tree::NodeKind;
 
-/// No node.
-const NONE: u32 = u32::MAX;
-
-/// A member of a node; the value is its bit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodeKey {
-    Type = 1,
-    Tag = 1 << 1,
-    Value = 1 << 2,
-    Props = 1 << 3,
-    Children = 1 << 4,
-    Module = 1 << 5,
-    Export = 1 << 6,
-}
-
-const fn bits(keys: &[NodeKey]) -> u8 {
-    let (mut bits, mut at) = (0, 0);
-    while at < keys.len() {
-        bits |= keys[at] as u8;
-        at += 1;
-    }
-    bits
-}
-
-const TEXT_KEYS: u8 = bits(&[NodeKey::Type, NodeKey::Value]);
-const ELEMENT_KEYS: u8 = bits(&[NodeKey::Type, NodeKey::Tag, NodeKey::Props, NodeKey::Children]);
-
-impl NodeKey {
-    fn of(key: &str) -> Option<Self> {
-        Some(match key {
-            "type" => Self::Type,
-            "tag" => Self::Tag,
-            "value" => Self::Value,
-            "props" => Self::Props,
-            "children" => Self::Children,
-            "module" => Self::Module,
-            "exportName" => Self::Export,
-            _ => return None,
-        })
-    }
-}
-
-/// A container whose members are looked at.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    /// The outermost object before its first key.
-    Top,
-    Plan(PlanKey),
-    Node(u32, Option<NodeKey>),
-    Children(u32),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PlanKey {
-    Root,
-    State,
-    Other,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Growth {
-    parent: u32,
-    position: u32,
-    depth: u16,
-    first_child: u32,
-    last_child: u32,
-    next_sibling: u32,
-    children: u32,
-    seen: u8,
-    kind: Option<NodeKind>,
-    element: Option<ElementId>,
-    /// Places on the tape; 0 while they are not there.
-    tag: u32,
-    value: u32,
-    props: u32,
-    around: Around,
-    text: Cursor,
-    shown: bool,
-    closed: bool,
-}
+use parts::{ELEMENT_KEYS, Growth, NONE, NodeKey, Place, PlanKey, TEXT_KEYS};
 
 /// What stands where a plan was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,25 +134,7 @@ impl<'c> Growing<'c> {
                 .with("limit", "nodes")
                 .with("max", max));
         }
-        let mut growth = Growth {
-            parent,
-            position: 0,
-            depth: 0,
-            first_child: NONE,
-            last_child: NONE,
-            next_sibling: NONE,
-            children: 0,
-            seen: 0,
-            kind: None,
-            element: None,
-            tag: 0,
-            value: 0,
-            props: 0,
-            around: Around::default(),
-            text: Cursor::default(),
-            shown: false,
-            closed: false,
-        };
+        let mut growth = Growth::below(parent);
         if let Some(above) = self.nodes.get_mut(parent as usize) {
             growth.position = above.children;
             growth.depth = above.depth.saturating_add(1);

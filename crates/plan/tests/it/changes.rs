@@ -349,6 +349,34 @@ fn a_move_among_siblings_keeps_the_node() {
 }
 
 #[test]
+fn a_move_that_is_refused_leaves_everything_where_it_was() {
+    let nested = r#"{"op":"add","path":"/root/children/-","value":{"type":"element","tag":"li","props":{"title":"t"},"children":[{"type":"text","value":"null"}]}}"#;
+    for (bad, shown) in [
+        (
+            r#"{"op":"move","from":"/root/children/0/children/0/value","path":"/root/children"}"#,
+            "<ul><li title=\"t\">null</li></ul>",
+        ),
+        (
+            r#"{"op":"move","from":"/root/children/0/props","path":"/root/children/0"}"#,
+            "<ul><li title=\"t\">null</li></ul>",
+        ),
+        (
+            r#"{"op":"move","from":"/root/children/0/children/0","path":"/root/tag"}"#,
+            "<ul><li title=\"t\">null</li></ul>",
+        ),
+    ] {
+        let (outcome, markup) = send([[LIST, nested, bad].join("\n").as_bytes()], &profile());
+        assert_eq!((markup.as_str(), outcome.left_out_count), (shown, 1), "{bad}");
+        let plan = outcome.plan.unwrap();
+        assert_eq!(render(&plan, &profile(), &Context::new("s").unwrap()).unwrap().markup, shown);
+    }
+    let good = r#"{"op":"move","from":"/root/children/0/props/title","path":"/root/props"}"#;
+    let good = good.replace("/root/props", "/root/children/0/props/class");
+    let (_, markup) = send([[LIST, nested, &good].join("\n").as_bytes()], &profile());
+    assert_eq!(markup, "<ul><li class=\"t\">null</li></ul>");
+}
+
+#[test]
 fn a5_templates_wait_for_the_state_of_later_lines() {
     let text = [
         LIST.to_owned(),

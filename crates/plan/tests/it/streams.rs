@@ -436,6 +436,21 @@ fn what_is_refused_is_taken_back_at_once_and_reported_as_a_whole() {
     }
 }
 
+#[test]
+fn g4_a_hundred_thousand_levels_are_an_error_in_constant_stack() {
+    let open = r#"{"type":"element","tag":"div","children":["#.repeat(100_000);
+    let props = format!(r#"{{"type":"element","tag":"p","props":{{"x":{}"#, "[".repeat(100_000));
+    for root in [open, props] {
+        let text =
+            format!(r#"{{"specVersion":"runtime-plan/v1","id":"x","version":1,"root":{root}"#);
+        let seen = send_text(&text, 4096);
+        // The profile ends the tree long before the reader ends the text.
+        let known = seen.outcome.error.is_some() || seen.outcome.report.is_some();
+        assert!(known && seen.outcome.end != End::Complete, "{:?}", seen.outcome.end);
+        assert!(seen.screen.view().node_count() <= 25);
+    }
+}
+
 /// Text of a value with the members of its objects in an order that `seed` chooses.
 fn shuffled(value: &Value, seed: u64) -> String {
     match value {

@@ -12,17 +12,17 @@ use crate::output;
 
 /// What each stage took, in microseconds.
 #[derive(Default)]
-struct Timings(Vec<(&'static str, u128)>);
+pub(super) struct Timings(Vec<(&'static str, u128)>);
 
 impl Timings {
-    fn of<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
+    pub(super) fn of<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
         self.0.push((stage, start.elapsed().as_micros()));
         done
     }
 
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         for (stage, us) in &self.0 {
             output::note(&format!("{stage:8} {us:>8} us"));
         }
@@ -120,11 +120,11 @@ fn line(module: &Dependency) -> String {
 }
 
 /// Reads a plan within what the profile accepts; what cannot be read is a report of its own.
-fn parse(text: &str, profile: &Profile) -> Result<Plan, Report> {
+pub(super) fn parse(text: &str, profile: &Profile) -> Result<Plan, Report> {
     glasshouse_plan::parse(text, &profile.limits()).map_err(|error| Report::of(&error))
 }
 
-fn refuse(report: &Report) -> u8 {
+pub(super) fn refuse(report: &Report) -> u8 {
     tell(report);
     Exit::Denied.status()
 }

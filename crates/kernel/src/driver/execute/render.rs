@@ -15,7 +15,8 @@ impl Execution {
         let profile = glasshouse_plan::Profile::named(glasshouse_plan::ProfileName::Strict);
         let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
         let mut shown = PlanShown {
-            call: self.id,
+            call: Some(self.id),
+            run: None,
             plan: None,
             profile: "strict".to_owned(),
             html: None,

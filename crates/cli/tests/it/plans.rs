@@ -1,0 +1,129 @@
+//! Plans from the command line: streamed, registered, stepped, rolled back, replayed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::harness::Place;
+
+fn counter(version: i64, title: &str) -> String {
+    json!({
+        "specVersion": "runtime-plan/v1", "id": "counter", "version": version,
+        "state": {"initial": {"count": 0, "name": ""}, "transitions": {
+            "add": [{"type": "increment", "path": "count"}],
+            "name": [{"type": "set", "path": "name", "value": {"$from": "event.payload.name"}}]}},
+        "root": {"type": "element", "tag": "p", "children": [
+            {"type": "text", "value": format!("{title} {{{{state.count}}}}{{{{state.name}}}}")}]},
+    })
+    .to_string()
+}
+
+fn file(place: &Place, name: &str, text: &str) -> String {
+    let path = place.path(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn e2e_a_plan_is_registered_stepped_rolled_back_and_replayed() {
+    let place = Place::new();
+    let (one, two) =
+        (file(&place, "1.json", &counter(1, "one")), file(&place, "2.json", &counter(1, "two")));
+    let ran = place.run(&["ui", "render-plan", &one, "--json", "--timings"]).expect_status(0);
+    let first = ran.last();
+    assert_eq!((&first["version"], &first["markup"]), (&json!(1), &json!("<p>one 0</p>")));
+    assert!(ran.stderr.contains("check") && ran.stderr.contains(" us"), "{ran:?}");
+    let event = place.run(&["ui", "event", "counter", "add", "--json"]).expect_status(0).last();
+    assert_eq!((&event["revision"], &event["handled"]), (&json!(1), &json!(true)));
+    assert_eq!(event["patches"][0]["value"], "one 1");
+    place.run(&["ui", "event", "counter", "name", r#"{"name":" <Ada>"}"#]).expect_status(0);
+    let state = place.run(&["ui", "state", "counter", "--json"]).expect_status(0).last();
+    assert_eq!(state["state"], json!({"count": 1, "name": " <Ada>"}));
+
+    assert_eq!(place.run(&["ui", "render-plan", &two]).expect_status(0).stdout, "<p>two 0</p>\n");
+    let back = place.run(&["ui", "rollback", "counter", "1"]).expect_status(0);
+    assert_eq!(back.stdout, "<p>one 1 &lt;Ada&gt;</p>\n");
+
+    let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
+    assert_eq!(history["plans"][0]["current"], 1);
+    let modes: Vec<&str> = history["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["mode"].as_str().unwrap())
+        .collect();
+    assert_eq!(modes, ["rollback", "plan", "event", "event", "plan"]);
+    for run in history["runs"].as_array().unwrap() {
+        let run = run["run"].to_string();
+        let replayed = place.run(&["ui", "replay", &run, "--json"]).expect_status(0).last();
+        assert_eq!(replayed["equal"], true, "{replayed}");
+    }
+    let cleared = place.run(&["ui", "clear-history", "--json"]).expect_status(0).last();
+    assert_eq!((&cleared["cleared"], &cleared["plans"]), (&json!(true), &json!(1)));
+    place.run(&["ui", "state", "counter"]).expect_status(10);
+    place.run(&["audit", "verify", "--json"]).expect_status(0);
+}
+
+#[test]
+fn e2e_plan_commands_refuse_what_they_must() {
+    let place = Place::new();
+    let bad = file(&place, "bad.json", &counter(1, "x").replace("\"p\"", "\"script\""));
+    let refused = place.run(&["ui", "render-plan", &bad]).expect_status(3);
+    assert_eq!(refused.stdout, "");
+    assert!(refused.stderr.contains("plan_tag_denied"), "{refused:?}");
+    let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
+    assert_eq!(
+        (history["plans"].as_array().unwrap().len(), &history["runs"][0]["status"]),
+        (0, &json!("rejected"))
+    );
+    place.run(&["ui", "event", "none", "add"]).expect_status(10);
+    place.run(&["ui", "event", "none", "add", "[1]"]).expect_status(2);
+    place.run(&["ui", "rollback", "none", "1"]).expect_status(10);
+    place.run(&["ui", "replay", "1"]).expect_status(10);
+    let good = file(&place, "good.json", &counter(1, "x"));
+    place.run(&["ui", "render-plan", &good]).expect_status(0);
+    let stale = ["ui", "event", "counter", "add", "--expect-revision", "7", "--json"];
+    assert_eq!(place.run(&stale).expect_status(8).last()["error"]["code"], "plan_conflict");
+}
+
+#[test]
+fn e2e_a_stream_shows_patches_and_ends_as_it_must() {
+    let place = Place::new();
+    let plan = counter(1, "hello");
+    let answer = file(&place, "a.md", &format!("Here you are:\n```json\n{plan}\n```\nBye"));
+    let ran = place.run(&["ui", "stream", &answer, "--json", "--chunk-bytes", "9", "--timings"]);
+    let ran = ran.expect_status(0);
+    let last = ran.last();
+    assert_eq!((&last["end"], &last["plan"]["id"]), (&json!("complete"), &json!("counter")));
+    assert_eq!((&last["before"], &last["after"]), (&json!("Here you are:"), &json!("Bye")));
+    assert!(
+        last["timings"]["first_node_bytes"].as_u64().unwrap() < plan.len() as u64 + 40,
+        "{last}"
+    );
+    let first: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["run"], &first["seq"], &first["patches"][0]["op"]),
+        (&json!(1), &json!(0), &json!("ins"))
+    );
+
+    assert_eq!(place.run(&["ui", "stream", &answer]).expect_status(0).stdout, "<p>hello 0</p>\n");
+    let cut = file(&place, "cut.json", &plan[..plan.len() - 30]);
+    let cut = place.run(&["ui", "stream", &cut, "--json"]).expect_status(2).last();
+    assert_eq!(
+        (&cut["end"], &cut["error"]["code"]),
+        (&json!("incomplete"), &json!("plan_incomplete"))
+    );
+    let bad = file(&place, "bad.json", &plan.replace("\"p\"", "\"script\""));
+    assert_eq!(place.run(&["ui", "stream", &bad]).expect_status(3).stdout, "");
+
+    let lines = concat!(
+        r#"{"op":"add","path":"/root","value":{"type":"element","tag":"ul","children":[]}}"#,
+        "\n",
+        "{\"op\":\"add\",\n",
+        r#"{"op":"add","path":"/root/children/-","value":{"type":"element","tag":"li"}}"#,
+        "\n",
+    );
+    let lines = file(&place, "l.jsonl", lines);
+    let ran = place.run(&["ui", "stream", &lines, "--lines", "--json"]).expect_status(0).last();
+    assert_eq!((&ran["nodes"], &ran["left_out"][0]["line"]), (&json!(2), &json!(2)));
+}

@@ -1,0 +1,540 @@
+//! Plans of a tenant: versions, states and runs, all of them folds over one branch of the log.
+//!
+//! A version never changes; its text is a blob. Which version is shown is a pointer. A run (show an
+//! answer, handle an event, roll back) is decided, counted and recorded in one transaction, and holds
+//! digests of what it led to, so [`Plans::replay`] can make it again from what stood before it and
+//! compare bytes.
+
+mod carry;
+mod fold;
+mod governor;
+mod work;
+
+use std::time::Instant;
+
+use glasshouse_log::{Append, CellWrite, Log, NewBranch};
+use glasshouse_model::body::{
+    PlanHistoryCleared, PlanRun, PlanShown, PolicyDecided, RunMode, RunStatus,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    BranchId, Call, Digest, Draft, Effect, Kind, Principal, Seq, SessionId, TenantId,
+};
+use glasshouse_plan::patch::Patch;
+use glasshouse_plan::state::{Action, State};
+use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
+use glasshouse_policy::{Policy, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::driver::now_us;
+use crate::{Error, Result, codes};
+
+pub use carry::Carried;
+pub use fold::{RunRecord, VersionRecord};
+pub use governor::{Quota, Usage};
+
+use fold::Fold;
+use governor::Governor;
+use work::{Ask, Failure, Work};
+
+/// Version of what turns a plan into markup; a replay that differs under another one says so.
+const RENDERER: &str = env!("CARGO_PKG_VERSION");
+/// Cell that names the branch.
+const SPACE: &str = "plans";
+const BRANCH_KEY: &str = "branch";
+/// How often a run is decided anew because another one came first. Each attempt lets one other
+/// through, so this many writers at once all get their turn.
+const ATTEMPTS: usize = 500;
+
+/// Where the events are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Home {
+    session: SessionId,
+    branch: BranchId,
+}
+
+/// The plans of a tenant.
+pub struct Plans {
+    log: Log,
+    home: Option<Home>,
+    policy: Policy,
+    user: Principal,
+    governor: Governor,
+    fold: Fold,
+}
+
+/// What a run led to.
+#[derive(Debug)]
+pub struct Run {
+    /// Sequence by which the run is named.
+    pub seq: Seq,
+    /// Plan id.
+    pub plan: String,
+    /// Version that is shown.
+    pub version: i64,
+    /// The state that is shown.
+    pub state: State,
+    /// The page.
+    pub html: Html,
+    /// What an event changes in a view that showed the state before.
+    pub patches: Vec<Patch>,
+    /// Whether the plan has a transition for the event.
+    pub handled: bool,
+    /// What was done to the state.
+    pub actions: Vec<Action>,
+    /// What came over from another version, and what did not.
+    pub carried: Carried,
+}
+
+/// What a replay found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// The run of the replay itself.
+    pub run: Seq,
+    /// The run that was made again.
+    pub of: Seq,
+    /// Whether everything is as it was.
+    pub equal: bool,
+    /// What differs: `status`, `version`, `text`, `state`, `markup`, `profile`.
+    pub differences: Vec<&'static str>,
+    /// Whether the renderer is another version than the one of the run.
+    pub renderer_changed: bool,
+}
+
+/// Everything that is kept, for a person to look at.
+#[derive(Debug, Clone, Serialize)]
+pub struct History {
+    /// Plans in order of their ids.
+    pub plans: Vec<PlanHistory>,
+    /// The newest runs, the newest first.
+    pub runs: Vec<RunRecord>,
+    /// What the tenant has used of its quota.
+    pub usage: Usage,
+}
+
+/// One plan.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlanHistory {
+    /// Its id.
+    pub plan: String,
+    /// The version that is shown.
+    pub current: i64,
+    /// Its versions in order.
+    pub versions: Vec<VersionRecord>,
+}
+
+impl Plans {
+    pub(crate) fn open(log: &Log, policy: Policy, user: Principal, quota: Quota) -> Result<Self> {
+        let governor = Governor::new(log.clone(), quota);
+        let (log, fold) = (log.clone(), Fold::default());
+        Ok(Self { log, home: None, policy, user, governor, fold })
+    }
+
+    /// Brings the fold to the head of the log.
+    fn sync(&mut self) -> Result<()> {
+        if self.home.is_none() {
+            let Some(cell) = self.log.cell(SPACE, BRANCH_KEY)? else { return Ok(()) };
+            let home = serde_json::from_slice(&cell.bytes).map_err(|e| {
+                Error::new(codes::LOG_UNREADABLE, "the place of the plans cannot be read").why(e)
+            })?;
+            self.home = Some(home);
+        }
+        let Some(home) = &self.home else { return Ok(()) };
+        self.fold.follow(&self.log, &home.branch, Seq::MAX)
+    }
+
+    /// The branch of the plans, made at first use.
+    fn home(&mut self) -> Result<Home> {
+        self.sync()?;
+        if let Some(home) = &self.home {
+            return Ok(home.clone());
+        }
+        let home = Home {
+            session: SessionId::from_random(crate::driver::random()?),
+            branch: BranchId::from_random(crate::driver::random()?),
+        };
+        self.log.create_branch(NewBranch {
+            session: home.session.clone(),
+            branch: home.branch.clone(),
+            name: "plans".to_owned(),
+            parent: None,
+        })?;
+        let bytes = serde_json::to_vec(&home)
+            .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a place cannot be written").why(e))?;
+        let cell = CellWrite {
+            space: SPACE.to_owned(),
+            key: BRANCH_KEY.to_owned(),
+            expected_version: Some(0),
+            bytes: Some(bytes),
+        };
+        let append = Append {
+            cells: vec![cell],
+            ..Append::new(home.session.clone(), home.branch.clone(), Vec::new())
+        };
+        if let Err(error) = self.log.append(append) {
+            // Somebody else was first; their branch is the one.
+            self.log.close_branch(&home.branch)?;
+            if !error.is(glasshouse_log::codes::CELL_CONFLICT) {
+                return Err(error.into());
+            }
+        }
+        self.sync()?;
+        self.home
+            .clone()
+            .ok_or_else(|| Error::new(codes::LOG_UNREADABLE, "the plans have no place"))
+    }
+
+    /// Shows a plan and registers it: the same content is the same version, other content under a
+    /// version that is taken gets the next one. With `keep_input`, what was entered into the version
+    /// shown before goes over where the new one has the same paths.
+    ///
+    /// # Errors
+    /// `plan_throttled` before anything is registered; `plan_refused`, `plan_unreadable`,
+    /// `policy_denied`; the log's errors.
+    pub fn show(
+        &mut self,
+        text: &str,
+        mode: RunMode,
+        keep_input: bool,
+        profile: ProfileName,
+    ) -> Result<Run> {
+        let ask = Ask::Show { text: text.to_owned(), mode, keep_input };
+        self.run(&ask, profile)
+    }
+
+    /// Handles an event on the version of a plan that is shown. Events are handled one after the
+    /// other, whoever sends them.
+    ///
+    /// # Errors
+    /// As [`Plans::show`]; `plan_not_found`; `plan_conflict` when `expected_revision` is not the
+    /// state's.
+    pub fn event(
+        &mut self,
+        plan: &str,
+        event: Event,
+        expected_revision: Option<u64>,
+        profile: ProfileName,
+    ) -> Result<Run> {
+        let ask = Ask::Event { plan: plan.to_owned(), event, expected_revision };
+        self.run(&ask, profile)
+    }
+
+    /// Shows an earlier version again: the pointer moves, nothing is registered. The version has the
+    /// state it had, and what was entered since goes over where it has the same paths.
+    ///
+    /// # Errors
+    /// As [`Plans::event`].
+    pub fn rollback(&mut self, plan: &str, version: i64, profile: ProfileName) -> Result<Run> {
+        self.run(&Ask::Rollback { plan: plan.to_owned(), version }, profile)
+    }
+
+    fn run(&mut self, ask: &Ask, profile: ProfileName) -> Result<Run> {
+        let begun = Instant::now();
+        let home = self.home()?;
+        let ticket = match self.governor.acquire(&home.session, &home.branch, now_us())? {
+            Ok(ticket) => ticket,
+            Err(throttled) => {
+                let mut body = self.body(ask, profile, &[]);
+                body.end(RunStatus::Throttled, Some(codes::PLAN_THROTTLED.name), begun);
+                self.append(&home, vec![body.draft(Kind::QuotaThrottled)], Vec::new())?;
+                return Err(throttled);
+            }
+        };
+        for _ in 0..ATTEMPTS {
+            self.sync()?;
+            let mut drafts = Vec::new();
+            let done = match self.decided(ask, &mut drafts) {
+                Ok(()) => work::work(&self.fold, &self.log, ask, &Profile::named(profile)),
+                Err(failure) => Err(failure),
+            };
+            let release = self.governor.release(&ticket)?;
+            match self.record(&home, ask, profile, drafts, done, release, begun) {
+                Err(error) if is_race(&error) => {}
+                result => return result,
+            }
+        }
+        // What holds the place of this run expires by itself.
+        Err(Error::new(codes::PLAN_CONFLICT, "the run did not get its turn")
+            .why(format!("others came first {ATTEMPTS} times")))
+    }
+
+    /// Asks the policy whether a plan may be shown; the answer is part of the run.
+    fn decided(&self, ask: &Ask, drafts: &mut Vec<Draft>) -> Result<(), Failure> {
+        let mut call = Call::new(name::UI_RENDER, self.user.clone());
+        call.session = self.home.as_ref().map(|home| home.session.clone());
+        let decision =
+            glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
+        let (effect, reasons) = (decision.effect, decision.reasons.join("; "));
+        let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
+        drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        match effect {
+            Effect::Allow => Ok(()),
+            Effect::Deny | Effect::RequireReview => Err(Failure::new(
+                Error::new(codes::POLICY_DENIED, "the plan may not be shown").why(reasons),
+            )),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one place where a run becomes one transaction")]
+    fn record(
+        &mut self,
+        home: &Home,
+        ask: &Ask,
+        profile: ProfileName,
+        mut drafts: Vec<Draft>,
+        done: Result<Work, Failure>,
+        release: CellWrite,
+        begun: Instant,
+    ) -> Result<Run> {
+        match done {
+            Ok(work) => {
+                let mut body = self.body(ask, profile, &work.blobs);
+                body.led_to(&work);
+                body.end(RunStatus::Succeeded, None, begun);
+                drafts.extend(work.drafts);
+                drafts.push(body.draft(Kind::PlanRendered));
+                let seq = self.append(home, drafts, vec![release])?;
+                Ok(Run {
+                    seq,
+                    plan: work.plan,
+                    version: work.state.plan_version,
+                    state: work.state,
+                    html: work.html,
+                    patches: work.patches,
+                    handled: work.handled,
+                    actions: work.actions,
+                    carried: work.carried,
+                })
+            }
+            Err(Failure { error, report, given }) => {
+                let mut body = self.body(ask, profile, given.as_slice());
+                let rejected = report.is_some()
+                    || error.is(codes::POLICY_DENIED)
+                    || error.is(codes::PLAN_REFUSED);
+                let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
+                body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
+                body.end(status, Some(error.code()), begun);
+                drafts.push(body.draft(Kind::PlanRefused));
+                self.append(home, drafts, vec![release])?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Appends at the head that the fold has seen, and follows.
+    fn append(&mut self, home: &Home, events: Vec<Draft>, cells: Vec<CellWrite>) -> Result<Seq> {
+        let append = Append {
+            expected_head: Some(self.fold.head()),
+            cells,
+            ..Append::new(home.session.clone(), home.branch.clone(), events)
+        };
+        let appended = self.log.append(append)?;
+        for event in &appended.events {
+            self.fold.apply(event)?;
+        }
+        Ok(appended.head.seq)
+    }
+
+    fn body(
+        &self,
+        ask: &Ask,
+        profile: ProfileName,
+        given: &[glasshouse_model::body::BlobRef],
+    ) -> Body {
+        let fields = serde_json::to_vec(&Profile::named(profile)).unwrap_or_default();
+        Body(PlanShown {
+            call: None,
+            plan: ask.plan().map(str::to_owned),
+            profile: profile.to_string(),
+            html: None,
+            issues: None,
+            run: Some(PlanRun {
+                mode: ask.mode(),
+                status: RunStatus::Failed,
+                first: self.fold.head() + 1,
+                version: ask.version(),
+                given: given.first().cloned(),
+                keep_input: ask.keeps_input(),
+                event: ask.event(),
+                of: None,
+                profile_digest: Some(Digest::of(&fields)),
+                renderer: RENDERER.to_owned(),
+                text: None,
+                state: None,
+                markup: None,
+                code: None,
+                duration_us: 0,
+            }),
+        })
+    }
+
+    /// Makes a run again from what stood before it, and compares. Nothing is registered and no state
+    /// changes; that it was done is recorded.
+    ///
+    /// # Errors
+    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began; the log's errors.
+    pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
+        let begun = Instant::now();
+        let home = self.home()?;
+        let shown = fold::run_at(&self.log, &home.branch, run)?;
+        let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
+            return Err(fold::no_run(run));
+        };
+        let ask = Ask::of(&self.log, &shown, was)?;
+        let mut before = Fold::default();
+        before.follow(&self.log, &home.branch, was.first - 1)?;
+        let profile = Profile::named(name);
+        let fields = serde_json::to_vec(&profile).unwrap_or_default();
+        let mut differences = Vec::new();
+        let again = work::work(&before, &self.log, &ask, &profile);
+        let succeeded = was.status == RunStatus::Succeeded;
+        if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
+            differences.push("status");
+        }
+        if was.profile_digest != Some(Digest::of(&fields)) {
+            differences.push("profile");
+        }
+        if let Ok(work) = &again
+            && succeeded
+        {
+            for (name, differs) in [
+                ("version", was.version != Some(work.state.plan_version)),
+                ("text", was.text != Some(work.text)),
+                ("state", was.state != Some(work.state_digest())),
+                ("markup", was.markup != Some(work.markup_digest())),
+            ] {
+                if differs {
+                    differences.push(name);
+                }
+            }
+        }
+        let mut body = Body(shown.clone());
+        if let Some(run_body) = &mut body.0.run {
+            *run_body = PlanRun {
+                mode: RunMode::Replay,
+                first: self.fold.head() + 1,
+                of: Some(run),
+                renderer: RENDERER.to_owned(),
+                ..run_body.clone()
+            };
+        }
+        let status = if differences.is_empty() { RunStatus::Succeeded } else { RunStatus::Failed };
+        body.end(status, None, begun);
+        let seq = self.append_again(&home, &body.draft(Kind::PlanRendered))?;
+        Ok(Replayed {
+            run: seq,
+            of: run,
+            equal: differences.is_empty(),
+            differences,
+            renderer_changed: was.renderer != RENDERER,
+        })
+    }
+
+    /// Appends one event that depends on nothing before it.
+    fn append_again(&mut self, home: &Home, draft: &Draft) -> Result<Seq> {
+        for _ in 0..ATTEMPTS {
+            self.sync()?;
+            match self.append(home, vec![draft.clone()], Vec::new()) {
+                Err(error) if is_race(&error) => {}
+                result => return result,
+            }
+        }
+        Err(Error::new(codes::PLAN_CONFLICT, "the record did not get its turn"))
+    }
+
+    /// The state of the version of a plan that is shown.
+    ///
+    /// # Errors
+    /// `plan_not_found`; the log's errors.
+    pub fn state(&mut self, plan: &str) -> Result<State> {
+        self.sync()?;
+        self.fold.current(plan)?.state(&self.log)
+    }
+
+    /// Plans with their versions, and the newest `runs` runs.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn history(&mut self, runs: usize) -> Result<History> {
+        self.sync()?;
+        Ok(History {
+            plans: self.fold.plans(),
+            runs: self.fold.runs(runs),
+            usage: self.governor.usage(now_us())?,
+        })
+    }
+
+    /// Shows plans, states and runs no more; the log keeps them, and quotas go on.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn clear_history(&mut self) -> Result<PlanHistoryCleared> {
+        let home = self.home()?;
+        let (plans, runs) = self.fold.counts();
+        let body = PlanHistoryCleared { plans, runs };
+        self.append_again(&home, &Draft::new(Kind::PlanHistoryCleared, &body))?;
+        Ok(body)
+    }
+}
+
+/// Whether an append lost against another writer.
+fn is_race(error: &Error) -> bool {
+    error.is(glasshouse_log::codes::HEAD_CONFLICT) || error.is(glasshouse_log::codes::CELL_CONFLICT)
+}
+
+/// The record of a run while it is made.
+struct Body(PlanShown);
+
+impl Body {
+    fn end(&mut self, status: RunStatus, code: Option<&str>, begun: Instant) {
+        if let Some(run) = &mut self.0.run {
+            run.status = status;
+            run.code = code.map(str::to_owned);
+            run.duration_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        }
+    }
+
+    fn led_to(&mut self, work: &Work) {
+        self.0.plan = Some(work.plan.clone());
+        if let Some(run) = &mut self.0.run {
+            run.version = Some(work.state.plan_version);
+            run.text = Some(work.text);
+            run.state = Some(work.state_digest());
+            run.markup = Some(work.markup_digest());
+        }
+    }
+
+    fn draft(&self, kind: Kind) -> Draft {
+        Draft::new(kind, &self.0)
+    }
+}
+
+/// The report of a refused plan in an error.
+fn refused(report: &Report) -> Error {
+    let first = report.issues.first();
+    Error::new(codes::PLAN_REFUSED, "the plan is not shown")
+        .why(first.map(|issue| format!("{}: {}", issue.pointer, issue.message)).unwrap_or_default())
+        .with("issue_count", report.issue_count)
+        .with("issues", serde_json::to_value(&report.issues).unwrap_or_default())
+}
+
+/// What the plan crate, which knows no other, answers, in the shape of the kernel.
+fn of_plan(error: &glasshouse_plan::Error) -> Error {
+    let code = match error.exit_status() {
+        2 => codes::PLAN_UNREADABLE,
+        8 => codes::PLAN_CONFLICT,
+        _ => codes::PLAN_REFUSED,
+    };
+    let report = error.report();
+    let mut told = Error::new(code, report.what).why(report.why).fix(report.fix);
+    told = told.with("code", report.code);
+    for (key, value) in report.context {
+        told = told.with(&key, value);
+    }
+    told
+}
+
+/// The tenant whose log this is.
+fn tenant(log: &Log) -> &TenantId {
+    log.tenant()
+}

@@ -1,0 +1,291 @@
+//! The fold: what the events of the branch say about plans. Nothing else is kept anywhere.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use glasshouse_log::Log;
+use glasshouse_model::body::{
+    BlobRef, PlanRegistered, PlanRolledBack, PlanShown, PlanStateChanged, RunMode, RunStatus,
+};
+use glasshouse_model::{BranchId, Digest, Event, Kind, Seq};
+use glasshouse_plan::Limits;
+use glasshouse_plan::state::State;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{PlanHistory, of_plan};
+use crate::{Error, Result, codes};
+
+/// Most runs that a fold holds; older ones are found in the log by their name.
+const MAX_RUNS: usize = 1_000;
+
+/// One version of a plan.
+#[derive(Debug, Clone, Serialize)]
+pub struct VersionRecord {
+    /// Its number.
+    pub version: i64,
+    /// Digest of its text.
+    pub text: Digest,
+    /// Digest of the plan without its version.
+    pub content: Digest,
+    /// Steps of its state so far.
+    pub revision: u64,
+    /// When it was registered, microseconds since 1970.
+    pub registered_us: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunRecord {
+    /// Its name.
+    pub run: Seq,
+    /// What made it begin.
+    pub mode: RunMode,
+    /// How it ended.
+    pub status: RunStatus,
+    /// Plan id.
+    pub plan: Option<String>,
+    /// Version.
+    pub version: Option<i64>,
+    /// Name of the event.
+    pub event: Option<String>,
+    /// The run that it made again.
+    pub of: Option<Seq>,
+    /// Error code.
+    pub code: Option<String>,
+    /// When it ended, microseconds since 1970.
+    pub ended_us: u64,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
+}
+
+/// Values of a state, in the event or beside it.
+#[derive(Debug, Clone)]
+enum Values {
+    Here(Map<String, Value>),
+    Stored(BlobRef),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    plan: String,
+    pub(super) version: i64,
+    pub(super) text: BlobRef,
+    pub(super) content: Digest,
+    registered_us: u64,
+    revision: u64,
+    values: Option<Values>,
+}
+
+#[derive(Debug, Default)]
+struct Versions {
+    current: i64,
+    by_number: BTreeMap<i64, Version>,
+}
+
+/// What is known at one place of the branch.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    head: Seq,
+    plans: BTreeMap<String, Versions>,
+    runs: VecDeque<RunRecord>,
+    run_count: u64,
+}
+
+fn unreadable(event: &Event, why: impl std::fmt::Display) -> Error {
+    Error::new(codes::LOG_UNREADABLE, format!("event {} cannot be read", event.seq())).why(why)
+}
+
+impl Fold {
+    /// Goes on to an event, or to the head.
+    pub(super) fn follow(&mut self, log: &Log, branch: &BranchId, upto: Seq) -> Result<()> {
+        if self.head >= upto {
+            return Ok(());
+        }
+        for event in log.events_from(branch, self.head + 1) {
+            let event = event?;
+            if event.seq() > upto {
+                break;
+            }
+            self.apply(&event)?;
+        }
+        Ok(())
+    }
+
+    pub(super) const fn head(&self) -> Seq {
+        self.head
+    }
+
+    pub(super) fn apply(&mut self, event: &Event) -> Result<()> {
+        let fail = |error: serde_json::Error| unreadable(event, error);
+        match event.kind() {
+            Kind::PlanRegistered => {
+                let body: PlanRegistered = event.body_as().map_err(fail)?;
+                let versions = self.plans.entry(body.plan.clone()).or_default();
+                versions.current = body.version;
+                versions.by_number.insert(
+                    body.version,
+                    Version {
+                        plan: body.plan,
+                        version: body.version,
+                        text: body.text,
+                        content: body.content,
+                        registered_us: event.header.time_us,
+                        revision: 0,
+                        values: None,
+                    },
+                );
+            }
+            Kind::PlanRolledBack => {
+                let body: PlanRolledBack = event.body_as().map_err(fail)?;
+                if let Some(versions) = self.plans.get_mut(&body.plan) {
+                    versions.current = body.to;
+                }
+            }
+            Kind::PlanStateChanged => {
+                let body: PlanStateChanged = event.body_as().map_err(fail)?;
+                let versions = self.plans.get_mut(&body.plan);
+                let version = versions.and_then(|all| all.by_number.get_mut(&body.version));
+                if let Some(version) = version {
+                    version.revision = body.revision;
+                    version.values = match (body.values, body.stored) {
+                        (Some(Value::Object(values)), _) => Some(Values::Here(values)),
+                        (_, Some(blob)) => Some(Values::Stored(blob)),
+                        _ => return Err(unreadable(event, "it holds no state")),
+                    };
+                }
+            }
+            Kind::PlanRendered | Kind::PlanRefused | Kind::QuotaThrottled => {
+                let body: PlanShown = event.body_as().map_err(fail)?;
+                self.run(event, body);
+            }
+            Kind::PlanHistoryCleared => {
+                *self = Self::default();
+            }
+            _ => {}
+        }
+        self.head = event.seq();
+        Ok(())
+    }
+
+    fn run(&mut self, event: &Event, body: PlanShown) {
+        let Some(run) = body.run else { return };
+        self.run_count += 1;
+        if self.runs.len() == MAX_RUNS {
+            self.runs.pop_back();
+        }
+        let kind = run.event.as_ref().and_then(|event| event.get("type")).and_then(Value::as_str);
+        self.runs.push_front(RunRecord {
+            run: event.seq(),
+            mode: run.mode,
+            status: run.status,
+            plan: body.plan,
+            version: run.version,
+            event: kind.map(str::to_owned),
+            of: run.of,
+            code: run.code,
+            ended_us: event.header.time_us,
+            duration_us: run.duration_us,
+        });
+    }
+
+    /// The version of a plan that is shown.
+    pub(super) fn current(&self, plan: &str) -> Result<&Version> {
+        let versions = self.plans.get(plan).ok_or_else(|| no_plan(plan))?;
+        versions.by_number.get(&versions.current).ok_or_else(|| no_plan(plan))
+    }
+
+    pub(super) fn version(&self, plan: &str, version: i64) -> Result<&Version> {
+        let versions = self.plans.get(plan).ok_or_else(|| no_plan(plan))?;
+        versions.by_number.get(&version).ok_or_else(|| {
+            let known: Vec<i64> = versions.by_number.keys().copied().collect();
+            no_plan(plan).why(format!("it has no version {version}")).with("versions", known)
+        })
+    }
+
+    /// The version that holds this content already.
+    pub(super) fn with_content(&self, plan: &str, content: &Digest) -> Option<&Version> {
+        self.plans.get(plan)?.by_number.values().find(|version| version.content == *content)
+    }
+
+    /// The number that new content gets: the one it asks for, or behind the highest if it is taken.
+    pub(super) fn free_version(&self, plan: &str, asked: i64) -> i64 {
+        let Some(versions) = self.plans.get(plan) else { return asked };
+        match versions.by_number.last_key_value() {
+            Some((highest, _)) if versions.by_number.contains_key(&asked) => {
+                highest.saturating_add(1)
+            }
+            _ => asked,
+        }
+    }
+
+    pub(super) fn plans(&self) -> Vec<PlanHistory> {
+        let version = |version: &Version| VersionRecord {
+            version: version.version,
+            text: version.text.blob,
+            content: version.content,
+            revision: version.revision,
+            registered_us: version.registered_us,
+        };
+        self.plans
+            .iter()
+            .map(|(plan, versions)| PlanHistory {
+                plan: plan.clone(),
+                current: versions.current,
+                versions: versions.by_number.values().map(version).collect(),
+            })
+            .collect()
+    }
+
+    pub(super) fn runs(&self, most: usize) -> Vec<RunRecord> {
+        self.runs.iter().take(most).cloned().collect()
+    }
+
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.plans.len() as u64, self.run_count)
+    }
+}
+
+impl Version {
+    /// The plan as it is stored.
+    pub(super) fn plan(&self, log: &Log) -> Result<glasshouse_plan::Plan> {
+        let bytes = log.blob(&self.text.blob)?;
+        let text = String::from_utf8_lossy(&bytes);
+        glasshouse_plan::parse(&text, &Limits::default()).map_err(|error| of_plan(&error))
+    }
+
+    /// Its state as it is now.
+    pub(super) fn state(&self, log: &Log) -> Result<State> {
+        let values = match &self.values {
+            Some(Values::Here(values)) => values.clone(),
+            Some(Values::Stored(blob)) => serde_json::from_slice(&log.blob(&blob.blob)?)
+                .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a state cannot be read").why(e))?,
+            None => Map::new(),
+        };
+        Ok(State {
+            plan_id: self.plan.clone(),
+            plan_version: self.version,
+            revision: self.revision,
+            values,
+        })
+    }
+}
+
+fn no_plan(plan: &str) -> Error {
+    Error::new(codes::PLAN_NOT_FOUND, format!("there is no plan {plan:?}"))
+}
+
+pub(super) fn no_run(run: Seq) -> Error {
+    Error::new(codes::PLAN_RUN_NOT_FOUND, format!("there is no run {run}"))
+}
+
+/// The record of a run, wherever in the log it is.
+pub(super) fn run_at(log: &Log, branch: &BranchId, run: Seq) -> Result<PlanShown> {
+    let events = if run == 0 { Vec::new() } else { log.read(branch, run, 1)? };
+    let event = events.first().filter(|event| event.seq() == run).ok_or_else(|| no_run(run))?;
+    match event.kind() {
+        Kind::PlanRendered | Kind::PlanRefused | Kind::QuotaThrottled => {
+            event.body_as().map_err(|error| unreadable(event, error))
+        }
+        _ => Err(no_run(run)),
+    }
+}

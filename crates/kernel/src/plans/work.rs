@@ -1,0 +1,384 @@
+//! The work of one run: a function of what is known before it and of what is asked. It appends
+//! nothing, so a replay does exactly the same.
+
+use glasshouse_log::Log;
+use glasshouse_model::body::{
+    BlobRef, PlanEvent, PlanRegistered, PlanRolledBack, PlanRun, PlanShown, PlanStateChanged,
+    RunMode, RunStatus,
+};
+use glasshouse_model::{Digest, Draft, Kind};
+use glasshouse_plan::patch::{Live, Patch};
+use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
+use glasshouse_plan::{Context, Event, Html, Limits, Plan, Profile, Report, check, parse, render};
+use serde_json::{Map, Value};
+
+use super::carry::{Carried, carry};
+use super::fold::{Fold, Version};
+use super::{of_plan, refused};
+use crate::{Error, Result, codes};
+
+/// Name of the surface that ids are prefixed with.
+const SURFACE: &str = "plan";
+/// States up to this many bytes are in the event itself; larger ones are blobs.
+const MAX_STATE_IN_EVENT_BYTES: usize = 64 << 10;
+
+/// What is asked.
+pub(super) enum Ask {
+    Show { text: String, mode: RunMode, keep_input: bool },
+    Event { plan: String, event: Event, expected_revision: Option<u64> },
+    Rollback { plan: String, version: i64 },
+}
+
+impl Ask {
+    /// What a run asked, from its record.
+    pub(super) fn of(log: &Log, shown: &PlanShown, run: &PlanRun) -> Result<Self> {
+        let not_replayable = |why: &str| {
+            Error::new(codes::PLAN_RUN_NOT_REPLAYABLE, "the run cannot be made again").why(why)
+        };
+        if run.status == RunStatus::Throttled {
+            return Err(not_replayable("it never began"));
+        }
+        let plan = || shown.plan.clone().ok_or_else(|| not_replayable("it names no plan"));
+        match run.mode {
+            RunMode::Prompt | RunMode::Plan => {
+                let given = run.given.as_ref();
+                let given = given.ok_or_else(|| not_replayable("its text is not kept"))?;
+                let text = String::from_utf8_lossy(&log.blob(&given.blob)?).into_owned();
+                Ok(Self::Show { text, mode: run.mode, keep_input: run.keep_input })
+            }
+            RunMode::Event => {
+                let event = run.event.clone().ok_or_else(|| not_replayable("it has no event"))?;
+                let event = serde_json::from_value(event)
+                    .map_err(|e| not_replayable(&format!("its event cannot be read: {e}")))?;
+                Ok(Self::Event { plan: plan()?, event, expected_revision: None })
+            }
+            RunMode::Rollback => {
+                let version = run.version.ok_or_else(|| not_replayable("it names no version"))?;
+                Ok(Self::Rollback { plan: plan()?, version })
+            }
+            RunMode::Replay => {
+                Err(not_replayable("it is a replay itself; replay the run it names"))
+            }
+        }
+    }
+
+    pub(super) fn plan(&self) -> Option<&str> {
+        match self {
+            Self::Show { .. } => None,
+            Self::Event { plan, .. } | Self::Rollback { plan, .. } => Some(plan),
+        }
+    }
+
+    pub(super) const fn mode(&self) -> RunMode {
+        match self {
+            Self::Show { mode, .. } => *mode,
+            Self::Event { .. } => RunMode::Event,
+            Self::Rollback { .. } => RunMode::Rollback,
+        }
+    }
+
+    pub(super) const fn version(&self) -> Option<i64> {
+        match self {
+            Self::Rollback { version, .. } => Some(*version),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn keeps_input(&self) -> bool {
+        matches!(self, Self::Show { keep_input: true, .. })
+    }
+
+    pub(super) fn event(&self) -> Option<Value> {
+        match self {
+            Self::Event { event, .. } => serde_json::to_value(event).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// What a run leads to.
+pub(super) struct Work {
+    pub(super) plan: String,
+    /// Digest of the stored text.
+    pub(super) text: Digest,
+    pub(super) state: State,
+    pub(super) html: Html,
+    pub(super) patches: Vec<Patch>,
+    pub(super) handled: bool,
+    pub(super) actions: Vec<Action>,
+    pub(super) carried: Carried,
+    pub(super) drafts: Vec<Draft>,
+    /// The text as it was given.
+    pub(super) blobs: Vec<BlobRef>,
+}
+
+impl Work {
+    pub(super) fn state_digest(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(&self.state).unwrap_or_default())
+    }
+
+    pub(super) fn markup_digest(&self) -> Digest {
+        Digest::of(self.html.markup.as_bytes())
+    }
+}
+
+/// Why a run led to nothing.
+pub(super) struct Failure {
+    pub(super) error: Error,
+    pub(super) report: Option<Box<Report>>,
+    pub(super) given: Option<BlobRef>,
+}
+
+impl Failure {
+    pub(super) fn new(error: Error) -> Self {
+        Self { error, report: None, given: None }
+    }
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error.into())
+    }
+}
+
+/// The events of a run and the version they lead to, before anything is rendered.
+struct Step {
+    plan: Plan,
+    text: Digest,
+    state: State,
+    before: Option<State>,
+    handled: bool,
+    actions: Vec<Action>,
+    carried: Carried,
+    drafts: Vec<Draft>,
+    blobs: Vec<BlobRef>,
+}
+
+pub(super) fn work(fold: &Fold, log: &Log, ask: &Ask, profile: &Profile) -> Result<Work, Failure> {
+    let step = match ask {
+        Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile)?,
+        Ask::Event { plan, event, expected_revision } => {
+            happen(fold, log, plan, event, *expected_revision)?
+        }
+        Ask::Rollback { plan, version } => roll_back(fold, log, plan, *version)?,
+    };
+    let report = check(&step.plan, profile);
+    if !report.safe {
+        return Err(Failure {
+            error: refused(&report),
+            report: Some(Box::new(report)),
+            given: step.blobs.first().cloned(),
+        });
+    }
+    let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
+    let event = match ask {
+        Ask::Event { event, .. } => Some(event),
+        _ => None,
+    };
+    let surface = Context::new(SURFACE).map_err(told)?;
+    let context = match event {
+        Some(event) => surface.clone().event(event),
+        None => surface.clone(),
+    };
+    let html = render(&step.plan, profile, &context.clone().state(&step.state)).map_err(told)?;
+    let mut patches = Vec::new();
+    if let Some(before) = &step.before {
+        let old = surface.state(before);
+        let mut live = Live::new(step.plan.clone(), profile, &old).map_err(told)?;
+        patches = live.update(&context.state(&step.state)).map_err(told)?;
+    }
+    Ok(Work {
+        plan: step.plan.id().to_owned(),
+        text: step.text,
+        state: step.state,
+        html,
+        patches,
+        handled: step.handled,
+        actions: step.actions,
+        carried: step.carried,
+        drafts: step.drafts,
+        blobs: step.blobs,
+    })
+}
+
+fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
+    Ok(BlobRef { blob: log.put_blob(bytes)?, bytes: bytes.len() as u64 })
+}
+
+/// A plan's text with this version, members in their order; without a version, none.
+fn text_of(plan: &Plan, version: Option<i64>) -> Result<String> {
+    let unwritable =
+        |e: serde_json::Error| Error::new(codes::PLAN_UNREADABLE, "the plan cannot be kept").why(e);
+    let mut text = String::from("{");
+    for (key, value) in plan.json().as_object().into_iter().flatten() {
+        let value = match (key, version) {
+            ("version", None) => continue,
+            ("version", Some(version)) => version.to_string(),
+            _ => serde_json::to_string(&value).map_err(unwritable)?,
+        };
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&serde_json::to_string(key).map_err(unwritable)?);
+        text.push(':');
+        text.push_str(&value);
+    }
+    text.push('}');
+    Ok(text)
+}
+
+fn show(
+    fold: &Fold,
+    log: &Log,
+    text: &str,
+    keep_input: bool,
+    profile: &Profile,
+) -> Result<Step, Failure> {
+    let given = put(log, text.as_bytes())?;
+    let failed = |error: &glasshouse_plan::Error| Failure {
+        error: of_plan(error),
+        report: None,
+        given: Some(given.clone()),
+    };
+    let plan = parse(text, &Limits::default()).map_err(|error| failed(&error))?;
+    let report = check(&plan, profile);
+    if !report.safe {
+        let error = refused(&report);
+        return Err(Failure { error, report: Some(Box::new(report)), given: Some(given) });
+    }
+    let id = plan.id().to_owned();
+    let content = Digest::of(text_of(&plan, None)?.as_bytes());
+    let current = fold.current(&id).ok();
+    if let Some(known) = fold.with_content(&id, &content) {
+        let mut drafts = Vec::new();
+        if let Some(current) = current.filter(|current| current.version != known.version) {
+            let body = PlanRolledBack { plan: id, from: current.version, to: known.version };
+            drafts.push(Draft::new(Kind::PlanRolledBack, &body));
+        }
+        let state = known.state(log)?;
+        return Ok(Step::of(known, log, state, drafts, vec![given])?);
+    }
+    let version = fold.free_version(&id, plan.version());
+    let stored = text_of(&plan, Some(version))?;
+    let plan = parse(&stored, &Limits::default()).map_err(|error| failed(&error))?;
+    let mut state =
+        State::initial(&plan, &StateLimits::default()).map_err(|error| failed(&error))?;
+    let mut carried = Carried::default();
+    if keep_input && let Some(current) = current {
+        carried = carry(&current.state(log)?, &initial(&current.plan(log)?), &mut state);
+    }
+    let stored = put(log, stored.as_bytes())?;
+    let text = stored.blob;
+    let body = PlanRegistered { plan: id, version, text: stored, content };
+    let registered = Draft::new(Kind::PlanRegistered, &body);
+    let drafts = vec![registered, state_changed(log, &state, &carried)?];
+    Ok(Step {
+        plan,
+        text,
+        state,
+        before: None,
+        handled: true,
+        actions: Vec::new(),
+        carried,
+        drafts,
+        blobs: vec![given],
+    })
+}
+
+fn happen(
+    fold: &Fold,
+    log: &Log,
+    plan: &str,
+    event: &Event,
+    expected_revision: Option<u64>,
+) -> Result<Step, Failure> {
+    let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
+    let current = fold.current(plan)?;
+    let before = current.state(log)?;
+    if let Some(revision) = expected_revision {
+        before.expect_revision(revision).map_err(told)?;
+    }
+    let parsed = current.plan(log)?;
+    let host = Host { user_id: "anonymous", variables: &Map::new() };
+    let applied = apply(&before, &parsed, event, &host, &StateLimits::default()).map_err(told)?;
+    let body = PlanEvent {
+        plan: plan.to_owned(),
+        version: current.version,
+        event: serde_json::to_value(event).unwrap_or_default(),
+    };
+    let mut drafts = vec![Draft::new(Kind::PlanEvent, &body)];
+    if applied.handled {
+        drafts.push(state_changed(log, &applied.state, &Carried::default())?);
+    }
+    let mut step = Step::of(current, log, applied.state, drafts, Vec::new())?;
+    step.before = Some(before);
+    step.handled = applied.handled;
+    step.actions = applied.actions;
+    Ok(step)
+}
+
+fn roll_back(fold: &Fold, log: &Log, plan: &str, version: i64) -> Result<Step, Failure> {
+    let current = fold.current(plan)?;
+    let target = fold.version(plan, version)?;
+    let mut state = target.state(log)?;
+    let mut drafts = Vec::new();
+    let mut carried = Carried::default();
+    if target.version != current.version {
+        carried = carry(&current.state(log)?, &initial(&current.plan(log)?), &mut state);
+        let body =
+            PlanRolledBack { plan: plan.to_owned(), from: current.version, to: target.version };
+        drafts.push(Draft::new(Kind::PlanRolledBack, &body));
+        if !carried.kept.is_empty() || !carried.dropped.is_empty() {
+            state.revision += 1;
+            drafts.push(state_changed(log, &state, &carried)?);
+        }
+    }
+    let mut step = Step::of(target, log, state, drafts, Vec::new())?;
+    step.carried = carried;
+    Ok(step)
+}
+
+impl Step {
+    fn of(
+        version: &Version,
+        log: &Log,
+        state: State,
+        drafts: Vec<Draft>,
+        blobs: Vec<BlobRef>,
+    ) -> Result<Self> {
+        Ok(Self {
+            plan: version.plan(log)?,
+            text: version.text.blob,
+            state,
+            before: None,
+            handled: true,
+            actions: Vec::new(),
+            carried: Carried::default(),
+            drafts,
+            blobs,
+        })
+    }
+}
+
+fn initial(plan: &Plan) -> Map<String, Value> {
+    match plan.initial_state().map(glasshouse_plan::json::Json::to_value) {
+        Some(Value::Object(values)) => values,
+        _ => Map::new(),
+    }
+}
+
+fn state_changed(log: &Log, state: &State, carried: &Carried) -> Result<Draft> {
+    let bytes = serde_json::to_vec(&state.values)
+        .map_err(|e| Error::new(codes::PLAN_UNREADABLE, "the state cannot be kept").why(e))?;
+    let small = bytes.len() <= MAX_STATE_IN_EVENT_BYTES;
+    let body = PlanStateChanged {
+        plan: state.plan_id.clone(),
+        version: state.plan_version,
+        revision: state.revision,
+        values: small.then(|| Value::Object(state.values.clone())),
+        stored: if small { None } else { Some(put(log, &bytes)?) },
+        kept: carried.kept.clone(),
+        dropped: carried.dropped.clone(),
+    };
+    Ok(Draft::new(Kind::PlanStateChanged, &body))
+}

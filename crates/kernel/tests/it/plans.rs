@@ -1,0 +1,233 @@
+//! Plans in the log: versions, states, quotas, replay.
+
+use std::path::Path;
+
+use glasshouse_kernel::Kernel;
+use glasshouse_kernel::plans::{Plans, Quota};
+use glasshouse_model::body::{RunMode, RunStatus};
+use glasshouse_plan::{Event, ProfileName};
+use serde_json::{Value, json};
+
+const WIDE: Quota = Quota { runs_per_minute: 100_000, concurrent: 64 };
+
+fn open(home: &Path, quota: Quota) -> Plans {
+    Kernel::open(home, Path::new("/glasshouse")).unwrap().plans(quota).unwrap()
+}
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A form with a counter; `fields` are its texts.
+fn form(version: i64, title: &str, fields: &[&str]) -> String {
+    let initial: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|field| ((*field).to_owned(), json!("")))
+        .chain([("count".to_owned(), json!(0))])
+        .collect();
+    let transitions: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|field| {
+            let set =
+                json!([{"type": "set", "path": field, "value": {"$from": "event.payload.value"}}]);
+            (format!("set-{field}"), set)
+        })
+        .chain([("add".to_owned(), json!([{"type": "increment", "path": "count"}]))])
+        .collect();
+    json!({
+        "specVersion": "runtime-plan/v1", "id": "form", "version": version,
+        "state": {"initial": initial, "transitions": transitions},
+        "root": {"type": "element", "tag": "p", "children": [
+            {"type": "text", "value": format!("{title} {{{{state.count}}}} {{{{state.name}}}}")}]},
+    })
+    .to_string()
+}
+
+fn show(plans: &mut Plans, text: &str) -> i64 {
+    plans.show(text, RunMode::Plan, false, ProfileName::Strict).unwrap().version
+}
+
+fn event(plans: &mut Plans, name: &str, value: &str) -> glasshouse_kernel::plans::Run {
+    let payload = json!({"value": value}).as_object().cloned();
+    plans.event("form", Event::new(name, payload).unwrap(), None, ProfileName::Strict).unwrap()
+}
+
+#[test]
+fn versions_are_immutable_and_the_same_content_is_one_version() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    assert_eq!(show(&mut plans, &form(1, "one", &["name"])), 1);
+    assert_eq!(show(&mut plans, &form(1, "one", &["name"])), 1, "the same content");
+    assert_eq!(show(&mut plans, &form(1, "two", &["name"])), 2, "a taken number");
+    assert_eq!(show(&mut plans, &form(1, "two", &["name"])), 2, "bumped before");
+    assert_eq!(show(&mut plans, &form(7, "seven", &["name"])), 7);
+    assert_eq!(show(&mut plans, &form(2, "again", &["name"])), 8);
+    for _ in 0..3 {
+        event(&mut plans, "add", "");
+    }
+    let history = open(home.path(), WIDE).history(100).unwrap();
+    let versions: Vec<i64> = history.plans[0].versions.iter().map(|it| it.version).collect();
+    assert_eq!(versions, [1, 2, 7, 8], "no event makes a version");
+    assert_eq!(history.plans[0].current, 8);
+    assert_eq!(history.runs.len(), 9);
+    assert!(history.usage.running.is_empty(), "each run gave its place back");
+}
+
+#[test]
+fn l1_rollback_moves_a_pointer_and_keeps_what_was_entered() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    show(&mut plans, &form(1, "good", &["name", "mail"]));
+    event(&mut plans, "set-name", "Ada");
+    event(&mut plans, "add", "");
+    show(&mut plans, &form(2, "bad", &["name", "phone"]));
+    assert_eq!(plans.state("form").unwrap().values["name"], "", "a version has its own state");
+    event(&mut plans, "set-name", "Ada L");
+    event(&mut plans, "set-phone", "1");
+    let run = plans.rollback("form", 1, ProfileName::Strict).unwrap();
+    assert_eq!(run.html.markup, "<p>good 1 Ada L</p>");
+    assert_eq!(
+        (run.carried.kept, run.carried.dropped),
+        (vec!["/name".into()], vec!["/phone".into()])
+    );
+    // The other version is as it was left.
+    let run = plans.rollback("form", 2, ProfileName::Strict).unwrap();
+    assert_eq!(run.state.values["phone"], "1");
+    assert_eq!(plans.history(1).unwrap().plans[0].versions.len(), 2);
+    let error = plans.rollback("form", 3, ProfileName::Strict).unwrap_err();
+    assert_eq!(error.code(), "plan_not_found");
+}
+
+#[test]
+fn b15_a_new_version_keeps_input_when_it_is_asked_to() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    show(&mut plans, &form(1, "a", &["name", "mail", "street"]));
+    for (field, value) in [("name", "Ada"), ("mail", "a@b"), ("street", "S")] {
+        event(&mut plans, &format!("set-{field}"), value);
+    }
+    let text = form(2, "b", &["name", "mail", "city"]);
+    let run = plans.show(&text, RunMode::Prompt, true, ProfileName::Strict).unwrap();
+    assert_eq!(run.state.values["name"], "Ada");
+    assert_eq!(run.carried.kept, ["/mail", "/name"]);
+    assert_eq!(run.carried.dropped, ["/street"]);
+}
+
+#[test]
+fn l2_a_run_is_replayed_from_what_stood_before_it() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let text = form(1, "v", &["name"]);
+    let mut runs = vec![plans.show(&text, RunMode::Plan, false, ProfileName::Strict).unwrap().seq];
+    for _ in 0..3 {
+        runs.push(event(&mut plans, "add", "").seq);
+    }
+    show(&mut plans, &form(2, "w", &["name"]));
+    runs.push(plans.rollback("form", 1, ProfileName::Strict).unwrap().seq);
+    let before = plans.state("form").unwrap();
+    let script = text.replace("\"p\"", "\"script\"");
+    plans.show(&script, RunMode::Plan, false, ProfileName::Strict).unwrap_err();
+    runs.push(plans.history(1).unwrap().runs[0].run);
+    for run in &runs {
+        let replayed = plans.replay(*run).unwrap();
+        assert!(replayed.equal, "{replayed:?}");
+        assert!(!replayed.renderer_changed);
+    }
+    assert_eq!(plans.state("form").unwrap(), before, "a replay changes nothing");
+    let last = plans.history(1).unwrap().runs[0].clone();
+    assert_eq!((last.mode, last.of), (RunMode::Replay, runs.last().copied()));
+    assert_eq!(plans.replay(last.run).unwrap_err().code(), "plan_run_not_replayable");
+    assert_eq!(plans.replay(1).unwrap_err().code(), "plan_run_not_found");
+    assert_eq!(plans.replay(9_999).unwrap_err().code(), "plan_run_not_found");
+    // Also after the history was cleared: the log is the truth.
+    plans.clear_history().unwrap();
+    assert!(plans.history(9).unwrap().plans.is_empty());
+    assert!(plans.replay(runs[2]).unwrap().equal);
+    assert_eq!(plans.state("form").unwrap_err().code(), "plan_not_found");
+}
+
+#[test]
+fn a_throttled_run_registers_nothing() {
+    let home = home();
+    let quota = Quota { runs_per_minute: 2, concurrent: 4 };
+    let mut plans = open(home.path(), quota);
+    show(&mut plans, &form(1, "a", &["name"]));
+    event(&mut plans, "add", "");
+    // Another process of the same tenant has the same quota.
+    let mut plans = open(home.path(), quota);
+    let text = form(1, "another", &["name"]);
+    let error = plans.show(&text, RunMode::Plan, false, ProfileName::Strict).unwrap_err();
+    assert_eq!((error.code(), error.report().retryable), ("plan_throttled", true));
+    assert!(error.report().context["retry_after_ms"].as_u64().unwrap() <= 60_000);
+    let history = plans.history(10).unwrap();
+    assert_eq!(history.plans[0].versions.len(), 1);
+    assert_eq!(history.runs[0].status, RunStatus::Throttled);
+    assert_eq!(plans.replay(history.runs[0].run).unwrap_err().code(), "plan_run_not_replayable");
+    let error = plans.event("form", Event::new("add", None).unwrap(), None, ProfileName::Strict);
+    assert_eq!(error.unwrap_err().code(), "plan_throttled");
+    assert_eq!(plans.state("form").unwrap().revision, 1);
+}
+
+#[test]
+fn a_refused_plan_leaves_its_reasons_and_nothing_else() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    for (text, code, status) in [
+        (
+            form(1, "a", &["name"]).replace("\"p\"", "\"script\""),
+            "plan_refused",
+            RunStatus::Rejected,
+        ),
+        ("{".to_owned(), "plan_unreadable", RunStatus::Failed),
+    ] {
+        let error = plans.show(&text, RunMode::Plan, false, ProfileName::Strict).unwrap_err();
+        assert_eq!(error.code(), code);
+        let history = plans.history(1).unwrap();
+        assert_eq!((history.runs[0].status, history.plans.len()), (status, 0));
+    }
+    let error = plans.event("none", Event::new("x", None).unwrap(), None, ProfileName::Strict);
+    assert_eq!(error.unwrap_err().code(), "plan_not_found");
+}
+
+#[test]
+fn a_writer_that_expects_another_revision_is_told() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    show(&mut plans, &form(1, "a", &["name"]));
+    let add = || Event::new("add", None).unwrap();
+    plans.event("form", add(), Some(0), ProfileName::Strict).unwrap();
+    let error = plans.event("form", add(), Some(0), ProfileName::Strict).unwrap_err();
+    assert_eq!((error.code(), error.exit().status()), ("plan_conflict", 8));
+    let unknown = event(&mut plans, "nothing", "");
+    assert!(!unknown.handled);
+    assert_eq!(unknown.state.revision, 1);
+}
+
+#[test]
+fn parallel_events_are_all_counted() {
+    let home = home();
+    show(&mut open(home.path(), WIDE), &form(1, "a", &["name"]));
+    let (writers, each) = (4, 25);
+    std::thread::scope(|scope| {
+        for _ in 0..writers {
+            scope.spawn(|| {
+                let mut plans = open(home.path(), WIDE);
+                for _ in 0..each {
+                    event(&mut plans, "add", "");
+                }
+            });
+        }
+    });
+    let state = open(home.path(), WIDE).state("form").unwrap();
+    assert_eq!((state.values["count"].as_i64(), state.revision), (Some(100), 100));
+}
+
+#[test]
+fn an_event_answers_the_patches_that_it_makes() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    show(&mut plans, &form(1, "n", &["name"]));
+    let run = event(&mut plans, "add", "");
+    let patches = serde_json::to_value(&run.patches).unwrap();
+    assert_eq!(patches, json!([{"op": "text", "id": 1, "append": false, "value": "n 1 "}]));
+}
