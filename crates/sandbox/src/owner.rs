@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use glasshouse_ipc::{Channel, handshake};
 
 use crate::sandbox::Sandbox;
-use crate::spec::SandboxSpec;
+use crate::spec::{SandboxSpec, WORKSPACE};
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
 use crate::{Attestation, Error, OverlayDirs, Result, codes, host, leftovers};
 
@@ -104,7 +104,7 @@ impl SandboxHost {
     /// not be missing is), `sandbox_lost`, `sandbox_system`. Nothing is left behind.
     pub fn create(&self, spec: &SandboxSpec) -> Result<Sandbox> {
         spec.check()?;
-        let prepare = |dirs| prepare_layers(dirs, &spec.id);
+        let prepare = |dirs| prepare_layers(dirs, spec);
         let (overlay, old) = match spec.overlay.clone().map(prepare).transpose()? {
             Some((layers, old)) => (Some(layers), old),
             None => (None, Vec::new()),
@@ -250,7 +250,7 @@ fn prepare_run_dir(config: &HostConfig) -> Result<PathBuf> {
 /// Each mount gets a fresh directory inside `work`: the overlay would first remove what the last
 /// one left, and removing directories takes some file systems milliseconds. The old ones are
 /// returned, to be removed aside.
-fn prepare_layers(dirs: OverlayDirs, id: &str) -> Result<(OverlayDirs, Vec<PathBuf>)> {
+fn prepare_layers(dirs: OverlayDirs, spec: &SandboxSpec) -> Result<(OverlayDirs, Vec<PathBuf>)> {
     static MOUNTS: AtomicU64 = AtomicU64::new(0);
     let bad = |path: &Path, error: std::io::Error| {
         Error::new(codes::SPEC_INVALID, format!("no workspace layer at {}", path.display()))
@@ -261,14 +261,46 @@ fn prepare_layers(dirs: OverlayDirs, id: &str) -> Result<(OverlayDirs, Vec<PathB
     let old = fs::read_dir(&work).map_err(|error| bad(&work, error))?;
     let old = old.flatten().map(|entry| entry.path()).collect();
     let mount = MOUNTS.fetch_add(1, Ordering::Relaxed);
-    let fresh = work.join(format!("{id}-{}-{mount}", std::process::id()));
+    let fresh = work.join(format!("{}-{}-{mount}", spec.id, std::process::id()));
     fs::create_dir(&fresh).map_err(|error| bad(&fresh, error))?;
-    let layers = OverlayDirs {
-        lowers: dirs.lowers.into_iter().map(canonical).collect::<Result<_>>()?,
-        upper: canonical(dirs.upper)?,
-        work: fresh,
-    };
+    let mut lowers: Vec<_> = dirs.lowers.into_iter().map(canonical).collect::<Result<_>>()?;
+    let points = fresh.with_extension("points");
+    if make_mount_points(&points, spec).map_err(|error| bad(&points, error))? {
+        lowers.push(points);
+    }
+    let layers = OverlayDirs { lowers, upper: canonical(dirs.upper)?, work: fresh };
     Ok((layers, old))
+}
+
+/// Makes an empty layer with a place for every mount inside the workspace; false when there is none.
+///
+/// At the bottom of the overlay such a place is there before anything is mounted on it. Made through
+/// the overlay it would lie in the layer of changes, as an edit that nobody made, and root could not
+/// make it there at all: through mounts whose owner is shifted, root is nobody.
+fn make_mount_points(layer: &Path, spec: &SandboxSpec) -> std::io::Result<bool> {
+    let mounts = spec.mounts.iter().map(|mount| (&mount.source, &mount.target));
+    let caches = spec.caches.iter().map(|mount| (&mount.source, &mount.target));
+    let mut any = false;
+    for (source, target) in mounts.chain(caches) {
+        let Ok(below) = target.strip_prefix(WORKSPACE) else { continue };
+        any = true;
+        // What is not there is refused where it is mounted.
+        let is_file = source.symlink_metadata().is_ok_and(|found| found.is_file());
+        let place = layer.join(below);
+        make_open_directory(layer, if is_file { place.parent().unwrap_or(layer) } else { &place })?;
+        if is_file {
+            fs::File::create(&place)?;
+        }
+    }
+    Ok(any)
+}
+
+/// Makes the directories from a layer's root down to one of it, readable for all whatever the umask.
+fn make_open_directory(layer: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    to.ancestors()
+        .take_while(|dir| dir.starts_with(layer))
+        .try_for_each(|dir| fs::set_permissions(dir, fs::Permissions::from_mode(0o755)))
 }
 
 /// A thread that removes directories nobody waits for; it ends with the last sender.

@@ -6,11 +6,14 @@
 //! have anything else mounted. Directories that hold credentials are never a source.
 //! [`test_command`] answers how the repository tests itself and which of its files are tests.
 
+mod python;
 mod rust_change;
 mod tests_of;
+mod verdict;
 
 pub use rust_change::{RustChange, rust_change, rust_tests_kept};
 pub use tests_of::{TestKind, TestPlan, test_command};
+pub use verdict::{Verdict, verdict};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,6 +71,10 @@ pub struct Homes {
     pub cargo: PathBuf,
     /// pyenv's directory.
     pub pyenv: PathBuf,
+    /// Where uv keeps the Pythons it installed.
+    pub uv_python: PathBuf,
+    /// The virtual environment the user activated, if one is.
+    pub virtual_env: Option<PathBuf>,
     /// nvm's directory.
     pub nvm: PathBuf,
     /// Go's installation.
@@ -90,6 +97,8 @@ impl Homes {
             rustup: place("RUSTUP_HOME", home.join(".rustup")),
             cargo: place("CARGO_HOME", home.join(".cargo")),
             pyenv: place("PYENV_ROOT", home.join(".pyenv")),
+            uv_python: place("UV_PYTHON_INSTALL_DIR", home.join(".local/share/uv/python")),
+            virtual_env: variable("VIRTUAL_ENV").filter(|path| path.is_absolute()),
             nvm: place("NVM_DIR", home.join(".nvm")),
             go_root: place("GOROOT", PathBuf::from("/usr/local/go")),
             go_modules: place("GOMODCACHE", go_path.join("pkg/mod")),
@@ -146,6 +155,8 @@ pub fn environment(mounts: &[ToolMount], inside: &Inside) -> BTreeMap<String, St
         ("NPM_CONFIG_UPDATE_NOTIFIER", "false".to_owned()),
         ("NPM_CONFIG_USERCONFIG", "/dev/null".to_owned()),
         ("PIP_NO_INDEX", "1".to_owned()),
+        // Moved, not switched off: a project may ask for options of pytest's that need its cache.
+        ("PYTEST_ADDOPTS", format!("-o cache_dir={}", cache("pytest"))),
         ("PYTHONPYCACHEPREFIX", cache("pycache")),
     ]
     .into_iter()
@@ -232,33 +243,6 @@ impl Finder<'_> {
             self.add("node", &versions.join(chosen), target, &[], &["bin"]);
         }
         self.of_repository("node-modules", "node_modules", &[], &["node_modules/.bin"]);
-    }
-
-    fn python(&mut self) {
-        let versions = self.homes.pyenv.join("versions");
-        let wanted = version_file(&self.repo.join(".python-version"))
-            .or_else(|| version_file(&self.homes.pyenv.join("version")));
-        let installed = names_in(&versions);
-        let fits = |name: &&String, wanted: &str| {
-            *name == wanted || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'))
-        };
-        let chosen = wanted
-            .and_then(|wanted| installed.iter().rev().find(|name| fits(name, &wanted)).cloned());
-        if let Some(chosen) = chosen {
-            let source = versions.join(chosen);
-            // At its own path: virtual environments and scripts name their interpreter by it.
-            let target = source.clone();
-            self.add("python", &source, target, &[], &["bin"]);
-        }
-        let environment = [".venv", "venv"].into_iter().find(|name| {
-            is_real_directory(&self.repo.join(name))
-                && is_plain_file(&self.repo.join(name).join("pyvenv.cfg"))
-        });
-        if let Some(name) = environment {
-            let target = text(&self.inside.workspace.join(name));
-            let bin = format!("{name}/bin");
-            self.of_repository("python-environment", name, &[("VIRTUAL_ENV", target)], &[&bin]);
-        }
     }
 
     fn go(&mut self) {

@@ -1,5 +1,6 @@
 //! Running an allowed call: started in the log first, then done, then told.
 
+mod evidence;
 mod render;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use glasshouse_model::{
     State,
 };
 use glasshouse_policy::Policy;
+use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, ChangeKind, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
@@ -24,6 +26,7 @@ use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, read_tool};
 use tokio::task::JoinSet;
 
+use self::evidence::Heard;
 use super::decide::{masked, now_us};
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
@@ -97,6 +100,8 @@ struct End {
     output: Vec<u8>,
     strategy: Strategy,
     background_processes: u32,
+    /// Of a test run.
+    verdict: Option<Verdict>,
     /// Of a validating test run: see [`TestEvidence::earlier_exit_code`].
     earlier_exit_code: Option<i32>,
 }
@@ -110,8 +115,15 @@ impl End {
             output: text.into(),
             strategy: Strategy::Head,
             background_processes: 0,
+            verdict: None,
             earlier_exit_code: None,
         }
+    }
+
+    /// The exit status; of tests that did not pass never 0, whatever their runner exited with.
+    fn proven_exit_code(&self) -> i32 {
+        let passed = self.verdict.as_ref().is_some_and(|verdict| verdict.passed);
+        self.exit_code.filter(|code| *code != 0 || passed).unwrap_or(NO_EXIT_CODE)
     }
 }
 
@@ -334,12 +346,12 @@ impl Execution {
             && end.status == CallStatus::Completed
         {
             let digests = bench.content_digests(&seal.manifest)?;
-            let exit_code = end.exit_code.unwrap_or(NO_EXIT_CODE);
+            let verdict = end.verdict.as_ref();
             let body = TestEvidence {
                 call: self.id,
-                passed: exit_code == 0,
-                ran: !matches!(exit_code, 126 | 127),
-                exit_code,
+                passed: verdict.is_some_and(|verdict| verdict.passed),
+                ran: verdict.is_some_and(|verdict| verdict.ran),
+                exit_code: end.exit_code.unwrap_or(NO_EXIT_CODE),
                 tests: digests.0,
                 sources: digests.1,
                 tests_changed,
@@ -487,7 +499,7 @@ impl Execution {
                     Some(cwd) => bench.view()?.resolve(cwd, Intent::Directory)?.canonical().clone(),
                     None => CanonicalPath::root(),
                 };
-                self.command(bench, argv, cwd, timeout_ms)
+                self.command(bench, argv, cwd, timeout_ms, None)
             }
             (Arguments::TestRun { filter: Some(_), .. }, _) => {
                 Err(Error::new(codes::FILTER_UNAVAILABLE, "the tests were not run")
@@ -508,7 +520,11 @@ impl Execution {
 
     fn run_tests(&self, bench: &mut Workbench, timeout_ms: u64) -> Result<End> {
         let argv = bench.test().argv.clone();
-        self.command(bench, argv, CanonicalPath::root(), timeout_ms)
+        let mut heard = Heard::default();
+        let mut end =
+            self.command(bench, argv, CanonicalPath::root(), timeout_ms, Some(&mut heard))?;
+        evidence::judge(&mut end, bench.test(), &heard);
+        Ok(end)
     }
 
     /// Before the tests are run on what would be merged: the tests as they were before, alone, on the
@@ -523,7 +539,7 @@ impl Execution {
         let ran = bench
             .start_anew(NewCache::Empty)
             .and_then(|()| self.run_tests(bench, timeout_ms))
-            .map(|end| end.exit_code.unwrap_or(NO_EXIT_CODE));
+            .map(|end| end.proven_exit_code());
         bench.accept(sealed, None)?;
         // The cache holds what the earlier tests built of the new sources, and nothing of new tests.
         bench.start_anew(NewCache::Kept)?;
@@ -536,6 +552,7 @@ impl Execution {
         argv: Vec<String>,
         cwd: CanonicalPath,
         timeout_ms: u64,
+        mut heard: Option<&mut Heard>,
     ) -> Result<End> {
         let mut command = Command::new(argv);
         command.cwd = cwd;
@@ -543,8 +560,11 @@ impl Execution {
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
         let mut output = Vec::new();
         let mut masked = self.masker.stream();
-        let mut sink = |_: Stream, bytes: &[u8]| {
+        let mut sink = |stream: Stream, bytes: &[u8]| {
             output.extend_from_slice(bytes);
+            if let Some(heard) = &mut heard {
+                heard.push(stream, bytes);
+            }
             let shown = masked.push(bytes);
             if !shown.is_empty() {
                 self.observer.notice(Notice::Output(self.id, &shown));

@@ -76,7 +76,7 @@ pub fn test_command(repo: &Path, configured: Option<&[String]>) -> Option<TestPl
         TestKind::Cargo => &["cargo", "test", "--offline", "--no-fail-fast"],
         TestKind::Go => &["go", "test", "./..."],
         TestKind::Npm => &["npm", "test", "--silent"],
-        TestKind::Pytest => &["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        TestKind::Pytest => &["python3", "-m", "pytest", "-q"],
         TestKind::Make => &["make", "test"],
         TestKind::Shell | TestKind::Configured => &["sh", "-c", SHELL_TESTS],
     };

@@ -1,8 +1,11 @@
 //! A sandbox is made, is what it says it is, and is gone.
 
 use std::fs;
+use std::path::Path;
 
-use glasshouse_sandbox::{Level, Privilege, ReadOnlyMount, SandboxSpec, TemplateName, codes};
+use glasshouse_sandbox::{
+    Level, Privilege, ReadOnlyMount, SandboxSpec, Status, TemplateName, codes,
+};
 
 use crate::support::*;
 
@@ -74,6 +77,38 @@ fn what_is_enforced_is_read_back() {
         assert_eq!(found.privilege, Privilege::Rootless);
         assert_eq!(found.level(), Level::NoCgroup, "{found:?}");
     }
+}
+
+/// A project ignored `.venv`, so no layer had a place to mount it on.
+/// Made through the overlay, root was refused it (`EOVERFLOW`) and anyone else had it as an edit.
+/// The place is there already: what is mounted is seen, and the layer of changes stays empty.
+#[test]
+fn a_mount_in_the_workspace_is_no_change_of_it() {
+    let home = Home::new();
+    fs::create_dir(home.path("tools")).unwrap();
+    fs::write(home.path("tools/tool"), "tool\n").unwrap();
+    let source = home.path("tools").canonicalize().unwrap();
+    let check = |id: &str, name: &str, target: &str, seen: &str| {
+        let mut spec = home.spec(id);
+        let source = if name.is_empty() { source.clone() } else { source.join(name) };
+        let mount = ReadOnlyMount { source, target: Path::new("/workspace").join(target) };
+        spec.mounts = vec![mount];
+        for round in 1..=2 {
+            let sandbox = home.host.create(&spec).unwrap();
+            let found = shell(&sandbox, &format!("cat {seen} base.txt dir/deep.txt")).ok();
+            assert_eq!(found, "tool\nbase\ndeep\n", "{target}, round {round}");
+            let gone = shell(&sandbox, &format!("rm -r {target}"));
+            assert_ne!(gone.result.status, Status::Exited(0), "{target}");
+            sandbox.destroy().unwrap();
+            let upper = fs::read_dir(spec.overlay.as_ref().unwrap().upper.as_path()).unwrap();
+            let changes: Vec<_> = upper.map(|item| item.unwrap().file_name()).collect();
+            assert!(changes.is_empty(), "{target}, round {round}: {changes:?}");
+        }
+    };
+    check("absent", "", ".venv", ".venv/tool");
+    check("deep", "", "web/app/node_modules", "web/app/node_modules/tool");
+    check("there", "", "dir/below", "dir/below/tool");
+    check("file", "tool", "bin/tool", "bin/tool");
 }
 
 #[test]

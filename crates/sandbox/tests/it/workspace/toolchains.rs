@@ -94,13 +94,15 @@ fn what_node_python_and_go_repositories_need() {
     ]);
     let found = detect(&repo, &homes, &inside());
     let python = dir.path().join("home/.pyenv/versions/3.12.1");
+    let own = repo.join(".venv");
     assert_eq!(
         shown(&found, dir.path()),
         [
             "node: home/.nvm/versions/node/v20.2.0 -> /opt/tools/node".to_owned(),
             "node-modules: repo/node_modules -> /workspace/node_modules".to_owned(),
-            format!("python: home/.pyenv/versions/3.12.1 -> {}", python.display()),
             "python-environment: repo/.venv -> /workspace/.venv".to_owned(),
+            format!("python-environment-scripts: repo/.venv -> {}", own.display()),
+            format!("python: home/.pyenv/versions/3.12.1 -> {}", python.display()),
             "go-modules: home/go/pkg/mod -> /opt/tools/go-modules".to_owned(),
         ]
     );
@@ -108,6 +110,42 @@ fn what_node_python_and_go_repositories_need() {
     assert_eq!(env["VIRTUAL_ENV"], "/workspace/.venv");
     assert_eq!(env["GOMODCACHE"], "/opt/tools/go-modules");
     assert!(env["PATH"].contains("/workspace/.venv/bin:"), "{}", env["PATH"]);
+}
+
+/// Where pytest is installed decides whether a repository's tests can be run at all.
+/// An activated environment was not seen, and `python3` was pyenv's before it was the environment's.
+/// The environment that holds pytest comes first, with the interpreter that it was made of.
+#[test]
+fn the_environment_that_holds_pytest_runs_the_tests() {
+    let check = |activated: &str, pytest_in: &str, expected: &str| {
+        let (dir, repo, homes) = place(&[
+            ("home/.pyenv/versions/3.9.1/bin/python", ""),
+            ("home/.pyenv/versions/3.12.1/bin/python", ""),
+            ("home/.pyenv/version", "3.9.1\n"),
+            ("repo/pyproject.toml", ""),
+            (&format!("{pytest_in}/lib/python3.12/site-packages/pytest/__init__.py"), ""),
+        ]);
+        let root = dir.path();
+        let settings = format!("home = {}/home/.pyenv/versions/3.12.1/bin\n", root.display());
+        for environment in ["repo/.venv", "repo/venv", "envs/active"] {
+            write(&root.join(environment), "pyvenv.cfg", &settings);
+        }
+        let activated = (!activated.is_empty()).then(|| root.join(activated));
+        let homes = Homes { virtual_env: activated, ..homes };
+        let env = environment(&detect(&repo, &homes, &inside()), &inside());
+        let expected = expected.replace('@', &root.display().to_string());
+        assert_eq!(env["VIRTUAL_ENV"], expected);
+        let path = format!("{expected}/bin:@/home/.pyenv/versions/3.12.1/bin:/usr/local/bin");
+        let path = path.replace('@', &root.display().to_string());
+        assert!(env["PATH"].starts_with(&path), "{}", env["PATH"]);
+    };
+    check("", "repo/.venv", "/workspace/.venv");
+    check("", "repo/venv", "/workspace/venv");
+    check("", "nowhere", "/workspace/.venv");
+    check("envs/active", "envs/active", "@/envs/active");
+    check("envs/active", "repo/.venv", "/workspace/.venv");
+    check("envs/active", "nowhere", "@/envs/active");
+    check("envs/gone", "nowhere", "/workspace/.venv");
 }
 
 /// A link in the repository, or a home that points at secrets, must not become a mount.
