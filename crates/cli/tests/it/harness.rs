@@ -26,7 +26,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    fn new(output: &Output) -> Self {
+    pub(crate) fn new(output: &Output) -> Self {
         Self {
             status: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -93,6 +93,7 @@ impl Place {
             .env("GLASSHOUSE_HOME", self.home())
             .env("XDG_CONFIG_HOME", self.path("config"))
             .env("NO_COLOR", "1")
+            .env_remove("VIRTUAL_ENV")
             .stdin(Stdio::null());
         command
     }

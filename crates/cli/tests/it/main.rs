@@ -19,5 +19,6 @@ mod odd_files;
 mod people;
 mod plans;
 mod policy;
+mod python;
 mod replay;
 mod repositories;

@@ -14,20 +14,24 @@ const OWN_ENVIRONMENTS: [&str; 2] = [".venv", "venv"];
 const SETTINGS: &str = "pyvenv.cfg";
 
 impl Finder<'_> {
-    /// Adds the environment before its interpreter: `python3` is to be the environment's own.
+    /// Adds every environment, as something of the repository may name one, but only that which runs
+    /// the tests with its programs: before its interpreter, as `python3` is to be its own.
     pub(super) fn python(&mut self) {
-        let environment = self.environment();
-        if let Some(environment) = &environment {
+        let environments = self.environments();
+        let chosen = environments.iter().find(|path| holds_pytest(path)).or(environments.first());
+        for environment in &environments {
+            let in_use = Some(environment) == chosen;
             match environment.strip_prefix(self.repo) {
-                Ok(inside) => self.own_environment(&text(inside)),
-                // At its own path: its scripts name their interpreter by it.
-                Err(_) => {
+                Ok(below) => self.own_environment(&text(below), in_use),
+                // Its scripts name their interpreter by its own path.
+                Err(_) if in_use => {
                     let variables = [("VIRTUAL_ENV", text(environment))];
                     self.as_outside("python-environment", environment, &variables, &["bin"]);
                 }
+                Err(_) => {}
             }
         }
-        let made_of = environment.and_then(|environment| self.interpreter_of(&environment));
+        let made_of = chosen.and_then(|environment| self.interpreter_of(environment));
         if let Some(source) = made_of.or_else(|| self.wanted_interpreter()) {
             // At its own path: virtual environments and scripts name their interpreter by it.
             self.as_outside("python", &source, &[], &["bin"]);
@@ -45,24 +49,22 @@ impl Finder<'_> {
         }
     }
 
-    /// The activated environment, or one of the repository's own: the first that holds pytest, else
-    /// the first.
-    fn environment(&self) -> Option<PathBuf> {
-        let activated = self.homes.virtual_env.clone();
+    /// The activated environment, then the repository's own.
+    fn environments(&self) -> Vec<PathBuf> {
+        let activated = self.homes.virtual_env.as_ref().and_then(|path| path.canonicalize().ok());
         let own = OWN_ENVIRONMENTS.iter().map(|name| self.repo.join(name));
-        let found: Vec<_> = activated
-            .into_iter()
-            .filter_map(|path| path.canonicalize().ok())
-            .chain(own)
-            .filter(|path| is_real_directory(path) && is_plain_file(&path.join(SETTINGS)))
-            .collect();
-        found.iter().find(|path| holds_pytest(path)).or(found.first()).cloned()
+        let own = own.filter(|path| Some(path) != activated.as_ref());
+        let all = activated.iter().cloned().chain(own);
+        all.filter(|path| is_real_directory(path) && is_plain_file(&path.join(SETTINGS))).collect()
     }
 
-    /// In the workspace, where the repository expects it, and once more at its own path, by which its
-    /// scripts name their interpreter.
-    fn own_environment(&mut self, name: &str) {
+    /// In the workspace, where the repository expects it. One in use is also at its own path, by which
+    /// its scripts name their interpreter.
+    fn own_environment(&mut self, name: &str, in_use: bool) {
         let target = text(&self.inside.workspace.join(name));
+        if !in_use {
+            return self.of_repository("python-environment", name, &[], &[]);
+        }
         let bin = format!("{name}/bin");
         self.of_repository("python-environment", name, &[("VIRTUAL_ENV", target)], &[&bin]);
         let own = self.found.last().filter(|mount| mount.name == "python-environment");
