@@ -12,9 +12,8 @@ use std::time::{Duration, SystemTime};
 use super::Hold;
 use super::beneath::io_failed;
 use super::seal::base_dir_of;
-use crate::disk::used;
 use crate::error::Result;
-use crate::leftovers::remove_tree;
+use crate::tree::{remove_tree, used_bytes};
 
 /// What unused bases may take.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +59,7 @@ pub fn sweep_bases(cache: &Path, run: &Path, keep: Keep, dry_run: bool) -> Resul
     let (mut kept_bytes, mut removed) = (0_u64, Vec::new());
     for (age, path) in unused {
         let unfinished = !path.join("tree").is_dir() || !path.join("manifest.json").is_file();
-        kept_bytes = kept_bytes.saturating_add(used(&path));
+        kept_bytes = kept_bytes.saturating_add(used_bytes(&path));
         if age < keep.at_most && kept_bytes <= keep.bytes && !unfinished {
             continue;
         }
