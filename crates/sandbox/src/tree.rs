@@ -312,8 +312,8 @@ mod tests {
             assert!(!tree.exists());
         };
         check(c"d", 3);
-        check(c"d", 6000);
-        check(&CString::new([b'n'; 255]).unwrap(), 2000);
+        // Deeper than a process usually has descriptors, longer than any path.
+        check(&CString::new([b'n'; 255]).unwrap(), 1500);
         check(c"\xff\xfe", MAX_OPEN * 3);
         check(&CString::new("\u{1f600}\n\"").unwrap(), MAX_OPEN);
     }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Kernel;
 use super::decide::now_us;
 use super::journal::{Journal, local_user};
+use super::place::real_path;
 use super::start::{canonical_project, put};
 use crate::{Error, Result, codes};
 
@@ -230,12 +231,13 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
     Ok(Policy::compile(&sources, protected)?)
 }
 
-/// What no rule may open: the data directory and the program's own file.
+/// What no rule may open: the data directory and the program's own file, without links, as the sources
+/// of mounts are named.
 #[must_use]
 pub fn protected(home: &Path, program: &Path) -> Protected {
     Protected {
-        host_paths: vec![home.display().to_string()],
-        program_paths: vec![program.display().to_string()],
+        host_paths: vec![real_path(home).display().to_string()],
+        program_paths: vec![real_path(program).display().to_string()],
         ..Protected::default()
     }
 }
