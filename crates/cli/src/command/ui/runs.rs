@@ -55,7 +55,8 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
     match run {
         Ok(run) => Ok(tell(&run, options, &took)),
         Err(error)
-            if !report.safe
+            if !options.json
+                && !report.safe
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
         {
             if options.json {
