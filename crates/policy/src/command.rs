@@ -460,6 +460,13 @@ mod tests {
         ] {
             check(words);
         }
+    }
+
+    #[test]
+    fn no_script_hides_it() {
+        let check = |words: &[&str]| {
+            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+        };
         for script in [
             "X=rm; if true; then $X -rf y; fi",
             "rm $FLAGS y",
