@@ -109,7 +109,7 @@ impl Show {
                 let shown: PlanShown = event.body_as()?;
                 dim(&format!("report rendered under profile {}", shown.profile));
             }
-            kind if kind.ends_turn() => turn_line(&event.body_as()?),
+            Kind::TurnInterrupted => interrupted_line(&event.body_as()?),
             _ => {}
         }
         Ok(())
@@ -270,8 +270,8 @@ fn commit_line(commit: &CommitCreated) {
     output::note(&styled(&format!("committed {id}: {}", clip(&commit.subject)), Style::Good));
 }
 
-fn turn_line(end: &TurnEnd) {
-    if let (Some(code), Some(message)) = (&end.code, &end.message) {
-        output::note(&styled(&format!("turn ended: {code}: {}", clip(message)), Style::Bad));
-    }
+/// The end of an earlier turn; that of the turn which is watched is told after it.
+fn interrupted_line(end: &TurnEnd) {
+    let message = end.message.as_deref().unwrap_or("the turn did not come to its end");
+    output::note(&styled(&format!("earlier turn interrupted: {}", clip(message)), Style::Warn));
 }

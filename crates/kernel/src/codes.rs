@@ -245,6 +245,77 @@ pub const PLAN_UNREADABLE: Code = Code::new(
     "correct the place that the context names; `glasshouse ui check` tells more",
 );
 
+/// The model stopped before its work was done.
+pub const TASK_UNFINISHED: Code = Code::new(
+    "task_unfinished",
+    Exit::Unfinished,
+    false,
+    "pass a further message with `glasshouse session resume`, which says what is missing",
+);
+/// The process that ran a turn ended in the middle of it.
+pub const INTERRUPTED: Code = Code::new(
+    "interrupted",
+    Exit::Unfinished,
+    true,
+    "`glasshouse session resume` carries on after the last event",
+);
+/// A person stopped the turn.
+pub const CANCELLED: Code = Code::new(
+    "cancelled",
+    Exit::Cancelled,
+    true,
+    "`glasshouse session resume` carries on after the last event",
+);
+/// An approval was needed and nobody could be asked.
+pub const NO_APPROVER: Code = Code::new(
+    "no_approver",
+    Exit::NeedsApproval,
+    true,
+    "carry on at a terminal, without --no-approver, and answer the question",
+);
+/// A turn in which nothing runs and nothing is wanted.
+pub const STUCK: Code = Code::new(
+    "stuck",
+    Exit::Unfinished,
+    false,
+    "this is a fault of this build; please report it with what `glasshouse session show` prints",
+);
+/// A limit of the session's budget is reached.
+pub const BUDGET_EXHAUSTED: Code = Code::new(
+    "budget_exhausted",
+    Exit::Unfinished,
+    false,
+    "raise the limit under `budget` in .glasshouse/config.yaml, then start a new session",
+);
+/// More calls in one answer than are taken.
+pub const TOO_MANY_CALLS: Code = Code::new(
+    "too_many_calls",
+    Exit::Unfinished,
+    false,
+    "ask for the work in smaller parts, or use another model",
+);
+/// The answer reached the model's length limit.
+pub const ANSWER_LENGTH: Code = Code::new(
+    "answer_length",
+    Exit::Unfinished,
+    false,
+    "ask for the work in smaller parts, or raise the server's limit for the length of an answer",
+);
+/// The model refused.
+pub const ANSWER_REFUSAL: Code = Code::new(
+    "answer_refusal",
+    Exit::Unfinished,
+    false,
+    "say the task in other words, or use another model",
+);
+/// A filter of the server withheld the answer.
+pub const ANSWER_CONTENT_FILTER: Code = Code::new(
+    "answer_content_filter",
+    Exit::Unfinished,
+    false,
+    "say the task in other words, or use another server",
+);
+
 /// All of them.
 pub const ALL: &[Code] = &[
     CONFIG_INVALID,
@@ -286,4 +357,31 @@ pub const ALL: &[Code] = &[
     PLAN_THROTTLED,
     PLAN_CONFLICT,
     PLAN_UNREADABLE,
+    TASK_UNFINISHED,
+    INTERRUPTED,
+    CANCELLED,
+    NO_APPROVER,
+    STUCK,
+    BUDGET_EXHAUSTED,
+    TOO_MANY_CALLS,
+    ANSWER_LENGTH,
+    ANSWER_REFUSAL,
+    ANSWER_CONTENT_FILTER,
 ];
+
+/// The code of this name: of this crate, or of one below it whose errors can end a turn.
+#[must_use]
+pub fn named(name: &str) -> Option<Code> {
+    [
+        ALL,
+        glasshouse_provider::codes::ALL,
+        glasshouse_sandbox::codes::ALL,
+        glasshouse_log::codes::ALL,
+        glasshouse_policy::codes::ALL,
+        glasshouse_tools::codes::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|code| code.name == name)
+    .copied()
+}

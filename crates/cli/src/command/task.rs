@@ -320,13 +320,10 @@ fn tell(
     let verify = if verification.is_ok() { "ok" } else { "failed" };
     let head = kernel.log().head(branch)?;
     let status = exit_status(report, verification.is_ok());
+    if let Some(fault) = fault(report, session) {
+        crate::fail::tell(&fault, json);
+    }
     if json {
-        if let (Some(code), Some(message)) = (&report.end.code, &report.end.message) {
-            let fault = Error::new(codes::TURN_FAILED, message).with("code", code.clone());
-            if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
-                output::json_line(&serde_json::json!({ "error": fault.report() }));
-            }
-        }
         output::json_line(&serde_json::json!({
             "outcome": report.outcome,
             "session": session,
@@ -352,6 +349,32 @@ fn tell(
         }
     }
     Ok(status)
+}
+
+/// Why a turn did not do its task, in the shape of every error; `None` when it did or was cancelled.
+fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
+    let nobody = "a call needed a person's approval and nobody was there to give it";
+    let (name, message) = match (report.outcome, &report.end.code, &report.end.message) {
+        (Outcome::Answered, ..) if report.no_approver => (codes::NO_APPROVER.name, nobody),
+        (Outcome::Committed | Outcome::Answered | Outcome::Cancelled, ..) => return None,
+        (Outcome::Rejected, ..) => {
+            (codes::APPROVAL_REJECTED.name, "the person who was asked rejected the change set")
+        }
+        (Outcome::Failed, Some(code), message) => {
+            (code.as_str(), message.as_deref().unwrap_or("no reason was recorded"))
+        }
+        (Outcome::Failed, None, _) => (codes::TURN_FAILED.name, "no reason was recorded"),
+    };
+    // An error of a crate below is recorded as it prints itself, with its code in front.
+    let doubled = format!("{name}: ");
+    let why = message.strip_prefix(doubled.as_str()).unwrap_or(message);
+    let code = codes::named(name).unwrap_or(codes::TURN_FAILED);
+    let fix = format!("{}; `glasshouse session show {session}` tells what happened", code.fix);
+    let fault = Error::new(code, "the task was not finished")
+        .why(output::visible(why, true))
+        .fix(fix.replace("session resume`", &format!("session resume {session}`")))
+        .with("session", session.to_string());
+    Some(if code.name == name { fault } else { fault.with("code", name) })
 }
 
 fn exit_status(report: &TurnReport, verified: bool) -> u8 {
