@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
 /// An operating system for AI agents: everything an agent does is contained, decided by one policy
 /// and recorded in one verifiable log.
@@ -150,14 +150,14 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_name = "HOST", hide = true)]
     pub(crate) allow_host: Vec<String>,
     /// Write the command's changes into the workspace directory afterwards
-    #[arg(long)]
+    #[arg(long, requires = "workspace")]
     pub(crate) merge: bool,
     /// Pass standard input to the command, read to its end before the command starts
     #[arg(short = 'i', long)]
     pub(crate) stdin: bool,
     /// Longest run, for example 30s
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
+    pub(crate) timeout: Option<u64>,
     /// Result as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -273,11 +273,17 @@ pub(crate) enum AuditCommand {
         #[arg(long, value_name = "ID")]
         session: Option<SessionId>,
         /// Only this kind, for example policy.decided
-        #[arg(long, value_name = "KIND")]
-        kind: Option<String>,
+        #[arg(long, value_name = "KIND", value_parser = known_kind)]
+        kind: Option<Kind>,
         /// Events as JSON lines on stdout
         #[arg(long)]
         json: bool,
+    },
+    /// Print the bytes that are stored under a digest: output, patches, model answers
+    Blob {
+        /// Digest as events name it
+        #[arg(value_name = "SHA256")]
+        digest: Digest,
     },
     /// Check every hash and the signed head: exit 5 on a mismatch
     Verify {
@@ -489,6 +495,20 @@ pub(crate) enum ConfigCommand {
         /// Value, as YAML
         value: String,
     },
+}
+
+fn known_kind(text: &str) -> Result<Kind, String> {
+    let known = Kind::KNOWN.iter().find(|kind| kind.as_str() == text);
+    known.cloned().ok_or_else(|| "there is no such kind of event".to_owned())
+}
+
+/// A time that a command may take; never none at all.
+fn time_limit_ms(text: &str) -> Result<u64, String> {
+    match glasshouse_model::units::parse_time_ms(text) {
+        Ok(0) => Err("it is zero".to_owned()),
+        Ok(time_ms) => Ok(time_ms),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 impl Arguments {

@@ -6,6 +6,7 @@ mod command;
 mod error;
 mod fail;
 mod home;
+mod input;
 mod output;
 mod review;
 mod show;

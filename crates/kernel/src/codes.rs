@@ -133,6 +133,13 @@ pub const NOTHING_TO_MERGE: Code = Code::new(
 /// A command line that cannot be understood.
 pub const USAGE: Code =
     Code::new("usage", Exit::Usage, false, "`glasshouse --help` lists what there is");
+/// A file that was named, or standard input, cannot be read.
+pub const INPUT_UNREADABLE: Code = Code::new(
+    "input_unreadable",
+    Exit::Usage,
+    false,
+    "name a regular file that you can read and that is not larger than the limit",
+);
 /// Data did not reach its file.
 pub const OUTPUT_LOST: Code = Code::new(
     "output_lost",
@@ -341,6 +348,7 @@ pub const ALL: &[Code] = &[
     USAGE,
     FILTER_UNAVAILABLE,
     MESSAGE_INVALID,
+    INPUT_UNREADABLE,
     OUTPUT_LOST,
     MERGE_CONFLICT,
     STALE_REVIEW,

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::home::Settings;
 use crate::review::{Scenario, Terminal};
 use crate::show::Show;
-use crate::{home, output};
+use crate::{home, input, output};
 
 /// Where the key of an OpenAI-compatible server comes from.
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
@@ -37,7 +37,9 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         ..Config::default()
     };
     let Settings { config, own_server } = home::settings(flags, &project)?;
-    let scenario = options.scenario.as_ref().map(|file| read_scenario(file)).transpose()?;
+    let scenario = options.scenario.as_deref();
+    let scenario =
+        scenario.map(|file| input::bytes(file, input::MAX_SCENARIO_BYTES)).transpose()?;
     let kernel = home::kernel()?;
     Work {
         kernel,
@@ -49,12 +51,6 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         no_approver: options.no_approver,
     }
     .run(task)
-}
-
-fn read_scenario(file: &std::path::Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(file).map_err(|e| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read scenario {}", file.display())).why(e)
-    })
 }
 
 /// All that one task needs.
@@ -186,7 +182,7 @@ fn people(
                 )
             })?;
             let text = std::str::from_utf8(bytes).map_err(|e| {
-                Error::new(codes::CONFIG_INVALID, "the scenario is no UTF-8 text").why(e)
+                Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e)
             })?;
             let scripted = Scripted::parse(text, "scenario")?;
             let reviewer: Arc<dyn Reviewer> = if no_approver {

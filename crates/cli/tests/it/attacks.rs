@@ -239,6 +239,7 @@ steps: [ { emit: [ { call: { id: a, tool: fs.read, args: { path: state/keys/head
     let output = command.env("GLASSHOUSE_HOME", &inside).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("project_unreadable"), "{output:?}");
+    std::fs::create_dir_all(place.home()).unwrap();
     let run = [
         "sandbox",
         "run",

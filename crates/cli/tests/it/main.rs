@@ -13,6 +13,7 @@ mod commands;
 mod crash;
 mod demo;
 mod harness;
+mod inputs;
 mod leftovers;
 mod merges;
 mod odd_files;

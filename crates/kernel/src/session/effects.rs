@@ -89,8 +89,7 @@ fn exhausted(state: &State) -> Option<Option<Effect>> {
     }
     let message = format!("the session's budget of {item} is used up");
     let code = codes::BUDGET_EXHAUSTED.name;
-    let unstarted =
-        |call: &CallId| refused(*call, CallStatus::Cancelled, code, message.clone());
+    let unstarted = |call: &CallId| refused(*call, CallStatus::Cancelled, code, message.clone());
     let mut drafts: Vec<Draft> = state.open_calls.iter().map(unstarted).collect();
     drafts.push(Draft::new(Kind::BudgetExhausted, &BudgetExhausted { item: item.to_owned() }));
     drafts.extend(turn_failed(state, code, &message));
