@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, PROJECT_FILE};
+use glasshouse_kernel::driver::real_path;
 use glasshouse_kernel::{Kernel, codes};
 
-/// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`.
+/// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`; without
+/// links, so that every process names it alike.
 pub(crate) fn data_dir() -> Result<PathBuf, Error> {
     let from =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -19,12 +21,12 @@ pub(crate) fn data_dir() -> Result<PathBuf, Error> {
                 .fix("set GLASSHOUSE_HOME to a directory of your own")
         })?;
     if dir.is_absolute() {
-        return Ok(dir);
+        return Ok(real_path(&dir));
     }
     let here = std::env::current_dir().map_err(|e| {
         Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
     })?;
-    Ok(here.join(dir))
+    Ok(real_path(&here.join(dir)))
 }
 
 /// The path of this very program, as the system knows it.

@@ -1,5 +1,7 @@
 //! What a change is: a test, a source, both at once, or nothing the repository keeps.
 
+use std::collections::BTreeSet;
+
 use glasshouse_model::{CanonicalPath, ChangeClass};
 use glasshouse_policy::PathPatterns;
 use glasshouse_sandbox::toolchain::{RustChange, rust_change, rust_tests_kept};
@@ -116,6 +118,37 @@ impl Classifier {
     }
 }
 
+/// Names of the files that running the tests runs: words of the test command, of the recipes of a
+/// makefile's `test` and `check`, and of the scripts of a `package.json`. Other words are among them;
+/// they name no file.
+#[must_use]
+pub fn runner_names(argv: &[String], makefile: &str, package_json: &str) -> BTreeSet<String> {
+    let mut text = argv.join("\n");
+    let mut in_recipe = false;
+    for line in makefile.lines() {
+        if !line.starts_with(['\t', ' ', '#']) {
+            let target = line.split(':').next().unwrap_or_default();
+            in_recipe = target.split_whitespace().any(|name| matches!(name, "test" | "check"));
+        }
+        if in_recipe {
+            text.push('\n');
+            text.push_str(line);
+        }
+    }
+    if let Ok(package) = serde_json::from_str::<serde_json::Value>(package_json)
+        && let Some(scripts) = package["scripts"].as_object()
+    {
+        for script in scripts.values().filter_map(serde_json::Value::as_str) {
+            text.push('\n');
+            text.push_str(script);
+        }
+    }
+    text.split(|c: char| !(c.is_alphanumeric() || "._-/".contains(c)))
+        .map(|word| word.trim_start_matches("./").to_owned())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +172,26 @@ mod tests {
         assert_eq!(Classifier::new(&["[".to_owned()]).unwrap_err().code(), "policy_bad_glob");
         assert!(Classifier::new(&["!a".to_owned()]).is_err());
         assert!(!Classifier::new(&[]).unwrap().is_test_path(&CanonicalPath::parse("a").unwrap()));
+    }
+
+    #[test]
+    fn files_that_run_the_tests() {
+        let check = |argv: &[&str], makefile: &str, package: &str, file: &str, expected: bool| {
+            let argv: Vec<_> = argv.iter().map(|word| (*word).to_owned()).collect();
+            let names = runner_names(&argv, makefile, package);
+            assert_eq!(names.contains(file), expected, "{file}: {names:?}");
+        };
+        check(&["sh", "tests/run.sh"], "", "", "tests/run.sh", true);
+        check(&["sh", "-c", "cd x && ./run.sh"], "", "", "run.sh", true);
+        let makefile =
+            "all: main.c\n\tcc main.c\ntest: all\n\tsh run_tests.sh\nclean:\n\trm x.sh\n";
+        check(&["make", "test"], makefile, "", "run_tests.sh", true);
+        check(&["make", "test"], makefile, "", "main.c", false);
+        check(&["make", "test"], makefile, "", "x.sh", false);
+        let package = r#"{"main": "lib.js", "scripts": {"test": "node scripts/run-tests.js"}}"#;
+        check(&["npm", "test"], "", package, "scripts/run-tests.js", true);
+        check(&["npm", "test"], "", package, "lib.js", false);
+        check(&["npm", "test"], "", "{", "lib.js", false);
     }
 
     #[test]

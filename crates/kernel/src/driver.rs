@@ -11,6 +11,7 @@ mod model;
 mod mounts;
 mod once;
 mod people;
+mod place;
 mod recorder;
 mod rules;
 mod simulate;
@@ -39,6 +40,7 @@ pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
 pub use once::{OneCommand, OneResult};
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
+pub use place::real_path;
 pub use rules::{
     PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
 };
@@ -76,7 +78,10 @@ impl Kernel {
     /// When the log cannot be opened.
     pub fn open(home: &Path, program: &Path) -> Result<Self> {
         let log = Log::open(home, &TenantId::local())?;
-        Ok(Self { log, home: home.to_owned(), program: program.to_owned(), host: OnceLock::new() })
+        // One spelling, whatever links a process comes through: it stands in records and policies that
+        // other processes compare with theirs.
+        let home = real_path(home);
+        Ok(Self { log, home, program: real_path(program), host: OnceLock::new() })
     }
 
     /// The log.

@@ -1,9 +1,9 @@
 //! Plans of a tenant: versions, states and runs, all of them folds over one branch of the log.
 //!
 //! A version never changes; its text is a blob. Which version is shown is a pointer. A run (show an
-//! answer, handle an event, roll back) is decided, counted and recorded in one transaction, and holds
-//! digests of what it led to, so [`Plans::replay`] can make it again from what stood before it and
-//! compare bytes.
+//! answer, handle an event, roll back) begins with one transaction, in which it is decided and counted,
+//! and ends with one that holds digests of what it led to, so [`Plans::replay`] can make it again from
+//! what stood before it and compare bytes.
 
 mod carry;
 mod fold;
@@ -34,7 +34,7 @@ pub use fold::{RunRecord, VersionRecord};
 pub use governor::{Quota, Usage};
 
 use fold::Fold;
-use governor::Governor;
+use governor::{Governor, Ticket};
 use work::{Ask, Failure, Work};
 
 /// Version of what turns a plan into markup; a replay that differs under another one says so.
@@ -143,11 +143,12 @@ impl Plans {
         self.fold.follow(&self.log, &home.branch, Seq::MAX)
     }
 
-    /// The branch of the plans, made at first use.
-    fn home(&mut self) -> Result<Home> {
+    /// The branch of the plans; a new one comes with the cell that names it, which belongs into the
+    /// transaction of its first event.
+    fn place(&mut self) -> Result<(Home, Option<CellWrite>)> {
         self.sync()?;
         if let Some(home) = &self.home {
-            return Ok(home.clone());
+            return Ok((home.clone(), None));
         }
         let home = Home {
             session: SessionId::from_random(crate::driver::random()?),
@@ -167,21 +168,13 @@ impl Plans {
             expected_version: Some(0),
             bytes: Some(bytes),
         };
-        let append = Append {
-            cells: vec![cell],
-            ..Append::new(home.session.clone(), home.branch.clone(), Vec::new())
-        };
-        if let Err(error) = self.log.append(append) {
-            // Somebody else was first; their branch is the one.
-            self.log.close_branch(&home.branch)?;
-            if !error.is(glasshouse_log::codes::CELL_CONFLICT) {
-                return Err(error.into());
-            }
-        }
+        Ok((home, Some(cell)))
+    }
+
+    /// The branch of the plans, if anything was ever done with one.
+    fn known(&mut self) -> Result<Option<Home>> {
         self.sync()?;
-        self.home
-            .clone()
-            .ok_or_else(|| Error::new(codes::LOG_UNREADABLE, "the plans have no place"))
+        Ok(self.home.clone())
     }
 
     /// Shows a plan and registers it: the same content is the same version, other content under a
@@ -230,25 +223,15 @@ impl Plans {
 
     fn run(&mut self, ask: &Ask, profile: ProfileName) -> Result<Run> {
         let begun = Instant::now();
-        let home = self.home()?;
-        let ticket = match self.governor.acquire(&home.session, &home.branch, now_us())? {
-            Ok(ticket) => ticket,
-            Err(throttled) => {
-                let mut body = self.body(ask, profile, &[]);
-                body.end(RunStatus::Throttled, Some(codes::PLAN_THROTTLED.name), begun);
-                self.append(&home, vec![body.draft(Kind::QuotaThrottled)], Vec::new())?;
-                return Err(throttled);
-            }
-        };
+        let (home, ticket, decided) = self.begin(ask, profile, begun)?;
         for _ in 0..ATTEMPTS {
             self.sync()?;
-            let mut drafts = Vec::new();
-            let done = match self.decided(ask, &mut drafts) {
+            let done = match &decided {
                 Ok(()) => work::work(&self.fold, &self.log, ask, &Profile::named(profile)),
-                Err(failure) => Err(failure),
+                Err(why) => Err(Failure::new(denied(why))),
             };
             let release = self.governor.release(&ticket)?;
-            match self.record(&home, ask, profile, drafts, done, release, begun) {
+            match self.record(&home, ask, profile, done, release, begun) {
                 Err(error) if is_race(&error) => {}
                 result => return result,
             }
@@ -258,30 +241,67 @@ impl Plans {
             .why(format!("others came first {ATTEMPTS} times")))
     }
 
-    /// Asks the policy whether a plan may be shown; the answer is part of the run.
-    fn decided(&self, ask: &Ask, drafts: &mut Vec<Draft>) -> Result<(), Failure> {
-        let mut call = Call::new(name::UI_RENDER, self.user.clone());
-        call.session = self.home.as_ref().map(|home| home.session.clone());
-        let decision =
-            glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
-        let (effect, reasons) = (decision.effect, decision.reasons.join("; "));
-        let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
-        drafts.push(Draft::new(Kind::PolicyDecided, &body));
-        match effect {
-            Effect::Allow => Ok(()),
-            Effect::Deny | Effect::RequireReview => Err(Failure::new(
-                Error::new(codes::POLICY_DENIED, "the plan may not be shown").why(reasons),
-            )),
+    /// Takes the right to one run and records the policy's decision in one transaction. Answers the
+    /// policy's reasons when it does not allow the run.
+    fn begin(
+        &mut self,
+        ask: &Ask,
+        profile: ProfileName,
+        begun: Instant,
+    ) -> Result<(Home, Ticket, Result<(), String>)> {
+        for _ in 0..ATTEMPTS {
+            let (home, cell) = self.place()?;
+            let (event, decided, reserved) = match self.governor.reserve(now_us())? {
+                Ok((ticket, write)) => {
+                    let (event, decided) = self.decide(&home, ask);
+                    (event, decided, Ok((ticket, write)))
+                }
+                Err(throttled) => {
+                    let mut body = self.body(ask, profile, &[]);
+                    body.end(RunStatus::Throttled, Some(codes::PLAN_THROTTLED.name), begun);
+                    (body.draft(Kind::QuotaThrottled), Ok(()), Err(throttled))
+                }
+            };
+            let mut cells: Vec<CellWrite> = cell.into_iter().collect();
+            let is_new = !cells.is_empty();
+            cells.extend(reserved.as_ref().ok().map(|(_, write)| write.clone()));
+            let append = Append {
+                cells,
+                ..Append::new(home.session.clone(), home.branch.clone(), vec![event])
+            };
+            match self.log.append(append) {
+                Ok(_) => return reserved.map(|(ticket, _)| (home, ticket, decided)),
+                Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
+                    if is_new {
+                        // Somebody else was first; their branch is the one.
+                        self.log.close_branch(&home.branch)?;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        Err(Error::new(codes::PLAN_CONFLICT, "the run did not get its turn"))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one place where a run becomes one transaction")]
+    /// Asks the policy whether a plan may be shown.
+    fn decide(&self, home: &Home, ask: &Ask) -> (Draft, Result<(), String>) {
+        let mut call = Call::new(name::UI_RENDER, self.user.clone());
+        call.session = Some(home.session.clone());
+        let decision =
+            glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
+        let decided = match decision.effect {
+            Effect::Allow => Ok(()),
+            Effect::Deny | Effect::RequireReview => Err(decision.reasons.join("; ")),
+        };
+        let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
+        (Draft::new(Kind::PolicyDecided, &body), decided)
+    }
+
     fn record(
         &mut self,
         home: &Home,
         ask: &Ask,
         profile: ProfileName,
-        mut drafts: Vec<Draft>,
         done: Result<Work, Failure>,
         release: CellWrite,
         begun: Instant,
@@ -291,7 +311,7 @@ impl Plans {
                 let mut body = self.body(ask, profile, &work.blobs);
                 body.led_to(&work);
                 body.end(RunStatus::Succeeded, None, begun);
-                drafts.extend(work.drafts);
+                let mut drafts = work.drafts;
                 drafts.push(body.draft(Kind::PlanRendered));
                 let seq = self.append(home, drafts, vec![release])?;
                 Ok(Run {
@@ -314,8 +334,8 @@ impl Plans {
                 let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
                 body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
                 body.end(status, Some(error.code()), begun);
-                drafts.push(body.draft(Kind::PlanRefused));
-                self.append(home, drafts, vec![release])?;
+                let refused = body.draft(Kind::PlanRefused);
+                self.append(home, vec![refused], vec![release])?;
                 Err(error)
             }
         }
@@ -375,7 +395,7 @@ impl Plans {
     /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began; the log's errors.
     pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
         let begun = Instant::now();
-        let home = self.home()?;
+        let home = self.known()?.ok_or_else(|| fold::no_run(run))?;
         let shown = fold::run_at(&self.log, &home.branch, run)?;
         let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
             return Err(fold::no_run(run));
@@ -469,9 +489,10 @@ impl Plans {
     /// # Errors
     /// The log's errors.
     pub fn clear_history(&mut self) -> Result<PlanHistoryCleared> {
-        let home = self.home()?;
+        let home = self.known()?;
         let (plans, runs) = self.fold.counts();
         let body = PlanHistoryCleared { plans, runs };
+        let Some(home) = home else { return Ok(body) };
         self.append_again(&home, &Draft::new(Kind::PlanHistoryCleared, &body))?;
         Ok(body)
     }
@@ -480,6 +501,10 @@ impl Plans {
 /// Whether an append lost against another writer.
 fn is_race(error: &Error) -> bool {
     error.is(glasshouse_log::codes::HEAD_CONFLICT) || error.is(glasshouse_log::codes::CELL_CONFLICT)
+}
+
+fn denied(why: &str) -> Error {
+    Error::new(codes::POLICY_DENIED, "the plan may not be shown").why(why)
 }
 
 /// The record of a run while it is made.

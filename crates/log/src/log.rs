@@ -333,7 +333,7 @@ impl Log {
     }
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest
-    /// [`KEPT_BACKUPS`]. Blobs, heads and keys are files that are only ever added: they need no
+    /// [`KEPT_BACKUPS`](crate::KEPT_BACKUPS). Blobs, heads and keys are files that are only ever added: they need no
     /// copy to be restored beside it.
     ///
     /// # Errors

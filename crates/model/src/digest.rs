@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest.
 ///
@@ -24,17 +24,18 @@ impl Digest {
     /// Hashes bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
+        Self::of_parts(&[bytes])
     }
 
     /// Hashes the concatenation of parts; callers separate domains by a fixed-length tag in front.
     #[must_use]
     pub fn of_parts(parts: &[&[u8]]) -> Self {
-        let mut hasher = Sha256::new();
+        let mut hasher = Context::new(&SHA256);
         for part in parts {
             hasher.update(part);
         }
-        Self(hasher.finalize().into())
+        let hash = hasher.finish();
+        Self(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 
     /// Wraps raw digest bytes.

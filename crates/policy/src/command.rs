@@ -172,7 +172,12 @@ impl Reach<'_> {
         match program.as_str() {
             shell if SHELLS.contains(&shell) => self.shell(rest),
             // Later words mean something else than they say.
-            "alias" => !rest.is_empty(),
+            "alias" | "hash" => !rest.is_empty(),
+            // A value that is expanded later may be a command: as a prompt, or inside arithmetic.
+            "export" | "declare" | "typeset" | "readonly" | "local" => {
+                rest.iter().any(|word| word.text().is_some_and(holds_substitution))
+            }
+            "git" => self.git(rest),
             "eval" => match rest.iter().map(|word| word.text()).collect::<Option<Vec<_>>>() {
                 Some(texts) => self.script(&texts.join(" ")),
                 None => true,
@@ -180,7 +185,7 @@ impl Reach<'_> {
             "trap" => {
                 rest.first().is_some_and(|word| word.text().is_none_or(|text| self.script(text)))
             }
-            wrapper if WRAPPERS.contains(&wrapper) || wrapper.starts_with('-') => {
+            wrapper if is_wrapper(wrapper) => {
                 let open = open || WITH_MORE_WORDS.contains(&wrapper);
                 self.wrapped(rest, open)
             }
@@ -198,11 +203,30 @@ impl Reach<'_> {
             let inner = &words[from..];
             let Some(text) = inner[0].text() else { return true };
             let name = base_name(text);
-            let nested = SHELLS.contains(&name) || WRAPPERS.contains(&name) || name == "eval";
+            let nested =
+                SHELLS.contains(&name) || is_wrapper(name) || matches!(name, "eval" | "git");
+            let script = text.strip_prefix("--split-string=").or(text.strip_prefix("-S"));
             begins(inner, self.prefix, open)
                 || (nested && self.command(inner, open))
+                || script.is_some_and(|script| self.script(script))
                 || (text.contains(char::is_whitespace) && self.script(text))
         })
+    }
+
+    /// The commands of others that git runs: aliases given on the spot, and one for each step.
+    fn git(&mut self, words: &[Word<'_>]) -> bool {
+        let texts: Vec<_> = words.iter().map(|word| word.text().unwrap_or_default()).collect();
+        let behind = |name: &str| texts.iter().position(|text| *text == name).map(|at| at + 1);
+        let steps = texts.windows(2).filter(|pair| matches!(pair[0], "-x" | "--exec"));
+        let scripts: Vec<&str> = texts
+            .iter()
+            .filter_map(|text| text.split_once("=!").map(|(_, script)| script))
+            .chain(steps.map(|pair| pair[1]))
+            .chain(texts.iter().filter_map(|text| text.strip_prefix("--exec=")))
+            .collect();
+        let each = behind("foreach").or_else(|| behind("bisect").and_then(|_| behind("run")));
+        scripts.iter().any(|script| self.script(script))
+            || each.is_some_and(|at| self.wrapped(&words[at..], false))
     }
 
     /// Behind the name of a shell: every word after `-c` may be the script; without operands it reads
@@ -215,12 +239,10 @@ impl Reach<'_> {
         match words.iter().position(takes_script) {
             Some(at) => words[at..].iter().any(|word| match word.text() {
                 None => true,
-                Some(text) if text.starts_with('-') => false,
+                Some(text) if text.starts_with('-') && !text.contains(char::is_whitespace) => false,
                 Some(text) => self.script(text),
             }),
-            None => words
-                .iter()
-                .all(|word| word.text().is_some_and(|text| text.starts_with(['-', '+']))),
+            None => words.iter().all(|word| word.text().is_some_and(is_input)),
         }
     }
 
@@ -306,7 +328,7 @@ fn has_option(words: &[Word<'_>], wanted: &str) -> bool {
         // Programs take an unambiguous beginning of a long option for the whole.
         return known.any(|word| {
             let name = word.split('=').next().unwrap_or_default();
-            name == wanted || (name.len() > 4 && wanted.starts_with(name))
+            name == wanted || (name.len() > 2 && wanted.starts_with(name))
         });
     }
     let given: Vec<&str> = known.collect();
@@ -314,7 +336,7 @@ fn has_option(words: &[Word<'_>], wanted: &str) -> bool {
         given.iter().any(|word| {
             (is_short(word) && word[1..].contains(letter))
                 || LONG_OPTIONS.iter().any(|(long, short)| {
-                    *short == letter && word.len() > 4 && long.starts_with(word)
+                    *short == letter && word.len() > 2 && long.starts_with(word)
                 })
         })
     })
@@ -327,6 +349,22 @@ fn is_option(word: &str) -> bool {
 /// `-x`, `-xyz`; not `-`, `--long`.
 fn is_short(word: &str) -> bool {
     word.len() > 1 && word.starts_with('-') && !word.starts_with("--")
+}
+
+/// Whether a shell's word is no file of a script: an option, or a name of its standard input.
+fn is_input(word: &str) -> bool {
+    word.starts_with(['-', '+']) || word.starts_with("/dev/") || word.starts_with("/proc/")
+}
+
+/// Whether a program runs the words behind its name. The system's loader does as well.
+fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.contains(&name)
+        || ["-", "ld-linux", "ld-musl", "ld.so"].iter().any(|start| name.starts_with(start))
+}
+
+/// Whether a text would run a command where it is expanded.
+pub(crate) fn holds_substitution(text: &str) -> bool {
+    text.contains("$(") || text.contains('`')
 }
 
 fn base_name(word: &str) -> &str {
@@ -413,11 +451,22 @@ mod tests {
             &["bash", "--norc", "-o", "pipefail", "-c", "rm -rf x"],
             &["sh", "-c", "-e", "rm -rf x"],
             &["nice", "env", "sh", "-c", "rm -rf x"],
+            &["rm", "--r", "--f", "x"],
+            &["env", "-Srm -rf x"],
+            &["env", "--split-string=rm -rf x"],
+            &["bash", "-c", "--", "-x || rm -rf x"],
             &["sh"],
             &["sh", "-s"],
         ] {
             check(words);
         }
+    }
+
+    #[test]
+    fn no_script_hides_it() {
+        let check = |words: &[&str]| {
+            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+        };
         for script in [
             "X=rm; if true; then $X -rf y; fi",
             "rm $FLAGS y",
@@ -444,6 +493,17 @@ mod tests {
             "[r]m -rf y",
             "{rm,-rf,y}",
             "((rm -rf y))",
+            "echo 'rm -rf y' | sh /dev/stdin",
+            "hash -p /bin/rm foo; foo -rf y",
+            "PS4='$(rm -rf y)'; set -x; true",
+            "export PS4='$(rm -rf y)'",
+            "x='a[$(rm -rf y)]'; echo $((x))",
+            "git submodule foreach 'rm -rf y'",
+            "git submodule --quiet foreach rm -rf y",
+            "git -c alias.x='!rm -rf y' x",
+            "git rebase -x 'rm -rf y' main",
+            "git bisect run rm -rf y",
+            "/lib64/ld-linux-x86-64.so.2 /bin/rm -rf y",
             "[[ a || rm -rf y ]]",
             "echo $'\\'; rm -rf y #'",
             "true &> /dev/null rm -rf y",

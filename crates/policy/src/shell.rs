@@ -15,6 +15,7 @@ mod words;
 
 use std::collections::VecDeque;
 
+use crate::command::holds_substitution;
 use crate::limits::MAX_SCRIPT_DEPTH;
 
 /// What a word of a script will be.
@@ -38,12 +39,16 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    fn take(&mut self, word: Word) {
-        if self.words.is_empty() && word.is_assignment() {
-            self.assigns = true;
-        } else {
+    fn take(&mut self, word: Word) -> Read<()> {
+        if !self.words.is_empty() || !word.is_assignment() {
             self.words.push(word.value());
+        } else if holds_substitution(&word.text) {
+            // Expanded later, as a prompt or in arithmetic, such a value runs a command.
+            return Err(Unreadable);
+        } else {
+            self.assigns = true;
         }
+        Ok(())
     }
 }
 
@@ -412,7 +417,7 @@ impl Cursor<'_, '_> {
     fn simple(&mut self, first: Option<Word>) -> Read<()> {
         let mut command = Invocation::default();
         if let Some(word) = first {
-            command.take(word);
+            command.take(word)?;
         }
         loop {
             self.skip_blanks();
@@ -438,7 +443,10 @@ impl Cursor<'_, '_> {
                 }
                 Some('(') => return Err(Unreadable),
                 _ if self.redirection()? => {}
-                _ => command.take(self.some_word()?),
+                _ => {
+                    let word = self.some_word()?;
+                    command.take(word)?;
+                }
             }
         }
         if !command.words.is_empty() || command.assigns {

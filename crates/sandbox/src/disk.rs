@@ -13,6 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::tree::used_bytes;
+
 /// Bytes in a unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
@@ -65,7 +67,7 @@ impl<'a> DiskWatch<'a> {
             return false;
         }
         let nameless = process_of(init).map_or(0, |init| nameless(init, *device));
-        let used = used(dir).saturating_add(nameless);
+        let used = used_bytes(dir).saturating_add(nameless);
         self.next += now.elapsed() * WALK_SHARE;
         self.free_bytes = free_now;
         self.slack_bytes = limit_bytes.saturating_sub(used) / 2;
@@ -120,23 +122,6 @@ fn free(path: &Path) -> u64 {
     rustix::fs::statvfs(path).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Bytes on disk below a directory; links are counted, not followed. What vanishes while walking
-/// takes no space.
-pub(crate) fn used(path: &Path) -> u64 {
-    let mut total = 0;
-    let mut open = vec![path.to_owned()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
-            total += metadata.blocks() * BLOCK_BYTES;
-            if metadata.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    total
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +166,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let me = std::process::id();
         assert!(watch(&place(upper.path(), 64 << 10), 1 << 40));
-        assert!(used(upper.path()) < 64 << 10, "no walk finds it");
+        assert!(used_bytes(upper.path()) < 64 << 10, "no walk finds it");
         let once = nameless(me, upper.path().metadata().unwrap().dev());
         assert!((1 << 20..2 << 20).contains(&once), "{once}");
         assert!(!watch(&Place { device: 0, ..place(upper.path(), 64 << 10) }, 1 << 40));

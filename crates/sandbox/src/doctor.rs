@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{self, probe};
-use crate::leftovers;
+use crate::tree;
 use crate::{
     Cancel, Command, Error, HostConfig, Level, OverlayDirs, ReadOnlyMount, Result, Sandbox,
     SandboxHost, SandboxSpec, Status, TemplateName, codes,
@@ -230,6 +230,6 @@ impl Bait {
 impl Drop for Bait {
     fn drop(&mut self) {
         // Leftovers are harmless and below the run directory.
-        let _ = leftovers::remove_tree(&self.directory);
+        let _ = tree::remove_tree(&self.directory);
     }
 }

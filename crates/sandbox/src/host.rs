@@ -287,7 +287,7 @@ impl Host {
             first.nest.remove();
         }
         self.free.iter().for_each(Nest::remove);
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = crate::tree::remove_tree(&self.directory);
     }
 }
 

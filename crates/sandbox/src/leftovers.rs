@@ -6,15 +6,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use serde::{Deserialize, Serialize};
 
 use crate::host::remove_leaf;
+use crate::tree::remove_tree;
 
 const RECORD: &str = "host.json";
 
@@ -102,29 +99,6 @@ pub(crate) fn sweep(run_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes a directory tree, also where it was made unreadable to its owner: an overlay does that
-/// to its work directory, and commands may do it to anything. Follows no link.
-pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let mut open = vec![path.to_owned()];
-    while let Some(directory) = open.pop() {
-        let mode = fs::symlink_metadata(&directory)?.permissions().mode();
-        if mode & 0o700 != 0o700 {
-            // Not through a link: what was just listed as a directory is opened as one.
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let place = openat(CWD, &directory, flags, Mode::empty())?;
-            let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
-            fs::set_permissions(itself, fs::Permissions::from_mode(0o700))?;
-        }
-        for entry in fs::read_dir(&directory)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    fs::remove_dir_all(path)
-}
-
 impl Record {
     fn leaves(&self) -> Vec<PathBuf> {
         let ours = |path: &PathBuf| {
@@ -170,40 +144,6 @@ mod tests {
         check(&|record| record.start_ticks += 1, true);
         check(&|record| record.boot_id = "another boot".into(), true);
         check(&|record| record.pid = u32::MAX, true);
-    }
-
-    /// An ordinary user must get rid of what a command made unwritable; root would not notice.
-    #[test]
-    fn directories_without_rights_are_removed_by_an_ordinary_user() {
-        let home = tempfile::tempdir().unwrap();
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let tree = home.path().join("tree");
-        let outside = home.path().join("outside");
-        let act = || {
-            fs::create_dir_all(tree.join("locked/deep")).unwrap();
-            fs::create_dir(&outside).unwrap();
-            fs::write(tree.join("locked/deep/file"), "x").unwrap();
-            std::os::unix::fs::symlink(&outside, tree.join("locked/link")).unwrap();
-            for (path, mode) in [("locked/deep", 0o000), ("locked", 0o500), ("", 0o555)] {
-                fs::set_permissions(tree.join(path), fs::Permissions::from_mode(mode)).unwrap();
-            }
-            let plain = fs::remove_dir_all(&tree).is_err();
-            remove_tree(&tree).unwrap();
-            plain
-        };
-        let refused = std::thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                if rustix::process::geteuid().is_root() {
-                    let nobody = rustix::process::Uid::from_raw(65_534);
-                    // Of this thread alone.
-                    rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-                }
-                act()
-            });
-            worker.join().unwrap()
-        });
-        assert!(refused, "plain removal works, so this proves nothing");
-        assert!(!tree.exists() && outside.is_dir());
     }
 
     #[test]

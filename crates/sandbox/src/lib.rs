@@ -18,14 +18,15 @@ pub mod workspace;
 
 mod disk;
 mod leftovers;
+mod tree;
 mod wire;
 
 pub use attest::{Attestation, CgroupFacts, Level, Privilege};
 pub use command::{Cancel, Command, Limit, RunResult, Status, Stream, Usage};
 pub use doctor::{BackendReport, DoctorReport, Probe, doctor};
 pub use error::{Error, Result};
-pub use leftovers::remove_tree;
 pub use owner::{HostConfig, SandboxHost};
 pub use sandbox::Sandbox;
 pub use spec::{OverlayDirs, ReadOnlyMount, SandboxSpec, WritableMount};
 pub use template::{Network, Profile, Template, TemplateName};
+pub use tree::remove_tree;

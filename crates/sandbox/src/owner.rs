@@ -16,7 +16,7 @@ use glasshouse_ipc::{Channel, handshake};
 use crate::sandbox::Sandbox;
 use crate::spec::SandboxSpec;
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
-use crate::{Attestation, Error, OverlayDirs, Result, codes, host, leftovers};
+use crate::{Attestation, Error, OverlayDirs, Result, codes, host, leftovers, tree};
 
 /// How long creating may take: milliseconds as a rule, more on an overloaded machine.
 const CREATE_LIMIT: Duration = Duration::from_secs(20);
@@ -281,7 +281,7 @@ fn start_cleaner() -> Sender<PathBuf> {
     std::thread::spawn(move || {
         for path in paths {
             // What stays is empty, and the next mount of the same layers names it again.
-            let _ = leftovers::remove_tree(&path);
+            let _ = tree::remove_tree(&path);
         }
     });
     sender

@@ -235,10 +235,15 @@ fn e2e_the_data_directory_is_never_part_of_a_workspace() {
 version: 1
 steps: [ { emit: [ { call: { id: a, tool: fs.read, args: { path: state/keys/head.ed25519 } } } ] } ]
 ";
-    let mut command = place.scenario_command(&project, yaml);
-    let output = command.env("GLASSHOUSE_HOME", &inside).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("project_unreadable"), "{output:?}");
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&project, &link).unwrap();
+    for (here, home) in [(&project, &inside), (&project, &link.join("state")), (&link, &inside)] {
+        let mut command = place.scenario_command(here, yaml);
+        let output = command.env("GLASSHOUSE_HOME", home).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("project_unreadable"), "{output:?}");
+    }
     std::fs::create_dir_all(place.home()).unwrap();
     let run = [
         "sandbox",

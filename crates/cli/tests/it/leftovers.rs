@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_model::Kind;
 
-use crate::harness::{Place, count, git, skipped};
+use crate::harness::{Place, count, git, skipped, statuses};
 
 const TASK: &str = r#"
 version: 1
@@ -73,6 +73,86 @@ fn e2e_a_sweep_leaves_unfinished_and_running_sessions_alone() {
     assert_eq!(resumed.last()["outcome"], "committed", "{resumed:?}");
     assert_eq!(branches(&place), Vec::<PathBuf>::new());
     gc(0);
+}
+
+/// The failure: bases were compared by path, so a sweep that named the data directory otherwise than the
+/// killed session took its base away, and the session could never be resumed. Now: whichever of them
+/// comes through a link, the base stays and the session ends its work.
+#[test]
+fn e2e_a_sweep_through_a_link_keeps_what_an_unfinished_session_is_above() {
+    for session_through_link in [true, false] {
+        let place = Place::new();
+        let project = place.shell_project();
+        std::fs::create_dir(place.home()).unwrap();
+        std::os::unix::fs::symlink(place.home(), place.path("link")).unwrap();
+        let (by_session, by_sweep) = match session_through_link {
+            true => (place.path("link"), place.home()),
+            false => (place.home(), place.path("link")),
+        };
+        let mut command = place.scenario_command(&project, TASK);
+        command.env("GLASSHOUSE_HOME", &by_session);
+        let mut running = place.spawn(command);
+        let session = place.wait_for("the slow command", |events| {
+            events.iter().filter(|event| *event.kind() == Kind::ToolStarted).count() >= 5
+        });
+        running.kill_9();
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600 * 24 * 30);
+        let bases = || std::fs::read_dir(place.home().join("cache/bases")).unwrap();
+        for base in bases() {
+            let base = std::fs::File::open(base.unwrap().path()).unwrap();
+            base.set_modified(old).unwrap();
+        }
+        let through = |home: &Path, arguments: &[&str]| {
+            let mut command = place.command(arguments);
+            command.env("GLASSHOUSE_HOME", home).output().unwrap()
+        };
+        let swept = through(&by_sweep, &["sandbox", "gc", "--json"]);
+        assert!(swept.status.success(), "{swept:?}");
+        assert_eq!(bases().count(), 1, "{swept:?}");
+        let resumed = through(&by_sweep, &["session", "resume", session.as_str(), "--json"]);
+        let told = String::from_utf8_lossy(&resumed.stdout).into_owned();
+        assert!(told.contains("\"outcome\":\"committed\""), "{resumed:?}");
+    }
+}
+
+/// The failure: a command that nested directories deeper than any path made every later call of its
+/// session fail, and nothing could remove what it had made. Now: that call is taken back with its code,
+/// the calls after it work, and the end of the session leaves nothing, not even in the cache.
+#[test]
+fn e2e_a_tree_that_no_path_reaches_costs_one_call() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let nest =
+        "n=$(printf %0200d 0); i=0; while [ $i -lt 300 ]; do mkdir $n; cd $n; i=$((i+1)); done";
+    let spoils = [
+        ("deep", format!("{nest}; touch here")),
+        ("cache", format!("cd /cache; {nest}; touch here")),
+        ("locked", format!("{nest}; touch here; chmod 000 .")),
+        ("bytes", r"touch $(printf '\377\376')".to_owned()),
+    ];
+    let calls: String = spoils
+        .iter()
+        .map(|(id, script)| {
+            format!("      - {{ call: {{ id: {id}, tool: shell.run, args: {{ script: {script:?} }} }} }}\n")
+        })
+        .collect();
+    let yaml = TASK.replacen(
+        "      - { call: { id: w, tool",
+        &format!("{calls}      - {{ call: {{ id: w, tool"),
+        1,
+    );
+    let yaml = yaml.replace("sleep 2", "true");
+    let ended = place.scenario(&project, &yaml);
+    assert_eq!(ended.last()["outcome"], "committed", "{ended:?}");
+    let (_, events) = place.events();
+    let statuses: std::collections::BTreeMap<_, _> = statuses(&events).into_iter().collect();
+    let told: Vec<_> =
+        ["deep", "cache", "locked", "bytes", "w", "green"].map(|id| statuses[id].as_str()).into();
+    assert_eq!(told, ["failed", "completed", "failed", "failed", "completed", "completed"]);
+    for event in events.iter().filter(|event| *event.kind() == Kind::ToolFailed) {
+        assert_eq!(event.body["code"], "path_unrepresentable", "{:?}", event.body);
+    }
+    assert_eq!(branches(&place), Vec::<PathBuf>::new());
 }
 
 /// What a killed process left of finished work goes: a branch at rest, and one that the log does not know.

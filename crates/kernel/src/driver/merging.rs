@@ -14,7 +14,7 @@ use super::decide::masked;
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
-use crate::classify::Contents;
+use crate::classify::{Contents, runner_names};
 use crate::merge::{
     self, Author, Authority, Binding, CommitRequest, Committed, Input, OperationDir,
 };
@@ -44,6 +44,8 @@ struct Computed {
     set: ChangeSet,
     /// Tests that were there before and lose lines.
     weakened: Vec<CanonicalPath>,
+    /// Changed files that the test command, its make target or its npm scripts name.
+    runners: Vec<CanonicalPath>,
 }
 
 fn compute(bench: &Workbench, commits: bool) -> Result<Computed> {
@@ -62,7 +64,26 @@ fn compute(bench: &Workbench, commits: bool) -> Result<Computed> {
     let manifest = serde_json::to_vec(state)
         .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
     let weakened = weakened(bench, &set)?;
-    Ok(Computed { proposal, manifest, base: bench.base()?.digest, set, weakened })
+    let runners = runners(bench, &set)?;
+    Ok(Computed { proposal, manifest, base: bench.base()?.digest, set, weakened, runners })
+}
+
+/// Changed files that take part in running the tests: emptied, they make everything pass.
+fn runners(bench: &Workbench, set: &ChangeSet) -> Result<Vec<CanonicalPath>> {
+    let base = bench.base()?;
+    let text = |name: &str| -> Result<String> {
+        match (base.manifest.get(name), CanonicalPath::parse(name)) {
+            (Some(Entry::File { .. }), Ok(path)) => {
+                Ok(String::from_utf8_lossy(&base.read(&path)?).into_owned())
+            }
+            _ => Ok(String::new()),
+        }
+    };
+    let makefiles = ["GNUmakefile", "makefile", "Makefile"].map(text);
+    let makefiles = makefiles.into_iter().collect::<Result<Vec<_>>>()?;
+    let named = runner_names(&bench.test().argv, &makefiles.join("\n"), &text("package.json")?);
+    let changed = set.changes.iter().flat_map(Change::paths);
+    Ok(changed.filter(|path| named.contains(path.as_str())).cloned().collect())
 }
 
 /// Changed files whose tests are no longer all there. Deleted files are told of anyway.
@@ -130,7 +151,7 @@ impl Session {
         message: String,
         computed: Computed,
     ) -> Result<()> {
-        let Computed { proposal, manifest, base, set, weakened } = computed;
+        let Computed { proposal, manifest, base, set, weakened, runners } = computed;
         let Judged { mut drafts, mut review, denied } = self.judge_merge(id, &set);
         if let Some(fault) = denied {
             drafts.extend(match id {
@@ -140,6 +161,11 @@ impl Session {
             return self.recorder.record(drafts).await;
         }
         review.extend(self.unmet_criteria(&proposal, &set, &weakened));
+        review
+            .extend(runners.iter().map(|path| format!("{path} is part of how the tests are run")));
+        if self.masker.mask_str(&proposal.patch) != proposal.patch {
+            review.push("it holds a secret, or what looks like an access token".to_owned());
+        }
 
         let log = self.recorder.log();
         let body = MergeProposed {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Kernel;
 use super::decide::now_us;
 use super::journal::{Journal, local_user};
+use super::place::real_path;
 use super::start::{canonical_project, put};
 use crate::{Error, Result, codes};
 
@@ -230,12 +231,13 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
     Ok(Policy::compile(&sources, protected)?)
 }
 
-/// What no rule may open: the data directory and the program's own file.
+/// What no rule may open: the data directory and the program's own file, without links, as the sources
+/// of mounts are named.
 #[must_use]
 pub fn protected(home: &Path, program: &Path) -> Protected {
     Protected {
-        host_paths: vec![home.display().to_string()],
-        program_paths: vec![program.display().to_string()],
+        host_paths: vec![real_path(home).display().to_string()],
+        program_paths: vec![real_path(program).display().to_string()],
         ..Protected::default()
     }
 }
@@ -270,4 +272,39 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
 /// Paths can be longer than a key may be.
 fn cell_key(project: &Path) -> String {
     Digest::of(project.as_os_str().as_encoded_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::{Principal, TenantId};
+
+    use super::*;
+
+    /// The failure: a data directory named through a link was protected under that name alone, while
+    /// sources of mounts are named without links: a mount of it was decided as any other directory's.
+    /// Now: it is out of reach however it was named, and so are the directories above and below it.
+    #[test]
+    fn the_data_directory_is_out_of_reach_however_it_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(at.join("state/home")).unwrap();
+        std::fs::create_dir(at.join("other")).unwrap();
+        std::os::unix::fs::symlink("state", at.join("link")).unwrap();
+        let is_refused = |home: &str, source: &str| {
+            let guarded = protected(&at.join(home), Path::new("/usr/bin/glasshouse"));
+            let policy = compile(&[shipped(Consent::Joint)], &guarded).unwrap();
+            let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
+            let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
+            call.host_path = Some(at.join(source).display().to_string());
+            !glasshouse_policy::decide(&policy, &Request::new(&call, 1)).decision.is_allowed()
+        };
+        // The last one does not exist yet.
+        for home in ["state/home", "link/home", "link/later"] {
+            let real = home.replace("link", "state");
+            for source in [real.as_str(), "state", &format!("{real}/keys")] {
+                assert!(is_refused(home, source), "{source} for {home}");
+            }
+            assert!(!is_refused(home, "other"), "{home}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 
 use super::people::{Observer, Reviewer};
+use super::place::is_within;
 use super::recorder::Recorder;
 use super::workbench::Workbench;
 use super::{Kernel, Session, lock, rules};
@@ -174,11 +175,10 @@ impl Kernel {
 
     /// Refuses a workspace that would show the log and its keys, or that lies among them.
     pub(super) fn keep_apart(&self, project: &Path) -> Result<()> {
-        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
-        let own_samples = home.join("demo");
-        if home.starts_with(project)
-            || (project.starts_with(&home) && !project.starts_with(&own_samples))
-        {
+        let shows = is_within(&self.home, project).unwrap_or(true);
+        let lies_among = is_within(project, &self.home).unwrap_or(true);
+        let is_sample = || is_within(project, &self.home.join("demo")).unwrap_or(false);
+        if shows || (lies_among && !is_sample()) {
             return Err(Error::new(
                 codes::PROJECT_UNREADABLE,
                 format!("cannot work on {}", project.display()),

@@ -275,10 +275,27 @@ impl<'a> Run<'a> {
             (self.interrupt)("note done")?;
             self.operation.note(Fact::Done(number))?;
         }
+        if let Some(conflict) = self.written_meanwhile()? {
+            return Ok(Some(conflict));
+        }
         self.let_go()?;
         self.prune()?;
         (self.interrupt)("note applied")?;
         self.operation.note(Fact::Applied)?;
+        Ok(None)
+    }
+
+    /// A program that had a file open may still write into it after the file was taken out: those bytes
+    /// are the user's, so the merge goes back.
+    fn written_meanwhile(&mut self) -> Result<Option<Conflict>> {
+        for number in 0..self.operation.record.steps.len() {
+            let step = self.operation.record.steps[number].clone();
+            if let Some(place) = self.place(&step.path, number, Way::Forward, false)?
+                && place.was_written(&step)?
+            {
+                return Ok(Some(changed(&step.path)));
+            }
+        }
         Ok(None)
     }
 

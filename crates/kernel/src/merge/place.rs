@@ -14,6 +14,9 @@ use super::plan::Step;
 use crate::codes;
 use crate::{Error, Result};
 
+/// Most times a newer file is met while one is given back; who saves faster is no person.
+const MAX_HAND_OVERS: u32 = 64;
+
 /// What an interrupted earlier try left.
 pub(super) enum Recovered {
     /// Nothing that matters; begin.
@@ -149,16 +152,33 @@ impl Place {
                 Err(e) => Err(self.fail("cannot give back", e)),
             };
         }
-        let exchange = || {
-            self.rename(&self.swap, &self.name, RenameFlags::EXCHANGE)
-                .map_err(|e| self.fail("cannot give back", e))
+        self.hand_over(step.after.as_ref())
+    }
+
+    /// Puts the file under the swap name at the path, where the step's own file is. Whatever else is
+    /// there was saved meanwhile and is newer, so it goes back, however often that happens: what is
+    /// under the swap name in the end is never the newest. `false`: the path holds a newer file.
+    fn hand_over(&self, own: Option<&Entry>) -> Result<bool> {
+        let mut at_path = match own {
+            Some(entry) => Found::Entry(entry.clone()),
+            None => Found::Absent,
         };
-        exchange()?;
-        if is(&self.look(&self.swap)?, step.after.as_ref()) {
-            return Ok(true);
+        for round in 0..MAX_HAND_OVERS {
+            let put = self.look(&self.swap)?;
+            self.rename(&self.swap, &self.name, RenameFlags::EXCHANGE)
+                .map_err(|e| self.fail("cannot give back", e))?;
+            if self.look(&self.swap)? == at_path {
+                return Ok(round == 0);
+            }
+            at_path = put;
         }
-        exchange()?;
-        Ok(false)
+        Err(self.damaged())
+    }
+
+    /// Whether the file that was kept was written to after it was taken out, by who had it open.
+    pub(super) fn was_written(&self, step: &Step) -> Result<bool> {
+        let kept = self.look(&self.swap)?;
+        Ok(self.keeps && kept != Found::Absent && !is(&kept, step.before.as_ref()))
     }
 
     /// Deletes the file that was kept, once nothing can go back any more.
@@ -259,10 +279,16 @@ impl Place {
     }
 
     fn give_back(&self, step: &Step) -> Result<()> {
-        let how = if step.after.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-        self.rename(&self.swap, &self.name, how).map_err(|e| self.fail("cannot give back", e))?;
         if step.after.is_some() {
+            self.hand_over(step.after.as_ref())?;
             self.unlink(&self.swap)?;
+            return self.sync();
+        }
+        match self.rename(&self.swap, &self.name, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            // A still newer file is there.
+            Err(Errno::EXIST) => self.unlink(&self.swap)?,
+            Err(e) => return Err(self.fail("cannot give back", e)),
         }
         self.sync()
     }

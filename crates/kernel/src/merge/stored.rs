@@ -212,7 +212,7 @@ impl After {
 
 impl Drop for After {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = glasshouse_sandbox::remove_tree(&self.0);
     }
 }
 

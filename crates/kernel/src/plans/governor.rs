@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use glasshouse_log::{Append, CellWrite, Log};
-use glasshouse_model::{BranchId, SessionId};
+use glasshouse_log::{CellWrite, Log};
 use serde::{Deserialize, Serialize};
 
 use super::tenant;
@@ -17,9 +16,6 @@ const SPACE: &str = "plans.governor";
 const WINDOW_US: u64 = 60 * 1_000_000;
 /// How long a run may take before its place is given to another; far above the longest rendering.
 const RUN_TTL_US: u64 = 60 * 1_000_000;
-/// How often a change of the cell is tried again because another came first.
-const ATTEMPTS: usize = 500;
-
 /// What a tenant may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
@@ -81,31 +77,17 @@ impl Governor {
         Ok(self.read(now_us)?.0)
     }
 
-    /// Takes the right to one run; the inner error says why there is none now.
-    pub(super) fn acquire(
-        &self,
-        session: &SessionId,
-        branch: &BranchId,
-        now_us: u64,
-    ) -> Result<Result<Ticket, Error>> {
+    /// The right to one run and the change of the cell that takes it, for the transaction that
+    /// begins the run; the inner error says why there is none now.
+    pub(super) fn reserve(&self, now_us: u64) -> Result<Result<(Ticket, CellWrite), Error>> {
         let name: String =
             crate::driver::random()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        for _ in 0..ATTEMPTS {
-            let (mut usage, version) = self.read(now_us)?;
-            if let Err(throttled) = take(&mut usage, self.quota, now_us, &name) {
-                return Ok(Err(throttled));
-            }
-            let append = Append {
-                cells: vec![self.write(&usage, version)?],
-                ..Append::new(session.clone(), branch.clone(), Vec::new())
-            };
-            match self.log.append(append) {
-                Ok(_) => return Ok(Ok(Ticket(name))),
-                Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let (mut usage, version) = self.read(now_us)?;
+        if let Err(throttled) = take(&mut usage, self.quota, now_us, &name) {
+            return Ok(Err(throttled));
         }
-        Ok(Err(throttled("turns", ATTEMPTS)))
+        let write = self.write(&usage, version)?;
+        Ok(Ok((Ticket(name), write)))
     }
 
     /// The change that gives a right back; it belongs into the transaction that ends the run.

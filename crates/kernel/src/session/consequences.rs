@@ -20,7 +20,8 @@ const MAX_CALLS_PER_ANSWER: usize = 64;
 /// Times a turn reminds the model that the work is not finished before it gives up.
 const MAX_REMINDERS: u32 = 2;
 /// Longest text shown to the person who is asked, in bytes.
-const MAX_SHOWN_BYTES: usize = 16 * 1024;
+/// Arguments are bounded below it, so a person sees all that an approval lets run.
+const MAX_SHOWN_BYTES: usize = 320 * 1024;
 
 /// The events that `event` implies. `state` has already folded it. The order is the order in which
 /// they are appended; each is folded, and its own consequences asked for, before the next.

@@ -209,7 +209,11 @@ impl<'a> Replay<'a> {
 
 /// Whether a decision was not policy's alone.
 pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
-    decision.rules.iter().any(|rule| [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED].contains(&&*rule.name))
+    decision.rules.iter().any(|rule| {
+        // A rule of a file may have any name.
+        rule.layer == Layer::BuiltIn
+            && [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED].contains(&rule.name.as_str())
+    })
 }
 
 fn difference(event: &Event, what: &'static str, expected: Value, found: Value) -> Difference {

@@ -86,8 +86,11 @@ pub(crate) fn explain(got: &str, want: &str) -> Option<Vec<&'static str>> {
     }
     let mut got = pieces(got);
     if want.contains(UNRESOLVED) {
-        got = without_places(got);
+        got = emptied(got, |_, attributes| attributes.iter().any(|(name, _)| name == PLACE));
         rules.push("a-component-keeps-its-place");
+    }
+    if want.contains(BLANKED_FORM) {
+        got = emptied(got, |tag, _| tag == "form");
     }
     if got.len() != wanted.len() {
         return None;
@@ -125,8 +128,11 @@ pub(crate) fn explain(got: &str, want: &str) -> Option<Vec<&'static str>> {
 const UNRESOLVED: &str = "data-glasshouse-unresolved-component";
 const PLACE: &str = "data-glasshouse-missing-module";
 
-/// Places of components with the other mark and nothing inside.
-fn without_places(pieces: Vec<Piece>) -> Vec<Piece> {
+/// What others write in the place of a form.
+const BLANKED_FORM: &str = "<div data-glasshouse-sanitized-tag=\"form\"></div>";
+
+/// The pieces with nothing inside the elements that are meant, and components by the other mark.
+fn emptied(pieces: Vec<Piece>, meant: impl Fn(&str, &[(String, Written)]) -> bool) -> Vec<Piece> {
     let mut kept = Vec::new();
     let mut depth = 0_usize;
     for piece in pieces {
@@ -139,11 +145,11 @@ fn without_places(pieces: Vec<Piece>) -> Vec<Piece> {
             }
             _ if depth > 0 => {}
             Piece::Start(tag, attributes) => {
+                depth = usize::from(meant(tag, attributes));
                 let renamed = attributes.iter().map(|(name, value)| {
                     let name = if name == PLACE { UNRESOLVED } else { name };
                     (name.to_owned(), value.clone())
                 });
-                depth = usize::from(attributes.iter().any(|(name, _)| name == PLACE));
                 kept.push(Piece::Start(tag.clone(), renamed.collect()));
             }
             _ => kept.push(piece),

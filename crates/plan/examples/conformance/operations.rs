@@ -345,12 +345,16 @@ fn binding(prop: &str, value: &Value) -> Value {
     }
 }
 
+/// Stands for two braces where no template is meant.
+const BRACES: &str = "\u{e000}\u{e001}";
+
 fn html(given: &Input<'_>) -> Value {
-    let plan = json!({"root": given.value["node"]});
-    let rendered = ordered_plan(&plan, given.text(&["node"]))
+    // The tree of such a case is resolved already, so braces in it are text.
+    let text = given.text(&["node"]).unwrap_or_else(|| given.value["node"].to_string());
+    let rendered = ordered_plan(&json!({}), Some(text.replace("{{", BRACES)))
         .and_then(|plan| render(&plan, &open_profile(), &Context::new(SURFACE)?));
     match rendered {
-        Ok(html) => html.markup.into(),
+        Ok(html) => html.markup.replace(BRACES, "{{").into(),
         Err(error) => json!({"error": error.code(), "issues": issue_codes(&error)}),
     }
 }

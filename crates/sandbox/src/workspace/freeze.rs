@@ -22,6 +22,7 @@ use super::git::Git;
 use super::{Entry, Hold, MAX_FILES, MAX_PLAIN_BYTES, MAX_PLAIN_FILES, MAX_TOTAL_BYTES, Manifest};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::tree::remove_tree;
 
 /// How often a copy that differs from what was listed is begun again before giving up.
 const MAX_ATTEMPTS: usize = 4;
@@ -286,7 +287,10 @@ fn walk_plain(
     }
     let fd = root.directory(here.as_str()).map_err(|e| root.error("cannot read", &here, e))?;
     let before = names.len();
-    for (name, kind) in children(&fd, &here)? {
+    let found = children(&fd, &here)?;
+    // None stays open on the way down.
+    drop(fd);
+    for (name, kind) in found {
         let path = canonical(at, &name)?;
         if is_git_internal(&path) || skip.contains(&path) {
             continue;
@@ -378,7 +382,7 @@ fn build(root: &Root, base: &FrozenBase, cache: &Path, home: &Path) -> Result<bo
     let text = cache.display().to_string();
     let unique = COUNTER.fetch_add(1, Ordering::Relaxed);
     let staging = cache.join(format!("building-{}-{unique}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&staging);
+    let _ = remove_tree(&staging);
     std::fs::create_dir_all(&staging).map_err(|e| io_failed("cannot write in", &text, &e))?;
     let whole = copy(root, base, &staging);
     let stored = whole.and_then(|whole| {
@@ -400,7 +404,7 @@ fn build(root: &Root, base: &FrozenBase, cache: &Path, home: &Path) -> Result<bo
         })?;
         Ok(true)
     });
-    let _ = std::fs::remove_dir_all(&staging);
+    let _ = remove_tree(&staging);
     stored
 }
 

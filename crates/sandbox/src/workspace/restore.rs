@@ -14,6 +14,7 @@ use super::seal::make_owned;
 use super::{BlobStore, Entry, SealManifest};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::tree::remove_tree;
 
 const UPPER: &str = "upper";
 /// Where a new upper is built; after the exchange the old one lies there until it is deleted.
@@ -23,7 +24,7 @@ const SPARE: &str = "upper.spare";
 /// before the exchange it is unfinished, after it, it is what was to be replaced.
 pub(super) fn clean_up(dir: &Path) -> Result<()> {
     let spare = dir.join(SPARE);
-    match crate::leftovers::remove_tree(&spare) {
+    match remove_tree(&spare) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(io_failed("cannot remove", &spare.display().to_string(), &e)),
@@ -141,7 +142,7 @@ pub fn materialise(
     let mut staging = dir.as_os_str().to_owned();
     staging.push(".partial");
     let staging = Path::new(&staging);
-    let _ = std::fs::remove_dir_all(staging);
+    let _ = remove_tree(staging);
     std::fs::create_dir_all(staging).map_err(io)?;
     let target = Root::open(staging)?;
     let contents = Contents { base, blobs };

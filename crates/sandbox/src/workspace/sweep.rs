@@ -6,15 +6,17 @@
 //! and by its age.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::Hold;
 use super::beneath::io_failed;
 use super::seal::base_dir_of;
-use crate::disk::used;
 use crate::error::Result;
-use crate::leftovers::remove_tree;
+use crate::tree::{remove_tree, used_bytes};
 
 /// What unused bases may take.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +54,7 @@ pub fn sweep_bases(cache: &Path, run: &Path, keep: Keep, dry_run: bool) -> Resul
         let age = meta.modified().ok().and_then(|time| now.duration_since(time).ok());
         // A time in the future, or none, says nothing: it counts as just used.
         let age = age.unwrap_or(Duration::ZERO);
-        if meta.is_dir() && !in_use.contains(&path.join("tree")) && age >= keep.at_least {
+        if meta.is_dir() && !in_use.has(&path, &meta) && age >= keep.at_least {
             unused.push((age, path));
         }
     }
@@ -60,7 +62,7 @@ pub fn sweep_bases(cache: &Path, run: &Path, keep: Keep, dry_run: bool) -> Resul
     let (mut kept_bytes, mut removed) = (0_u64, Vec::new());
     for (age, path) in unused {
         let unfinished = !path.join("tree").is_dir() || !path.join("manifest.json").is_file();
-        kept_bytes = kept_bytes.saturating_add(used(&path));
+        kept_bytes = kept_bytes.saturating_add(used_bytes(&path));
         if age < keep.at_most && kept_bytes <= keep.bytes && !unfinished {
             continue;
         }
@@ -92,18 +94,41 @@ fn remove(cache: &Path, path: &Path, keep: Keep) -> Result<bool> {
     Ok(true)
 }
 
+/// Bases that something is above. A record names its base by the path that its writer used, which may
+/// lead through links, or be that of a data directory that has been moved since; so a base is known by
+/// what it is and by its own name, which tells its content.
+#[derive(Default)]
+struct InUse {
+    names: BTreeSet<OsString>,
+    identities: BTreeSet<(u64, u64)>,
+}
+
+impl InUse {
+    fn add(&mut self, base: &Path) {
+        self.names.extend(base.file_name().map(ToOwned::to_owned));
+        self.identities.extend(base.metadata().ok().map(|meta| (meta.dev(), meta.ino())));
+    }
+
+    fn has(&self, path: &Path, meta: &Metadata) -> bool {
+        path.file_name().is_some_and(|name| self.names.contains(name))
+            || self.identities.contains(&(meta.dev(), meta.ino()))
+    }
+}
+
 /// The bases that workspaces below `run` are above.
-fn in_use(run: &Path) -> Result<BTreeSet<PathBuf>> {
-    let mut bases = BTreeSet::new();
+fn in_use(run: &Path) -> Result<InUse> {
+    let mut bases = InUse::default();
     for branch in children(run)? {
         for layer in children(&branch)? {
-            bases.extend(base_dir_of(&layer)?);
+            if let Some(base) = base_dir_of(&layer)?.as_deref().and_then(Path::parent) {
+                bases.add(base);
+            }
         }
     }
     Ok(bases)
 }
 
-/// The directories in a directory; none when it is gone. Links are not followed.
+/// The directories in a directory, also behind links; none when it is gone.
 fn children(dir: &Path) -> Result<Vec<PathBuf>> {
     let fail = |e: std::io::Error| io_failed("cannot read", &dir.display().to_string(), &e);
     let entries = match std::fs::read_dir(dir) {
@@ -113,8 +138,9 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(fail)?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.push(entry.path());
+        let path = entry.path();
+        if path.is_dir() {
+            found.push(path);
         }
     }
     Ok(found)
@@ -122,7 +148,7 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::fs::symlink;
     use std::sync::Arc;
 
     use super::*;
@@ -195,6 +221,47 @@ mod tests {
         std::fs::remove_dir_all(place.run()).unwrap();
         assert_eq!(place.sweep(keep), 1);
         assert!(!used_one.dir.exists());
+    }
+
+    /// The failure: a base was known by its path alone, so a sweep that came to the data directory by
+    /// another path removed what unfinished work is above. Now: every way to a base keeps it.
+    #[test]
+    fn a_base_in_use_stays_whatever_path_leads_to_it() {
+        type Change = fn(&Path, &FrozenBase) -> FrozenBase;
+        let check = |what: &str, kept: bool, behind_link: bool, change: Change| {
+            let place = Place { dir: tempfile::tempdir().unwrap() };
+            let base = place.freeze("used");
+            let above = Arc::new(change(place.dir.path(), &base));
+            Workspace::create(above, &place.run().join("b_x/layer-3"), Marks::User).unwrap();
+            if behind_link {
+                let elsewhere = place.dir.path().join("elsewhere");
+                std::fs::rename(place.run().join("b_x"), &elsewhere).unwrap();
+                symlink(&elsewhere, place.run().join("b_x")).unwrap();
+            }
+            Place::age(&base, 1000);
+            assert_eq!(place.sweep(Keep::default()), usize::from(!kept), "{what}");
+            assert_eq!(base.dir.is_dir(), kept, "{what}");
+        };
+        check("the same path", true, false, |_, base| base.clone());
+        check("a branch behind a link", true, true, |_, base| base.clone());
+        check("a link to the data directory", true, false, |dir, base| {
+            symlink(dir, dir.join("link")).unwrap();
+            let below = base.dir.strip_prefix(dir).unwrap();
+            FrozenBase { dir: dir.join("link").join(below), ..base.clone() }
+        });
+        check("a link to the base itself", true, false, |dir, base| {
+            symlink(base.dir.parent().unwrap(), dir.join("alias")).unwrap();
+            FrozenBase { dir: dir.join("alias/tree"), ..base.clone() }
+        });
+        check("a data directory that was moved", true, false, |_, base| {
+            let name = base.dir.parent().unwrap().file_name().unwrap();
+            let dir = Path::new("/nonexistent/cache").join(name).join("tree");
+            FrozenBase { dir, ..base.clone() }
+        });
+        check("another base", false, false, |dir, base| FrozenBase {
+            dir: dir.join("other/tree"),
+            ..base.clone()
+        });
     }
 
     #[test]

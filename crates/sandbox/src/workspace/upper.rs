@@ -8,22 +8,25 @@
 //! that has them does not mean what this walk would say.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use glasshouse_model::{CanonicalPath, Digest};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, RawMode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::beneath::{DIRECTORY, READ, Root, io_failed, is_executable, special};
+use super::beneath::{READ, Root, io_failed, is_executable, special};
 use super::freeze::{FrozenBase, canonical};
 use super::{BlobStore, Entry, MAX_FILES, MAX_TOTAL_BYTES, Manifest, SealManifest};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::tree::{Descent, names, open_child};
 
-/// Deepest directory of an upper layer; canonical paths allow no more either.
-const MAX_DEPTH: usize = glasshouse_model::path::MAX_PATH_COMPONENTS;
+/// Rights of an owner that an agent may have taken away, of a directory and of a file.
+const TO_ENTER: RawMode = 0o500;
+const TO_READ: RawMode = 0o400;
 /// A file changed this shortly before it was read may change again within the same tick of the file
 /// system's clock, so its digest is not remembered. Ticks are at most 10 ms.
 const SETTLE_NS: i128 = 50_000_000;
@@ -120,7 +123,7 @@ pub(super) fn scan(
     let top = root
         .directory(".")
         .map_err(|e| root.error("cannot read the layer", &CanonicalPath::root(), e))?;
-    walk.directory(&top, None, 0)?;
+    walk.whole(top)?;
     Ok(walk.finish(base.digest))
 }
 
@@ -139,70 +142,92 @@ struct Walk<'a> {
     bytes: u64,
 }
 
+/// What is left to look at in a directory.
+struct Listed {
+    at: Option<CanonicalPath>,
+    names: Vec<CString>,
+}
+
 impl Walk<'_> {
-    fn directory(&mut self, fd: &OwnedFd, at: Option<&CanonicalPath>, depth: usize) -> Result<()> {
-        let here = at.cloned().unwrap_or_else(CanonicalPath::root);
-        let fail = |e| self.root.error("cannot read", &here, e);
-        if depth > MAX_DEPTH {
-            return Err(too_large(format!("directories deeper than {MAX_DEPTH}")));
+    /// Walks the layer. What lies deeper than canonical paths may be, or under a longer name, is refused
+    /// by [`canonical`] before it is entered.
+    fn whole(&mut self, top: OwnedFd) -> Result<()> {
+        let root = CanonicalPath::root();
+        let names = self.directory(&top, &root)?;
+        let mut way = Descent::new(top, TO_ENTER, Listed { at: None, names })
+            .map_err(|e| self.root.error("cannot read", &root, e))?;
+        while let Some((here, listed)) = way.here() {
+            let Some(name) = listed.names.pop() else {
+                let inside = way.depth() > 0;
+                if way.leave().is_some_and(|left| inside && !left.in_holder) {
+                    return Err(damaged(&root, "it changed while it was read"));
+                }
+                continue;
+            };
+            let path = canonical(listed.at.as_ref(), name.to_bytes())?;
+            if self.child(here, &path)? {
+                let listed = Listed { at: Some(path.clone()), names: Vec::new() };
+                way.enter(&name, listed).map_err(|e| self.root.error("cannot read", &path, e))?;
+                if let Some((here, listed)) = way.here() {
+                    listed.names = self.directory(here, &path)?;
+                }
+                self.dirs.push(path);
+            }
         }
+        Ok(())
+    }
+
+    /// What a directory's marks say, and the names in it.
+    fn directory(&mut self, fd: &OwnedFd, here: &CanonicalPath) -> Result<Vec<CString>> {
+        let fail = |e| self.root.error("cannot read", here, e);
         if mark(fd, self.marks, "redirect").map_err(fail)?.is_some() {
-            return Err(damaged(&here, "the directory was moved inside the layer"));
+            return Err(damaged(here, "the directory was moved inside the layer"));
         }
         // Value `x` says that the directory may hold whiteouts made of attributes, which only
         // layer-building tools write.
         match mark(fd, self.marks, "opaque").map_err(fail)?.as_deref() {
             None => {}
-            Some(b"y") => self.hide_below(&here),
-            Some(_) => return Err(damaged(&here, "an opaque mark of an unknown kind")),
+            Some(b"y") => self.hide_below(here),
+            Some(_) => return Err(damaged(here, "an opaque mark of an unknown kind")),
         }
-        let mut names = Vec::new();
-        for item in Dir::read_from(fd).map_err(fail)? {
-            let item = item.map_err(fail)?;
-            if !matches!(item.file_name().to_bytes(), b"." | b"..") {
-                names.push(item.file_name().to_owned());
-            }
+        let names =
+            names(fd, MAX_FILES + 1).map_err(|e| self.root.error("cannot read", here, e))?;
+        if names.len() > MAX_FILES {
+            return Err(too_large(format!("more than {MAX_FILES} changed files")));
         }
-        for name in names {
-            let path = canonical(at, name.to_bytes())?;
-            self.child(fd, path, depth)?;
-        }
-        Ok(())
+        Ok(names)
     }
 
-    fn child(&mut self, holder: &OwnedFd, path: CanonicalPath, depth: usize) -> Result<()> {
-        let name = path.file_name().expect("a child has a name").to_owned();
-        let fail = |e| self.root.error("cannot read", &path, e);
-        let stat =
-            rustix::fs::statat(holder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(fail)?;
+    /// Takes one entry. True for a directory that is to be entered.
+    fn child(&mut self, holder: &OwnedFd, path: &CanonicalPath) -> Result<bool> {
+        let name = path.file_name().expect("a child has a name");
+        let fail = |e| self.root.error("cannot read", path, e);
+        let stat = rustix::fs::statat(holder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(fail)?;
         let entry = match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if stat.st_rdev == 0 => {
-                self.hide(&path);
-                return Ok(());
+                self.hide(path);
+                return Ok(false);
             }
             FileType::Directory => {
-                let fd = readable(holder, &name, DIRECTORY).map_err(fail)?;
                 if let Some(entry) = self.base.get(path.as_str())
                     && *entry != Entry::Dir
                 {
                     self.hidden.insert(path.clone());
                 }
-                self.directory(&fd, Some(&path), depth + 1)?;
-                self.dirs.push(path);
-                return Ok(());
+                return Ok(true);
             }
-            FileType::RegularFile => self.file(holder, &name, &path, &stat)?,
+            FileType::RegularFile => self.file(holder, name, path, &stat)?,
             FileType::Symlink => {
-                Entry::Symlink { target: self.root.read_link(holder, &name, &path)? }
+                Entry::Symlink { target: self.root.read_link(holder, name, path)? }
             }
             other => Entry::Special { what: special(other) },
         };
-        self.hide(&path);
-        self.shown.insert(path, entry);
+        self.hide(path);
+        self.shown.insert(path.clone(), entry);
         if self.shown.len() > MAX_FILES {
             return Err(too_large(format!("more than {MAX_FILES} changed files")));
         }
-        Ok(())
+        Ok(false)
     }
 
     fn file(
@@ -227,7 +252,8 @@ impl Walk<'_> {
         }
         let fail = |e| self.root.error("cannot read", path, e);
         let started_ns = now_ns();
-        let fd = readable(holder, name, READ).map_err(fail)?;
+        let file = CString::new(name).map_err(|_| fail(Errno::INVAL))?;
+        let fd = open_child(holder, &file, READ, TO_READ).map_err(fail)?;
         if mark(&fd, self.marks, "metacopy").map_err(fail)?.is_some() {
             return Err(damaged(path, "the layer holds only the file's metadata"));
         }
@@ -282,26 +308,6 @@ impl Walk<'_> {
         }
         seal
     }
-}
-
-/// Opens something in a layer. When an agent took our read permission away, gives it back first,
-/// through a descriptor, so that nothing swapped in by name is changed.
-fn readable(holder: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    match rustix::fs::openat(holder, name, flags, Mode::empty()) {
-        Err(Errno::ACCESS) => {}
-        other => return other,
-    }
-    let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(holder, name, handle, Mode::empty())?;
-    let stat = rustix::fs::fstat(&fd)?;
-    let more = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => 0o500,
-        FileType::RegularFile => 0o400,
-        _ => return Err(Errno::ACCESS),
-    };
-    let mode = Mode::from_raw_mode((stat.st_mode & 0o7777) | more);
-    rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode)?;
-    rustix::fs::openat(holder, name, flags, Mode::empty())
 }
 
 /// An overlay attribute; a value longer than any we know is answered empty.

@@ -51,13 +51,18 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
     };
     let mut plans = took.of("open", plans)?;
     let name = options.profile.name();
-    let run = took.of("run", || plans.show(text, RunMode::Plan, keep_input, name));
+    let run = took.of("render", || plans.show(text, RunMode::Plan, keep_input, name));
     match run {
         Ok(run) => Ok(tell(&run, options, &took)),
         Err(error)
-            if !report.safe
+            if !options.json
+                && !report.safe
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
         {
+            if options.json {
+                let issues = serde_json::to_value(&report.issues).unwrap_or_default();
+                return Err(Error::from(error).with("issues", issues));
+            }
             Ok(show::refuse(&report))
         }
         Err(error) => Err(error.into()),

@@ -173,3 +173,73 @@ fn a_directory_swapped_for_a_link_does_not_let_the_merge_out() {
     std::fs::write(case.root().join("d/a"), "2\n").unwrap();
     assert_eq!(listed(&tree(&outside)), ["a=2 "]);
 }
+
+/// A user saved twice while one file was exchanged, and the second save was deleted with the name it
+/// had been moved to. What came out of the second exchange was not looked at.
+/// Now the newest of any number of saves is at the path, and the merge goes back.
+#[test]
+fn two_edits_in_the_middle_of_one_exchange_keep_the_newer() {
+    let case = everything(tempfile::tempdir().unwrap().path());
+    let proposal = case.proposal();
+    let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
+    let save = |text: &str| {
+        let fresh = case.root().join("edit.fresh");
+        std::fs::write(&fresh, text).unwrap();
+        std::fs::rename(fresh, case.root().join("edit")).unwrap();
+    };
+    let mut saves = 0;
+    let outcome =
+        apply_with(&case.root(), case.input(), authority, &case.operation(), &mut |act| {
+            let is_theirs =
+                std::fs::read_to_string(case.root().join("edit")).unwrap().contains('x');
+            match (act, saves) {
+                ("exchange", 0) if case.files().keys().any(|name| name.ends_with('f')) => {
+                    save("first\n")
+                }
+                ("verify", 1) if is_theirs => save("second\n"),
+                _ => return Ok(()),
+            }
+            saves += 1;
+            Ok(())
+        });
+    let outcome = outcome.unwrap();
+    assert!(matches!(outcome, Outcome::Conflict(_)), "{outcome:?}");
+    let files = case.files();
+    assert!(!files.keys().any(|name| name.contains(".glasshouse-")), "{files:?}");
+    assert_eq!((saves, files["edit"].as_str()), (2, "second "), "{files:?}");
+}
+
+/// A program that had a file open wrote into it after the merge had taken it out: the bytes ended in a
+/// hidden file, and nothing was said.
+/// Now the merge goes back and names the file, which holds the bytes.
+#[test]
+fn bytes_written_through_an_open_file_are_kept() {
+    use std::io::Write as _;
+    let cache = tempfile::tempdir().unwrap();
+    for moment in 1..60 {
+        let case = everything(cache.path());
+        let mut open =
+            std::fs::File::options().append(true).open(case.root().join("edit")).unwrap();
+        let proposal = case.proposal();
+        let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
+        let (mut count, mut too_late) = (0, false);
+        let outcome =
+            apply_with(&case.root(), case.input(), authority, &case.operation(), &mut |act| {
+                count += 1;
+                too_late |= act == "let go" && count <= moment;
+                if count == moment && !too_late {
+                    open.write_all(b"user\n").unwrap();
+                }
+                Ok(())
+            })
+            .unwrap();
+        if too_late || count < moment {
+            return assert!(moment > 10, "{moment}");
+        }
+        let files = case.files();
+        assert!(!files.keys().any(|name| name.contains(".glasshouse-")), "{moment}: {files:?}");
+        assert!(files["edit"].ends_with("user "), "{moment}: {files:?}");
+        let Outcome::Conflict(conflicts) = outcome else { panic!("{moment}: {files:?}") };
+        assert_eq!(conflicts[0].path.as_str(), "edit");
+    }
+}

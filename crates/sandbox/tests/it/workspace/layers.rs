@@ -258,6 +258,98 @@ fn a_rollback_that_fails_leaves_the_layer_as_it_was() {
     assert_eq!(std::fs::read_to_string(upper(&workspace).join("a")).unwrap(), "2");
 }
 
+/// Nests directories of one name, however long the path becomes; answers the innermost.
+fn nest(dir: &Path, name: &str, depth: usize) -> std::os::fd::OwnedFd {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let mode = rustix::fs::Mode::from_raw_mode(0o755);
+    let mut fd = rustix::fs::open(dir, flags, mode).unwrap();
+    for _ in 0..depth {
+        rustix::fs::mkdirat(&fd, name, mode).unwrap();
+        fd = rustix::fs::openat(&fd, name, flags, mode).unwrap();
+    }
+    fd
+}
+
+/// The failure: a layer deeper than the longest path could not be removed, so that every later call of
+/// the session failed. Now: what no recorded path can name is refused with its code, whatever a command
+/// made; the layer goes back to its last state and the next seal is an ordinary one.
+#[test]
+fn what_cannot_be_recorded_is_refused_and_taken_back() {
+    let check = |what: &str, expected: Option<&str>, spoil: &dyn Fn(&Path)| {
+        let project = Project::plain(&[("a", "1")]);
+        let workspace = project.workspace();
+        let blobs = Blobs::default();
+        spoil(&upper(&workspace));
+        let sealed = workspace.seal(&blobs, &workspace.unchanged());
+        assert_eq!(sealed.as_ref().err().map(glasshouse_sandbox::Error::code), expected, "{what}");
+        if let Ok(seal) = &sealed {
+            workspace.rollback(&seal.manifest, &blobs).unwrap();
+            let again = workspace.seal(&blobs, &workspace.unchanged()).unwrap();
+            assert_eq!(again.digest, seal.digest, "{what}");
+        }
+        workspace.rollback(&workspace.unchanged(), &blobs).unwrap();
+        write(&upper(&workspace), "b", "2\n");
+        let seal = workspace.seal(&blobs, &workspace.unchanged()).unwrap();
+        assert_eq!(described(&seal.changed), ["added b +1 -0"], "{what}");
+    };
+    let unnameable = Some("path_unrepresentable");
+    // Deeper than a process usually has descriptors, longer than any path.
+    check("1500 levels of the longest name", unnameable, &|up| {
+        drop(nest(up, &"n".repeat(255), 1500));
+    });
+    check("a path one level too deep", unnameable, &|up| drop(nest(up, "d", 257)));
+    check("the deepest path", None, &|up| drop(nest(up, "d", 256)));
+    check("a path that is too long", unnameable, &|up| drop(nest(up, &"n".repeat(255), 17)));
+    check("the longest path", None, &|up| drop(nest(up, &"n".repeat(255), 16)));
+    check("a name that is not UTF-8", unnameable, &|up| {
+        let name = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff\xfe");
+        std::fs::write(up.join::<&std::ffi::OsStr>(name), "x").unwrap();
+    });
+    check("20,000 entries", None, &|up| {
+        let fd = nest(up, "many", 1);
+        for index in 0..20_000 {
+            rustix::fs::symlinkat("target", &fd, format!("{index}")).unwrap();
+        }
+    });
+}
+
+/// The failure: the owner of a layer could not look into directories whose rights a command took away.
+/// Now: rights are given back on the way, in a seal as in a rollback. Root would not notice.
+#[test]
+fn directories_without_rights_are_sealed_by_an_ordinary_user() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let act = || {
+        let project = Project::plain(&[("a", "1")]);
+        let workspace = project.workspace_with(Marks::User);
+        let blobs = Blobs::default();
+        let up = upper(&workspace);
+        let modes = [0o000, 0o100, 0o200, 0o300, 0o400, 0o500];
+        for mode in modes {
+            write(&up, &format!("d{mode:o}/f"), "1\n");
+            let dir = up.join(format!("d{mode:o}"));
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert!(std::fs::read_dir(up.join("d0")).is_err(), "it can be read: this proves nothing");
+        let seal = workspace.seal(&blobs, &workspace.unchanged()).unwrap();
+        assert_eq!(seal.changed.len(), modes.len());
+        workspace.rollback(&workspace.unchanged(), &blobs).unwrap();
+        assert!(snapshot(&upper(&workspace)).is_empty());
+    };
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65_534);
+                let group = rustix::process::Gid::from_raw(65_534);
+                // Of this thread alone.
+                rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            act();
+        });
+        worker.join().unwrap();
+    });
+}
+
 /// What an agent may do to a merged tree.
 #[derive(Debug, Clone)]
 enum Act {

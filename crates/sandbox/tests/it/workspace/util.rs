@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub(crate) fn file(text: &str) -> Entry {
 
 /// The test's own user: what it may give files to without being root.
 pub(crate) fn own() -> Owner {
-    let me = std::fs::metadata("/proc/self").unwrap();
-    Owner { uid: me.uid(), gid: me.gid() }
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    Owner { uid: user.as_raw(), gid: group.as_raw() }
 }
 
 #[derive(Default)]
