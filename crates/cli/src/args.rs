@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
-/// An operating system for AI agents: everything an agent does is contained, decided by one policy
-/// and recorded in one verifiable log.
+/// Work on a task with an AI agent: everything it does is contained, decided by one policy and
+/// recorded in one verifiable log.
 #[derive(Debug, Parser)]
 #[command(
     name = "glasshouse",
@@ -169,13 +169,16 @@ pub(crate) struct SandboxRun {
 /// `session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// All sessions, newest first
+    /// List sessions, newest first
     List {
+        /// Also what was done outside sessions: `sandbox run`, `policy update`, plans
+        #[arg(long)]
+        all: bool,
         /// Data as JSON lines on stdout
         #[arg(long)]
         json: bool,
     },
-    /// What happened in a session
+    /// Show what happened in a session
     Show {
         /// Session id
         id: SessionId,
@@ -267,7 +270,7 @@ pub(crate) enum PolicyCommand {
 /// `audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Events, oldest first
+    /// Print events, oldest first
     Log {
         /// Only this session
         #[arg(long, value_name = "ID")]
@@ -520,7 +523,7 @@ impl Arguments {
             Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
             Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
             | Some(Command::Session(
-                SessionCommand::List { json }
+                SessionCommand::List { json, .. }
                 | SessionCommand::Show { json, .. }
                 | SessionCommand::Replay { json, .. }
                 | SessionCommand::Resume { json, .. },

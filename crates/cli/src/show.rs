@@ -170,7 +170,7 @@ fn short(digest: &str) -> &str {
 }
 
 /// Text from outside, made safe for a terminal and cut to a line.
-fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     let mut out: String =
         text.chars().take(MAX_LINE_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(MAX_LINE_CHARS).is_some() {
@@ -179,7 +179,8 @@ fn clip(text: &str) -> String {
     out
 }
 
-fn millis(us: u64) -> String {
+/// A time for people.
+pub(crate) fn millis(us: u64) -> String {
     format!("{}.{:01} ms", us / 1000, us % 1000 / 100)
 }
 
@@ -207,7 +208,7 @@ fn call_line(proposed: &ToolProposed, end: &CallEnd, took_us: u64) {
 }
 
 /// What a call is about: its path or command.
-fn subject(proposed: &ToolProposed) -> String {
+pub(crate) fn subject(proposed: &ToolProposed) -> String {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(&proposed.arguments) else {
         return String::new();
     };

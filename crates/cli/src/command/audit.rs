@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::AuditCommand;
 use crate::error::Error;
+use crate::event_line::Lines;
 use crate::output::{self, Style, styled};
 use crate::{home, input};
-
-use super::session::line;
 
 /// Runs the command.
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
@@ -118,15 +117,17 @@ fn log(session: Option<&SessionId>, kind: Option<&Kind>, json: bool) -> Result<u
         }
     }
     for row in &rows {
+        let mut lines = Lines::default();
         for event in log.events(&row.main) {
             let event = event?;
+            let line = lines.line(&event);
             if kind.is_some_and(|kind| event.kind() != kind) {
                 continue;
             }
             if json {
                 output::json_line(&event);
             } else {
-                output::data(&format!("{} {}", row.session, line(&event)));
+                output::data(&format!("{} {}", row.session, line));
             }
         }
     }

@@ -15,6 +15,7 @@ mod demo;
 mod harness;
 mod inputs;
 mod leftovers;
+mod listings;
 mod merges;
 mod odd_files;
 mod people;
