@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, CallEnd, CommitCreated, MergeAnswered, MergeFailed,
-    MergeProposed, MessageReceived, ModelCompleted, ModelFailed, PolicyDecided, SessionCreated,
-    TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
-    WorkspaceSealed,
+    ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommitCreated, MergeAnswered,
+    MergeFailed, MergeProposed, MessageReceived, ModelCompleted, ModelFailed, PolicyDecided,
+    SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned,
+    WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::{CallId, Event, Kind};
 use serde_json::Value;
@@ -32,74 +32,20 @@ impl Lines {
     }
 
     fn what(&mut self, event: &Event) -> Result<String, serde_json::Error> {
-        Ok(match event.kind() {
-            Kind::SessionCreated => {
-                let it: SessionCreated = event.body_as()?;
-                format!("{} {} on {}", it.provider, it.model, it.project)
-            }
-            Kind::MessageReceived => event.body_as::<MessageReceived>()?.text,
-            Kind::ModelCompleted => answer(&event.body_as()?),
-            Kind::ModelFailed => {
-                let it: ModelFailed = event.body_as()?;
-                with_code(&it.code, &it.message)
-            }
+        match event.kind() {
             Kind::ToolProposed => {
                 let it: ToolProposed = event.body_as()?;
-                let call = format!("{} {}", it.tool, subject(&it));
+                let call = format!("{} {}", it.tool, subject(&it)).trim_end().to_owned();
                 self.calls.insert(CallId(event.seq()), call.clone());
-                call
+                Ok(call)
             }
             Kind::ToolStarted => {
                 let it: ToolStarted = event.body_as()?;
-                format!("{}, isolation {}", self.call(it.call), it.isolation)
+                Ok(format!("{}, isolation {}", self.call(it.call), it.isolation))
             }
-            kind if kind.ends_call() => {
-                let it: CallEnd = event.body_as()?;
-                self.call_end(&it)
-            }
-            kind if kind.ends_turn() => turn_end(&event.body_as()?),
-            Kind::PolicyDecided => decided(&event.body_as()?),
-            Kind::WorkflowTransitioned => {
-                let it: WorkflowTransitioned = event.body_as()?;
-                format!("{} -> {}: {}", it.from, it.to, it.because)
-            }
-            Kind::TestEvidence => {
-                let it: TestEvidence = event.body_as()?;
-                let result = if it.passed { "pass" } else { "fail" };
-                format!("the tests {result}, exit {}", it.exit_code)
-            }
-            Kind::WorkspaceFrozen => {
-                format!("{} files", event.body_as::<WorkspaceFrozen>()?.files)
-            }
-            Kind::WorkspaceSealed => sealed(&event.body_as()?),
-            Kind::ApprovalRequested => {
-                let it: ApprovalRequested = event.body_as()?;
-                format!("{}: {}", it.tool, it.reasons.join("; "))
-            }
-            Kind::ApprovalResolved => {
-                let it: ApprovalResolved = event.body_as()?;
-                format!("{} by {}", it.code, it.approver.id)
-            }
-            Kind::MergeProposed => {
-                let it: MergeProposed = event.body_as()?;
-                let (files, added, removed) = (it.changes.len(), it.lines_added, it.lines_removed);
-                format!("{files} files, +{added} -{removed} lines")
-            }
-            Kind::MergeApproved | Kind::MergeRejected => {
-                let it: MergeAnswered = event.body_as()?;
-                format!("{} by {}", it.code, it.approver.id)
-            }
-            Kind::MergeFailed => {
-                let it: MergeFailed = event.body_as()?;
-                with_code(&it.code, &it.message)
-            }
-            Kind::CommitCreated => {
-                let it: CommitCreated = event.body_as()?;
-                let id = it.commit.as_deref().map_or("no git repository", |id| cut(id));
-                format!("{id} {}", it.subject)
-            }
-            _ => facts(&event.body),
-        })
+            kind if kind.ends_call() => Ok(self.call_end(&event.body_as()?)),
+            _ => conversation(event),
+        }
     }
 
     fn call(&self, id: CallId) -> String {
@@ -114,14 +60,85 @@ impl Lines {
     }
 }
 
+/// What the user, the model and the rules said and did.
+fn conversation(event: &Event) -> Result<String, serde_json::Error> {
+    Ok(match event.kind() {
+        Kind::SessionCreated => {
+            let it: SessionCreated = event.body_as()?;
+            format!("{} {} on {}", it.provider, it.model, it.project)
+        }
+        Kind::MessageReceived => event.body_as::<MessageReceived>()?.text,
+        Kind::ModelCompleted => answer(&event.body_as()?),
+        Kind::ModelFailed => {
+            let it: ModelFailed = event.body_as()?;
+            with_code(&it.code, &it.message)
+        }
+        Kind::PolicyDecided => decided(&event.body_as()?),
+        Kind::ApprovalRequested => {
+            let it: ApprovalRequested = event.body_as()?;
+            format!("{}: {}", it.tool, it.reasons.join("; "))
+        }
+        Kind::ApprovalResolved => {
+            let it: ApprovalResolved = event.body_as()?;
+            format!("{} by {}", it.code, it.approver.id)
+        }
+        Kind::WorkflowTransitioned => {
+            let it: WorkflowTransitioned = event.body_as()?;
+            format!("{} -> {}: {}", it.from, it.to, it.because)
+        }
+        Kind::BudgetCharged => {
+            let spent = event.body_as::<BudgetCharged>()?.usage;
+            format!("{}, {} tokens, {}", calls(spent.calls), spent.tokens, millis(spent.time_us))
+        }
+        kind if kind.ends_turn() => turn_end(&event.body_as()?),
+        _ => change(event)?,
+    })
+}
+
+/// What became of the files.
+fn change(event: &Event) -> Result<String, serde_json::Error> {
+    Ok(match event.kind() {
+        Kind::WorkspaceFrozen => format!("{} files", event.body_as::<WorkspaceFrozen>()?.files),
+        Kind::WorkspaceSealed => sealed(&event.body_as()?),
+        Kind::TestEvidence => {
+            let it: TestEvidence = event.body_as()?;
+            let result = match (it.ran, it.passed) {
+                (true, true) => "the tests pass",
+                (true, false) => "the tests fail",
+                (false, _) => "the test runner did not run",
+            };
+            format!("{result}, exit {}", it.exit_code)
+        }
+        Kind::MergeProposed => {
+            let it: MergeProposed = event.body_as()?;
+            let (files, added, removed) = (it.changes.len(), it.lines_added, it.lines_removed);
+            format!("{files} files, +{added} -{removed} lines")
+        }
+        Kind::MergeApproved | Kind::MergeRejected => {
+            let it: MergeAnswered = event.body_as()?;
+            format!("{} by {}", it.code, it.approver.id)
+        }
+        Kind::MergeFailed => {
+            let it: MergeFailed = event.body_as()?;
+            with_code(&it.code, &it.message)
+        }
+        Kind::CommitCreated => {
+            let it: CommitCreated = event.body_as()?;
+            format!("{} {}", it.commit.as_deref().map_or("no git repository", cut), it.subject)
+        }
+        _ => facts(&event.body),
+    })
+}
+
 fn answer(it: &ModelCompleted) -> String {
-    let calls = if it.calls.is_empty() { "no calls".to_owned() } else { calls(it.calls.len()) };
+    let calls =
+        if it.calls.is_empty() { "no calls".to_owned() } else { calls(it.calls.len() as u64) };
     format!("{calls}, {}: {}", millis(it.duration_us), it.text)
         .trim_end_matches([':', ' '])
         .to_owned()
 }
 
-fn calls(count: usize) -> String {
+fn calls(count: u64) -> String {
     if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
 }
 

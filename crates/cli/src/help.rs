@@ -145,7 +145,7 @@ mod tests {
             let first = shown.split_whitespace().next().unwrap();
             assert!(VERBS.contains(&first), "{path}: {shown}");
             let (before, _) = shown.split_once("Options:").unwrap();
-            assert!(before.contains(&format!("Example:\n  glasshouse")), "{path}: {shown}");
+            assert!(before.contains("Example:\n  glasshouse"), "{path}: {shown}");
             assert!(before.contains(path), "{path}: {shown}");
             for child in page.get_subcommands().filter(|child| child.get_name() != "help") {
                 check(child.clone(), format!("{path} {}", child.get_name()).trim_start());

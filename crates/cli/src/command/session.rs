@@ -164,7 +164,7 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         lines.iter().for_each(|line| output::data(line.trim_end()));
     }
     if left_out > 0 {
-        output::note(&format!("{left_out} acts outside sessions are left out; `--all` lists them"));
+        output::note(&format!("left out, done outside sessions: {left_out}; `--all` lists them"));
     }
     Ok(Exit::Done.status())
 }
