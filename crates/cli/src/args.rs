@@ -4,10 +4,10 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
-/// An operating system for AI agents: everything an agent does is contained, decided by one policy
-/// and recorded in one verifiable log.
+/// Work on a task with an AI agent: everything it does is contained, decided by one policy and
+/// recorded in one verifiable log.
 #[derive(Debug, Parser)]
 #[command(
     name = "glasshouse",
@@ -150,14 +150,14 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_name = "HOST", hide = true)]
     pub(crate) allow_host: Vec<String>,
     /// Write the command's changes into the workspace directory afterwards
-    #[arg(long)]
+    #[arg(long, requires = "workspace")]
     pub(crate) merge: bool,
     /// Pass standard input to the command, read to its end before the command starts
     #[arg(short = 'i', long)]
     pub(crate) stdin: bool,
     /// Longest run, for example 30s
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
+    pub(crate) timeout: Option<u64>,
     /// Result as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -169,13 +169,16 @@ pub(crate) struct SandboxRun {
 /// `session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// All sessions, newest first
+    /// List sessions, newest first
     List {
+        /// Also what was done outside sessions: `sandbox run`, `policy update`, plans
+        #[arg(long)]
+        all: bool,
         /// Data as JSON lines on stdout
         #[arg(long)]
         json: bool,
     },
-    /// What happened in a session
+    /// Show what happened in a session
     Show {
         /// Session id
         id: SessionId,
@@ -267,17 +270,23 @@ pub(crate) enum PolicyCommand {
 /// `audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Events, oldest first
+    /// Print events, oldest first
     Log {
         /// Only this session
         #[arg(long, value_name = "ID")]
         session: Option<SessionId>,
         /// Only this kind, for example policy.decided
-        #[arg(long, value_name = "KIND")]
-        kind: Option<String>,
+        #[arg(long, value_name = "KIND", value_parser = known_kind)]
+        kind: Option<Kind>,
         /// Events as JSON lines on stdout
         #[arg(long)]
         json: bool,
+    },
+    /// Print the bytes that are stored under a digest: output, patches, model answers
+    Blob {
+        /// Digest as events name it
+        #[arg(value_name = "SHA256")]
+        digest: Digest,
     },
     /// Check every hash and the signed head: exit 5 on a mismatch
     Verify {
@@ -491,6 +500,20 @@ pub(crate) enum ConfigCommand {
     },
 }
 
+fn known_kind(text: &str) -> Result<Kind, String> {
+    let known = Kind::KNOWN.iter().find(|kind| kind.as_str() == text);
+    known.cloned().ok_or_else(|| "there is no such kind of event".to_owned())
+}
+
+/// A time that a command may take; never none at all.
+fn time_limit_ms(text: &str) -> Result<u64, String> {
+    match glasshouse_model::units::parse_time_ms(text) {
+        Ok(0) => Err("it is zero".to_owned()),
+        Ok(time_ms) => Ok(time_ms),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl Arguments {
     /// Whether failures are told as JSON.
     pub(crate) fn json(&self) -> bool {
@@ -500,7 +523,7 @@ impl Arguments {
             Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
             Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
             | Some(Command::Session(
-                SessionCommand::List { json }
+                SessionCommand::List { json, .. }
                 | SessionCommand::Show { json, .. }
                 | SessionCommand::Replay { json, .. }
                 | SessionCommand::Resume { json, .. },

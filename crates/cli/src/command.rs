@@ -15,6 +15,7 @@ use glasshouse_model::Exit;
 
 use crate::args::{Arguments, Command};
 use crate::error::Error;
+use crate::help;
 
 /// Runs the command and gives the exit status.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
@@ -22,7 +23,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
         return match arguments.task.task {
             Some(task) => task::run(&task, &arguments.task.options),
             None => {
-                let _ = Arguments::command().print_help();
+                let _ = help::command().print_help();
                 Ok(Exit::Usage.status())
             }
         };

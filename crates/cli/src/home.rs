@@ -24,7 +24,7 @@ pub(crate) fn data_dir() -> Result<PathBuf, Error> {
         return Ok(real_path(&dir));
     }
     let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::CONFIG_INVALID, "the current directory is unknown").why(e)
+        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
     })?;
     Ok(real_path(&here.join(dir)))
 }
@@ -32,7 +32,7 @@ pub(crate) fn data_dir() -> Result<PathBuf, Error> {
 /// The path of this very program, as the system knows it.
 pub(crate) fn program() -> Result<PathBuf, Error> {
     std::env::current_exe()
-        .map_err(|e| Error::new(codes::CONFIG_INVALID, "the program's own path is unknown").why(e))
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the program's own path is unknown").why(e))
 }
 
 /// Opens the installation.
@@ -89,7 +89,9 @@ fn environment() -> Result<Config, Error> {
     let mode = match text("GLASSHOUSE_MODE") {
         None => None,
         Some(word) => Some(word.parse().map_err(|why: String| {
-            Error::new(codes::CONFIG_INVALID, format!("GLASSHOUSE_MODE={word} is no mode")).why(why)
+            Error::new(codes::CONFIG_INVALID, format!("GLASSHOUSE_MODE={word} is no mode"))
+                .why(why)
+                .fix("unset GLASSHOUSE_MODE, or set it to strict")
         })?),
     };
     Ok(Config {

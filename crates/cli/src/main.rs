@@ -4,15 +4,18 @@
 mod args;
 mod command;
 mod error;
+mod event_line;
 mod fail;
+mod help;
 mod home;
+mod input;
 mod output;
 mod review;
 mod show;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::Arguments;
 
@@ -22,10 +25,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__sandboxd") {
         glasshouse_sandbox::host::main();
     }
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
+            let word = std::env::args_os().nth(1).filter(|_| error.use_stderr());
+            if let Some(name) = word.as_deref().and_then(|word| help::meant(word.to_str()?)) {
+                output::note(&format!("hint: did you mean `glasshouse {name}`?"));
+            }
             let wants_json = std::env::args_os().any(|argument| argument == "--json");
             if wants_json && error.use_stderr() {
                 fail::tell(&fail::usage(&error), true);

@@ -109,7 +109,7 @@ impl Show {
                 let shown: PlanShown = event.body_as()?;
                 dim(&format!("report rendered under profile {}", shown.profile));
             }
-            kind if kind.ends_turn() => turn_line(&event.body_as()?),
+            Kind::TurnInterrupted => interrupted_line(&event.body_as()?),
             _ => {}
         }
         Ok(())
@@ -170,7 +170,7 @@ fn short(digest: &str) -> &str {
 }
 
 /// Text from outside, made safe for a terminal and cut to a line.
-fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     let mut out: String =
         text.chars().take(MAX_LINE_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(MAX_LINE_CHARS).is_some() {
@@ -179,7 +179,8 @@ fn clip(text: &str) -> String {
     out
 }
 
-fn millis(us: u64) -> String {
+/// A time for people.
+pub(crate) fn millis(us: u64) -> String {
     format!("{}.{:01} ms", us / 1000, us % 1000 / 100)
 }
 
@@ -207,7 +208,7 @@ fn call_line(proposed: &ToolProposed, end: &CallEnd, took_us: u64) {
 }
 
 /// What a call is about: its path or command.
-fn subject(proposed: &ToolProposed) -> String {
+pub(crate) fn subject(proposed: &ToolProposed) -> String {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(&proposed.arguments) else {
         return String::new();
     };
@@ -270,8 +271,8 @@ fn commit_line(commit: &CommitCreated) {
     output::note(&styled(&format!("committed {id}: {}", clip(&commit.subject)), Style::Good));
 }
 
-fn turn_line(end: &TurnEnd) {
-    if let (Some(code), Some(message)) = (&end.code, &end.message) {
-        output::note(&styled(&format!("turn ended: {code}: {}", clip(message)), Style::Bad));
-    }
+/// The end of an earlier turn; that of the turn which is watched is told after it.
+fn interrupted_line(end: &TurnEnd) {
+    let message = end.message.as_deref().unwrap_or("the turn did not come to its end");
+    output::note(&styled(&format!("earlier turn interrupted: {}", clip(message)), Style::Warn));
 }

@@ -133,6 +133,13 @@ pub const NOTHING_TO_MERGE: Code = Code::new(
 /// A command line that cannot be understood.
 pub const USAGE: Code =
     Code::new("usage", Exit::Usage, false, "`glasshouse --help` lists what there is");
+/// A file that was named, or standard input, cannot be read.
+pub const INPUT_UNREADABLE: Code = Code::new(
+    "input_unreadable",
+    Exit::Usage,
+    false,
+    "name a regular file that you can read and that is not larger than the limit",
+);
 /// Data did not reach its file.
 pub const OUTPUT_LOST: Code = Code::new(
     "output_lost",
@@ -245,6 +252,77 @@ pub const PLAN_UNREADABLE: Code = Code::new(
     "correct the place that the context names; `glasshouse ui check` tells more",
 );
 
+/// The model stopped before its work was done.
+pub const TASK_UNFINISHED: Code = Code::new(
+    "task_unfinished",
+    Exit::Unfinished,
+    false,
+    "pass a further message with `glasshouse session resume`, which says what is missing",
+);
+/// The process that ran a turn ended in the middle of it.
+pub const INTERRUPTED: Code = Code::new(
+    "interrupted",
+    Exit::Unfinished,
+    true,
+    "`glasshouse session resume` carries on after the last event",
+);
+/// A person stopped the turn.
+pub const CANCELLED: Code = Code::new(
+    "cancelled",
+    Exit::Cancelled,
+    true,
+    "`glasshouse session resume` carries on after the last event",
+);
+/// An approval was needed and nobody could be asked.
+pub const NO_APPROVER: Code = Code::new(
+    "no_approver",
+    Exit::NeedsApproval,
+    true,
+    "carry on at a terminal, without --no-approver, and answer the question",
+);
+/// A turn in which nothing runs and nothing is wanted.
+pub const STUCK: Code = Code::new(
+    "stuck",
+    Exit::Unfinished,
+    false,
+    "this is a fault of this build; please report it with what `glasshouse session show` prints",
+);
+/// A limit of the session's budget is reached.
+pub const BUDGET_EXHAUSTED: Code = Code::new(
+    "budget_exhausted",
+    Exit::Unfinished,
+    false,
+    "raise the limit under `budget` in .glasshouse/config.yaml, then start a new session",
+);
+/// More calls in one answer than are taken.
+pub const TOO_MANY_CALLS: Code = Code::new(
+    "too_many_calls",
+    Exit::Unfinished,
+    false,
+    "ask for the work in smaller parts, or use another model",
+);
+/// The answer reached the model's length limit.
+pub const ANSWER_LENGTH: Code = Code::new(
+    "answer_length",
+    Exit::Unfinished,
+    false,
+    "ask for the work in smaller parts, or raise the server's limit for the length of an answer",
+);
+/// The model refused.
+pub const ANSWER_REFUSAL: Code = Code::new(
+    "answer_refusal",
+    Exit::Unfinished,
+    false,
+    "say the task in other words, or use another model",
+);
+/// A filter of the server withheld the answer.
+pub const ANSWER_CONTENT_FILTER: Code = Code::new(
+    "answer_content_filter",
+    Exit::Unfinished,
+    false,
+    "say the task in other words, or use another server",
+);
+
 /// All of them.
 pub const ALL: &[Code] = &[
     CONFIG_INVALID,
@@ -270,6 +348,7 @@ pub const ALL: &[Code] = &[
     USAGE,
     FILTER_UNAVAILABLE,
     MESSAGE_INVALID,
+    INPUT_UNREADABLE,
     OUTPUT_LOST,
     MERGE_CONFLICT,
     STALE_REVIEW,
@@ -286,4 +365,31 @@ pub const ALL: &[Code] = &[
     PLAN_THROTTLED,
     PLAN_CONFLICT,
     PLAN_UNREADABLE,
+    TASK_UNFINISHED,
+    INTERRUPTED,
+    CANCELLED,
+    NO_APPROVER,
+    STUCK,
+    BUDGET_EXHAUSTED,
+    TOO_MANY_CALLS,
+    ANSWER_LENGTH,
+    ANSWER_REFUSAL,
+    ANSWER_CONTENT_FILTER,
 ];
+
+/// The code of this name: of this crate, or of one below it whose errors can end a turn.
+#[must_use]
+pub fn named(name: &str) -> Option<Code> {
+    [
+        ALL,
+        glasshouse_provider::codes::ALL,
+        glasshouse_sandbox::codes::ALL,
+        glasshouse_log::codes::ALL,
+        glasshouse_policy::codes::ALL,
+        glasshouse_tools::codes::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|code| code.name == name)
+    .copied()
+}

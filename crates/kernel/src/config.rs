@@ -122,10 +122,11 @@ impl Config {
     /// Reads a file; an absent one is an empty configuration.
     ///
     /// # Errors
-    /// `config_invalid` when it is too large, unreadable or malformed.
+    /// `input_unreadable` when it is too large, no regular file or unreadable; `config_invalid` when it
+    /// is malformed.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let fail = |why: String| {
-            Error::new(codes::CONFIG_INVALID, format!("cannot read {}", path.display())).why(why)
+            Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", path.display())).why(why)
         };
         match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),

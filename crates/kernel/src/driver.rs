@@ -262,8 +262,12 @@ impl Session {
         if let Err(error) = ran {
             // A fault that no event explains still ends the turn, if the log takes it.
             let report = error.report();
+            let message = match report.why.as_str() {
+                "" => report.what.clone(),
+                why => format!("{}: {why}", report.what),
+            };
             let drafts = self.close(CallStatus::Failed, &report.code, &report.what, |state| {
-                turn_failed(state, &report.code, &format!("{}: {}", report.what, report.why))
+                turn_failed(state, &report.code, &message)
             });
             self.recorder.record(drafts).await.map_err(|_| error)?;
         }
@@ -304,7 +308,7 @@ impl Session {
             if tasks.is_empty() {
                 let drafts = turn_failed(
                     self.state(),
-                    "stuck",
+                    codes::STUCK.name,
                     "nothing is under way and nothing is wanted",
                 );
                 return self.recorder.record(drafts).await;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +74,9 @@ impl SandboxHost {
             .arg(host::ARGUMENT)
             .env_clear()
             .current_dir("/")
+            // Ctrl-C at a terminal reaches the terminal's whole process group. What it means is the
+            // owner's to decide: the host ends when the owner's socket closes, and not before.
+            .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,29 +1,27 @@
 //! `glasshouse audit`: log, verify, checkpoint, prove, check.
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_log::{Broken, Consistency, Extension, Log, SignedHead, Verification};
-use glasshouse_model::{BranchId, Exit, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Exit, Kind, Seq, SessionId, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::args::AuditCommand;
 use crate::error::Error;
-use crate::home;
+use crate::event_line::Lines;
 use crate::output::{self, Style, styled};
-
-use super::session::line;
-
-/// Largest file that is read as a signed head: a head has some 400 bytes, a witness adds 150.
-const MAX_HEAD_BYTES: u64 = 256 << 10;
+use crate::{home, input};
 
 /// Runs the command.
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
     match command {
-        AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_deref(), json),
+        AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_ref(), json),
         AuditCommand::Verify { json } => verify(json),
         AuditCommand::Checkpoint { json } => checkpoint(json),
         AuditCommand::Prove { branch, seq, json } => prove(&branch, seq, json),
+        AuditCommand::Blob { digest } => blob(&digest),
         AuditCommand::Check { old, new, json } => check(&old, new.as_deref(), json),
     }
 }
@@ -95,15 +93,10 @@ fn read_head(path: &Path) -> Result<String, Error> {
         note: String,
     }
     let unreadable = |why: &dyn std::fmt::Display| {
-        Error::new(codes::CONFIG_INVALID, format!("could not read the head in {}", path.display()))
-            .why(why)
+        input::unreadable(path, why)
             .fix("give a file with what `glasshouse audit checkpoint` printed")
     };
-    let length = std::fs::metadata(path).map_err(|cause| unreadable(&cause))?.len();
-    if length > MAX_HEAD_BYTES {
-        return Err(unreadable(&format!("it has {length} bytes, at most {MAX_HEAD_BYTES}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|cause| unreadable(&cause))?;
+    let text = input::text(path, input::MAX_HEAD_BYTES)?;
     if !text.starts_with('{') {
         return Ok(text);
     }
@@ -112,7 +105,7 @@ fn read_head(path: &Path) -> Result<String, Error> {
 }
 
 /// Prints events. Reads only, so that a home which cannot be written can be looked at.
-fn log(session: Option<&SessionId>, kind: Option<&str>, json: bool) -> Result<u8, Error> {
+fn log(session: Option<&SessionId>, kind: Option<&Kind>, json: bool) -> Result<u8, Error> {
     let log = Log::open_read_only(&home::data_dir()?, &TenantId::local())?;
     let mut rows = log.sessions()?;
     rows.sort_by_key(|row| row.created_us);
@@ -124,17 +117,31 @@ fn log(session: Option<&SessionId>, kind: Option<&str>, json: bool) -> Result<u8
         }
     }
     for row in &rows {
+        let mut lines = Lines::default();
         for event in log.events(&row.main) {
             let event = event?;
-            if kind.is_some_and(|kind| event.kind().as_str() != kind) {
+            let line = lines.line(&event);
+            if kind.is_some_and(|kind| event.kind() != kind) {
                 continue;
             }
             if json {
                 output::json_line(&event);
             } else {
-                output::data(&format!("{} {}", row.session, line(&event)));
+                output::data(&format!("{} {}", row.session, line));
             }
         }
+    }
+    Ok(Exit::Done.status())
+}
+
+/// Prints what is stored under a digest: to a terminal as visible text, elsewhere as it is.
+fn blob(digest: &Digest) -> Result<u8, Error> {
+    let log = Log::open_read_only(&home::data_dir()?, &TenantId::local())?;
+    let bytes = log.blob(digest)?;
+    if std::io::stdout().is_terminal() {
+        output::data(&output::visible(&String::from_utf8_lossy(&bytes), true));
+    } else {
+        output::bytes(&bytes);
     }
     Ok(Exit::Done.status())
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::args::ConfigCommand;
 use crate::error::Error;
-use crate::{home, output};
+use crate::{home, input, output};
 
 const TEMPLATE: &str = "\
 # Glasshouse configuration of this project. Every key is optional.
@@ -56,6 +56,7 @@ pub(crate) fn run(command: ConfigCommand) -> Result<u8, Error> {
                 Some(key) => look_up(&all, key).cloned().ok_or_else(|| {
                     Error::new(codes::CONFIG_INVALID, format!("`{key}` is not set"))
                         .why("neither a flag, the environment nor a file sets it, or there is no such key")
+                        .fix("`glasshouse config get` prints what is set here")
                 })?,
             };
             match value {
@@ -77,9 +78,7 @@ fn set(file: &Path, key: &str, value: &str) -> Result<(), Error> {
     Config::read(file)?;
     let text = match std::fs::read_to_string(file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|e| {
-            Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
-        })?,
+        read => read.map_err(|e| input::unreadable(file, e))?,
     };
     // JSON is YAML that needs no quoting rules; other text is a string.
     let value: Value =
@@ -128,7 +127,9 @@ fn replace_entry(text: &str, name: &str, line: &str) -> String {
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
     let fail = |e: std::io::Error| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot write {}", file.display())).why(e)
+        Error::new(codes::PROJECT_UNREADABLE, format!("cannot write {}", file.display()))
+            .why(e)
+            .fix("make the directory one that you can write, or free space")
     };
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir).map_err(fail)?;

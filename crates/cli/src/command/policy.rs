@@ -15,7 +15,7 @@ use glasshouse_sandbox::view::{Intent, View};
 use crate::args::PolicyCommand;
 use crate::error::Error;
 use crate::review::{Terminal, ask};
-use crate::{home, output};
+use crate::{home, input, output};
 
 /// Runs the command.
 pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
@@ -44,7 +44,10 @@ fn check(
     sketch.state_machine_state = state.or(sketch.state_machine_state);
     if let Some(state) = &sketch.state_machine_state {
         state.parse::<State>().map_err(|why| {
-            Error::new(codes::CONFIG_INVALID, format!("`{state}` is no workflow state")).why(why)
+            let states: Vec<_> = State::ALL.iter().map(ToString::to_string).collect();
+            Error::new(codes::USAGE, format!("`{state}` is no workflow state"))
+                .why(why)
+                .fix(format!("use one of {}", states.join(", ")))
         })?;
     }
     let decision = match inside(sketch, &here)? {
@@ -70,7 +73,7 @@ fn check(
 fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
     let protected = protected(&home::data_dir()?, &home::program()?);
     let Some(file) = file else { return Ok(compile(&texts(here)?, &protected)?) };
-    let text = read_policy(file)?;
+    let text = input::text(file, input::MAX_POLICY_BYTES)?;
     Ok(Policy::compile(&[Source::new(&file.display().to_string(), &text)], &protected)?)
 }
 
@@ -139,7 +142,7 @@ fn simulate(
 ) -> Result<u8, Error> {
     let candidate = PolicyText {
         name: file.display().to_string(),
-        text: read_policy(file)?,
+        text: input::text(file, input::MAX_POLICY_BYTES)?,
         consent: Consent::Joint,
     };
     let kernel = home::kernel()?;
@@ -173,12 +176,6 @@ fn simulate(
         output::note(&format!("{decisions} decisions, {changed} differ, {breaking} breaking"));
     }
     Ok(Exit::Done.status())
-}
-
-fn read_policy(file: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(file).map_err(|e| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(e)
-    })
 }
 
 fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {

@@ -1,40 +1,33 @@
 //! `glasshouse sandbox`: run, gc.
 
-use std::io::{Read, Write};
+use std::io::Write;
+use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{OneCommand, OneResult};
 use glasshouse_model::Exit;
-use glasshouse_model::units::parse_time_ms;
 use glasshouse_sandbox::{Cancel, SandboxHost, Status, Stream, TemplateName};
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
 use crate::error::Error;
-use crate::{home, output};
+use crate::{home, input, output};
 
 /// Runs the command.
 pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
     match command {
-        // What fails on our side must not look like the command's own status.
-        SandboxCommand::Run(run) => execute(&run).or_else(|fault| {
-            crate::fail::tell(&fault, run.json);
-            Ok(Exit::SandboxFailed.status())
-        }),
+        SandboxCommand::Run(run) => {
+            check(&run)?;
+            // What fails on our side must not look like the command's own status.
+            execute(&run).or_else(|fault| {
+                crate::fail::tell(&fault, run.json);
+                Ok(Exit::SandboxFailed.status())
+            })
+        }
         SandboxCommand::Gc { dry_run, json } => gc(dry_run, json),
     }
 }
 
 fn execute(run: &SandboxRun) -> Result<u8, Error> {
-    refuse_what_is_not_built(run)?;
-    let timeout_ms = run
-        .timeout
-        .as_deref()
-        .map(parse_time_ms)
-        .transpose()
-        .map_err(|e| Error::new(codes::CONFIG_INVALID, "cannot use --timeout").why(e))?;
-    if timeout_ms == Some(0) {
-        return Err(Error::new(codes::CONFIG_INVALID, "cannot use --timeout").why("it is zero"));
-    }
     let kernel = home::kernel()?;
     let one = OneCommand {
         argv: run.argv.clone(),
@@ -44,7 +37,7 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
             TemplateArgument::PolicySandbox => TemplateName::PolicySandbox,
             TemplateArgument::Script => TemplateName::Script,
         },
-        timeout_ms,
+        timeout_ms: run.timeout,
         stdin: if run.stdin { read_stdin()? } else { Vec::new() },
         merge: run.merge,
     };
@@ -72,48 +65,37 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
             "changes": result.changes,
             "stdout_blob": result.stdout.blob,
             "stderr_blob": result.stderr.blob,
+            "merged": result.merged.is_some(),
+            "reason": reason(&result.run.status),
         }));
     } else {
-        tell(&result);
+        tell(&result, run);
     }
     Ok(status)
 }
 
-fn refuse_what_is_not_built(run: &SandboxRun) -> Result<(), Error> {
+/// Refuses what can be seen to be wrong before anything is done.
+fn check(run: &SandboxRun) -> Result<(), Error> {
     if !run.allow_host.is_empty() {
         return Err(Error::new(codes::NETWORK_UNAVAILABLE, "--allow-host cannot be used").why(
             "the egress proxy is not built yet, and a sandbox never gets a network without it",
         ));
     }
     if run.backend != "native" {
-        return Err(Error::new(
-            codes::CONFIG_INVALID,
-            format!("there is no backend `{}`", run.backend),
-        )
-        .why("only native is built")
-        .fix("leave --backend out"));
+        return Err(Error::new(codes::USAGE, format!("there is no backend `{}`", run.backend))
+            .why("only native is built")
+            .fix("leave --backend out"));
+    }
+    if let Some(dir) = run.workspace.as_ref().filter(|dir| !dir.is_dir()) {
+        let what = format!("cannot use {} as the workspace", dir.display());
+        return Err(Error::new(codes::PROJECT_UNREADABLE, what).why("it is no directory"));
     }
     Ok(())
 }
 
-/// Most bytes of standard input that are passed on.
-const MAX_STDIN_BYTES: u64 = 64 << 20;
-
 fn read_stdin() -> Result<Vec<u8>, Error> {
-    let fail = |why: String| {
-        Error::new(codes::CONFIG_INVALID, "cannot pass standard input to the command").why(why)
-    };
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_STDIN_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| fail(e.to_string()))?;
-    if bytes.len() as u64 > MAX_STDIN_BYTES {
-        return Err(fail(format!("it has more than {MAX_STDIN_BYTES} bytes"))
-            .fix("put the bytes into a file of the workspace"));
-    }
-    Ok(bytes)
+    input::bytes(Path::new("-"), input::MAX_STDIN_BYTES)
+        .map_err(|error| error.fix("put the bytes into a file of the workspace"))
 }
 
 /// A runtime of its own for the signal: the first Ctrl-C ends the command, not us.
@@ -141,7 +123,18 @@ fn exit_code(status: &Status) -> u8 {
     }
 }
 
-fn tell(result: &OneResult) {
+/// Why a command did not come to its own end.
+const fn reason(status: &Status) -> Option<&'static str> {
+    match status {
+        Status::Exited(_) => None,
+        Status::Signaled(_) => Some("signal"),
+        Status::TimedOut => Some("timed_out"),
+        Status::Cancelled => Some("cancelled"),
+        Status::LimitExceeded(_) => Some("limit"),
+    }
+}
+
+fn tell(result: &OneResult, run: &SandboxRun) {
     for change in &result.changes {
         output::note(&format!("{} {}", change.change, change.path));
     }
@@ -150,6 +143,16 @@ fn tell(result: &OneResult) {
         Status::LimitExceeded(limit) => {
             output::note(&format!("the command exceeded a limit: {limit:?}"))
         }
+        _ => {}
+    }
+    match (result.merged, &run.workspace) {
+        (Some(files), Some(dir)) => {
+            output::note(&format!("merged {files} files into {}", dir.display()));
+        }
+        (None, Some(dir)) if run.merge => output::note(&format!(
+            "nothing was merged into {}: only what a command finished with status 0 is",
+            dir.display()
+        )),
         _ => {}
     }
     if result.run.background_processes > 0 {

@@ -1,11 +1,13 @@
 //! `glasshouse session`: list, show, replay, resume.
 
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_model::body::{MessageReceived, Outcome, SessionCreated};
+use glasshouse_log::SessionRow;
+use glasshouse_model::body::{MessageReceived, Outcome};
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
 use crate::args::SessionCommand;
 use crate::error::Error;
+use crate::event_line::{Lines, date};
 use crate::{home, output};
 
 use super::task;
@@ -14,18 +16,8 @@ use super::task;
 pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
     let kernel = home::kernel()?;
     match command {
-        SessionCommand::List { json } => list(&kernel, json),
-        SessionCommand::Show { id, json } => {
-            for event in kernel.log().events(&kernel.main_branch(&id)?) {
-                let event = event?;
-                if json {
-                    output::json_line(&event);
-                } else {
-                    output::data(&line(&event));
-                }
-            }
-            Ok(Exit::Done.status())
-        }
+        SessionCommand::List { all, json } => list(&kernel, all, json),
+        SessionCommand::Show { id, json } => show(&kernel, &id, json),
         SessionCommand::Replay { id, branch, to, json } => replay(&kernel, &id, branch, to, json),
         SessionCommand::Resume { id, message, no_approver, json } => {
             let state = kernel.state(&id)?;
@@ -99,12 +91,32 @@ fn replay(
     }
 }
 
-fn list(kernel: &glasshouse_kernel::Kernel, json: bool) -> Result<u8, Error> {
+/// What a session did outside any turn of an agent, by its first event; `None` for sessions of agents.
+fn outside(row: &SessionRow, events: &[Event]) -> Option<String> {
+    let first = events.first()?;
+    let mut lines = Lines::default();
+    Some(match first.kind() {
+        Kind::SessionCreated => return None,
+        Kind::ToolProposed => format!("sandbox run: {}", shown(&first.body["arguments"])),
+        Kind::PolicyProposed | Kind::PolicyUpdated => "policy update".to_owned(),
+        kind if kind.as_str().starts_with("plan.") => "plans".to_owned(),
+        _ => format!("{}: {}", row.main, lines.line(first).trim_start()),
+    })
+}
+
+/// The command among a call's arguments.
+fn shown(arguments: &serde_json::Value) -> String {
+    let arguments = arguments.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let arguments: serde_json::Value = arguments.unwrap_or_default();
+    let words = arguments["argv"].as_array().into_iter().flatten();
+    words.filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(" ")
+}
+
+fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     let mut rows = kernel.log().sessions()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.created_us));
-    if rows.is_empty() && !json {
-        output::note("no sessions yet; try `glasshouse demo`");
-    }
+    let mut left_out = 0;
+    let mut lines = Vec::new();
     for row in rows {
         let state = kernel.state(&row.session)?;
         let status = match (&state.turn, state.outcome()) {
@@ -116,17 +128,66 @@ fn list(kernel: &glasshouse_kernel::Kernel, json: bool) -> Result<u8, Error> {
                 .unwrap_or_default(),
             (None, None) => "new".to_owned(),
         };
-        let title = first_message(&kernel.log().read(&row.main, 1, 16)?);
+        let first = kernel.log().read(&row.main, 1, 16)?;
+        let title = first_message(&first);
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
                 "events": state.head, "state": status, "workflow": state.workflow(), "task": title,
             }));
+            continue;
+        }
+        let outside = outside(&row, &first);
+        if outside.is_some() && !all {
+            left_out += 1;
+            continue;
+        }
+        let project = state.created.as_ref().map_or("-", |created| last_part(&created.project));
+        let status = if outside.is_some() { "-" } else { status.as_str() };
+        let (date, head) = (date(row.created_us), state.head);
+        let text = outside.as_deref().unwrap_or(&title);
+        let line =
+            format!("{}  {date}  {status:<11}  {head:>6}  {project:<12}  {text}", row.session);
+        lines.push(output::visible(&line, false));
+    }
+    if json {
+        return Ok(Exit::Done.status());
+    }
+    if lines.is_empty() {
+        output::note("no sessions yet; try `glasshouse demo`");
+    } else {
+        let (date, state) = ("CREATED (UTC)", "STATE");
+        output::data(&format!(
+            "{:<14}  {date:<16}  {state:<11}  EVENTS  {:<12}  TASK",
+            "SESSION", "PROJECT"
+        ));
+        lines.iter().for_each(|line| output::data(line.trim_end()));
+    }
+    if left_out > 0 {
+        output::note(&format!("left out, done outside sessions: {left_out}; `--all` lists them"));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn show(kernel: &Kernel, id: &SessionId, json: bool) -> Result<u8, Error> {
+    let branch = kernel.main_branch(id)?;
+    if !json {
+        let created = kernel.state(id)?.created;
+        let project = created.as_ref().map_or("none", |created| created.project.as_str());
+        output::data(&format!("session {id}, branch {branch}"));
+        output::data(&output::visible(&format!("project {project}"), false));
+    }
+    let mut lines = Lines::default();
+    for event in kernel.log().events(&branch) {
+        let event = event?;
+        if json {
+            output::json_line(&event);
         } else {
-            output::data(&format!(
-                "{}  {status:<11}  {:>5} events  {title}",
-                row.session, state.head
-            ));
+            output::data(&lines.line(&event));
         }
     }
     Ok(Exit::Done.status())
@@ -138,17 +199,4 @@ fn first_message(events: &[Event]) -> String {
         message.and_then(|event| event.body_as::<MessageReceived>().ok()).map(|body| body.text);
     let text = text.unwrap_or_default();
     text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(72).collect()
-}
-
-/// One event as a line for people.
-pub(super) fn line(event: &Event) -> String {
-    let body = match event.kind() {
-        Kind::SessionCreated => event
-            .body_as::<SessionCreated>()
-            .map(|body| format!("{} {} on {}", body.provider, body.model, body.project))
-            .unwrap_or_default(),
-        _ => serde_json::to_string(&event.body).unwrap_or_default(),
-    };
-    let body: String = body.chars().filter(|c| !c.is_control()).take(160).collect();
-    format!("{:>5}  {:<24} {body}", event.seq(), event.kind().as_str())
 }

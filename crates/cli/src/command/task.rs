@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::home::Settings;
 use crate::review::{Scenario, Terminal};
 use crate::show::Show;
-use crate::{home, output};
+use crate::{home, input, output};
 
 /// Where the key of an OpenAI-compatible server comes from.
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
@@ -37,7 +37,9 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         ..Config::default()
     };
     let Settings { config, own_server } = home::settings(flags, &project)?;
-    let scenario = options.scenario.as_ref().map(|file| read_scenario(file)).transpose()?;
+    let scenario = options.scenario.as_deref();
+    let scenario =
+        scenario.map(|file| input::bytes(file, input::MAX_SCENARIO_BYTES)).transpose()?;
     let kernel = home::kernel()?;
     Work {
         kernel,
@@ -49,12 +51,6 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         no_approver: options.no_approver,
     }
     .run(task)
-}
-
-fn read_scenario(file: &std::path::Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(file).map_err(|e| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read scenario {}", file.display())).why(e)
-    })
 }
 
 /// All that one task needs.
@@ -186,7 +182,7 @@ fn people(
                 )
             })?;
             let text = std::str::from_utf8(bytes).map_err(|e| {
-                Error::new(codes::CONFIG_INVALID, "the scenario is no UTF-8 text").why(e)
+                Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e)
             })?;
             let scripted = Scripted::parse(text, "scenario")?;
             let reviewer: Arc<dyn Reviewer> = if no_approver {
@@ -320,13 +316,10 @@ fn tell(
     let verify = if verification.is_ok() { "ok" } else { "failed" };
     let head = kernel.log().head(branch)?;
     let status = exit_status(report, verification.is_ok());
+    if let Some(fault) = fault(report, session) {
+        crate::fail::tell(&fault, json);
+    }
     if json {
-        if let (Some(code), Some(message)) = (&report.end.code, &report.end.message) {
-            let fault = Error::new(codes::TURN_FAILED, message).with("code", code.clone());
-            if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
-                output::json_line(&serde_json::json!({ "error": fault.report() }));
-            }
-        }
         output::json_line(&serde_json::json!({
             "outcome": report.outcome,
             "session": session,
@@ -352,6 +345,32 @@ fn tell(
         }
     }
     Ok(status)
+}
+
+/// Why a turn did not do its task, in the shape of every error; `None` when it did or was cancelled.
+fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
+    let nobody = "a call needed a person's approval and nobody was there to give it";
+    let (name, message) = match (report.outcome, &report.end.code, &report.end.message) {
+        (Outcome::Answered, ..) if report.no_approver => (codes::NO_APPROVER.name, nobody),
+        (Outcome::Committed | Outcome::Answered | Outcome::Cancelled, ..) => return None,
+        (Outcome::Rejected, ..) => {
+            (codes::APPROVAL_REJECTED.name, "the person who was asked rejected the change set")
+        }
+        (Outcome::Failed, Some(code), message) => {
+            (code.as_str(), message.as_deref().unwrap_or("no reason was recorded"))
+        }
+        (Outcome::Failed, None, _) => (codes::TURN_FAILED.name, "no reason was recorded"),
+    };
+    // An error of a crate below is recorded as it prints itself, with its code in front.
+    let doubled = format!("{name}: ");
+    let why = message.strip_prefix(doubled.as_str()).unwrap_or(message);
+    let code = codes::named(name).unwrap_or(codes::TURN_FAILED);
+    let fix = format!("{}; `glasshouse session show {session}` tells what happened", code.fix);
+    let fault = Error::new(code, "the task was not finished")
+        .why(output::visible(why, true))
+        .fix(fix.replace("session resume`", &format!("session resume {session}`")))
+        .with("session", session.to_string());
+    Some(if code.name == name { fault } else { fault.with("code", name) })
 }
 
 fn exit_status(report: &TurnReport, verified: bool) -> u8 {

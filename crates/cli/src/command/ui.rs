@@ -4,7 +4,6 @@ mod runs;
 mod show;
 mod stream;
 
-use std::io::Read;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
@@ -12,12 +11,10 @@ use glasshouse_plan::{Profile, ProfileName};
 
 use crate::args::{ProfileArgument, RunOptions, UiCommand};
 use crate::error::Error;
-use crate::output;
+use crate::{input, output};
 
 /// Name of the surface that ids are prefixed with.
 const SURFACE: &str = "plan";
-/// Largest plan file that is read at all, in bytes; the profile's own limit is lower.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 impl ProfileArgument {
     fn name(self) -> ProfileName {
@@ -80,36 +77,6 @@ fn fault(error: &glasshouse_plan::Error) -> Error {
     report.context.into_iter().fold(told, |error, (key, value)| error.with(&key, value))
 }
 
-/// Opens a file, or stdin, to be read as it comes.
-fn open(file: &Path) -> Result<Box<dyn Read>, Error> {
-    if file == Path::new("-") {
-        return Ok(Box::new(std::io::stdin().lock()));
-    }
-    match std::fs::File::open(file) {
-        Ok(file) => Ok(Box::new(file)),
-        Err(e) => {
-            let what = format!("cannot read {}", file.display());
-            Err(Error::new(codes::CONFIG_INVALID, what).why(e))
-        }
-    }
-}
-
 fn read(file: &Path) -> Result<String, Error> {
-    let fail = |why: String| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
-    };
-    let mut text = String::new();
-    let bytes = if file == Path::new("-") {
-        std::io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(file)
-            .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
-    };
-    match bytes {
-        Err(e) => Err(fail(e.to_string())),
-        Ok(bytes) if bytes as u64 > MAX_FILE_BYTES => {
-            Err(fail(format!("it is larger than {MAX_FILE_BYTES} bytes")))
-        }
-        Ok(_) => Ok(text),
-    }
+    input::text(file, input::MAX_PLAN_BYTES)
 }

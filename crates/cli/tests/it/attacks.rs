@@ -244,6 +244,7 @@ steps: [ { emit: [ { call: { id: a, tool: fs.read, args: { path: state/keys/head
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(told.contains("project_unreadable"), "{output:?}");
     }
+    std::fs::create_dir_all(place.home()).unwrap();
     let run = [
         "sandbox",
         "run",

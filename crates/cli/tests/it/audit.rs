@@ -105,7 +105,7 @@ fn e2e_a_head_kept_elsewhere_and_a_proof_of_an_event() {
     let found = place.run(&["audit", "check", &changed, "--json"]).expect_status(5).last();
     assert_eq!(found["kind"], "bad_signature");
     let absent = place.run(&["audit", "check", "/nowhere", "--json"]).expect_status(2).last();
-    assert_eq!(absent["error"]["code"], "config_invalid");
+    assert_eq!(absent["error"]["code"], "input_unreadable");
 }
 
 /// Takes the right to write from everyone but root, whom it does not bind.

@@ -47,7 +47,7 @@ fn e2e_sandbox_run_passes_status_streams_and_changes_nothing() {
 
     let refused =
         place.run(&["sandbox", "run", "--json", "--allow-host", "example.org", "--", "true"]);
-    assert_eq!(refused.status, Some(125));
+    assert_eq!(refused.status, Some(2));
     assert_eq!(refused.last()["error"]["code"], "network_unavailable");
 }
 

@@ -44,7 +44,7 @@ fn e2e_policy_and_configuration_are_plain_files() {
             assert_eq!(running.wait(SOON), Some(2), "{name} {file}");
             assert!(started.elapsed() < SOON);
             let told = std::fs::read_to_string(place.path("stdout")).unwrap();
-            assert!(told.contains("config_invalid"), "{name} {file}: {told}");
+            assert!(told.contains("input_unreadable"), "{name} {file}: {told}");
             assert!(told.contains("no regular file"), "{name} {file}: {told}");
         }
     }

@@ -105,3 +105,79 @@ fn e2e_review_in_the_terminal() {
     check("n\n", "rejected");
     check("what\ny\n", "approved");
 }
+
+/// What a session says last: the whole reason, the code once, and what to do with this session.
+#[test]
+fn e2e_the_last_words_of_a_failed_session() {
+    let long = "x".repeat(190);
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = format!(
+        "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: a, tool: fs.read, args: {{ path: src/tool.sh }} }} }} ]
+  - expect: {{ result_contains: {{ a: ['{long}'] }} }}
+    emit: [ {{ text: done }} ]
+"
+    );
+    let ran = place.scenario(&project, &yaml).expect_status(6);
+    let told: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (session, _) = place.events();
+    let error = &told[told.len() - 2]["error"];
+    assert_eq!(error["code"], "scenario_mismatch");
+    let why = error["why"].as_str().unwrap();
+    assert!(why.contains(&long) && !why.contains("scenario_mismatch"), "{why}");
+    assert!(error["fix"].as_str().unwrap().contains(session.as_str()), "{error}");
+    assert_eq!(ran.last()["outcome"], "failed");
+
+    let mut command = place.scenario_command(&project, &yaml);
+    command.env("GLASSHOUSE_HOME", place.path("other"));
+    let arguments: Vec<_> =
+        command.get_args().filter(|it| *it != "--json").map(ToOwned::to_owned).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_glasshouse"))
+        .args(arguments)
+        .current_dir(&project)
+        .env("GLASSHOUSE_HOME", place.path("other"))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(shown.matches("scenario_mismatch").count(), 1 + 1, "{shown}");
+    assert!(shown.contains(&long) && shown.contains("  fix: "), "{shown}");
+}
+
+/// A machine that gives no isolation is no place where a question was answered.
+#[test]
+fn e2e_a_session_without_isolation_ends_with_status_7() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: shell.run, args: { argv: ['true'] } } } ]
+  - expect: { result_contains: { a: [isolation_unavailable] } }
+    emit: [ { text: 'It works.' } ]
+";
+    let inner = place.scenario_command(&project, yaml);
+    // In this namespace no other can be made, so there is nothing to isolate a command with.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(&project)
+        .env("GLASSHOUSE_HOME", place.home())
+        .env("XDG_CONFIG_HOME", place.path("config"))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    if !matches!(output.status.code(), Some(code) if code != 99 && !shown.is_empty()) {
+        let reason = "no user namespace without the right to make others";
+        return skipped("e2e_a_session_without_isolation_ends_with_status_7", reason);
+    }
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let last: serde_json::Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["outcome"], &last["isolation"]), (&"failed".into(), &json!(null)));
+    assert!(shown.contains(r#""code":"isolation_unavailable""#), "{shown}");
+}

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, CallStatus,
-    ChangedPath, MergeApplied, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    ChangedPath, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
     WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
 use glasshouse_policy::{Consent, Policy, Request};
-use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, Workspace, freeze};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
     Cancel, Command, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName, WritableMount,
 };
@@ -60,6 +60,9 @@ pub struct OneResult {
     pub stdout: BlobRef,
     /// Everything it wrote to stderr.
     pub stderr: BlobRef,
+    /// How many files went into the directory; `None` when no merge was asked for or the command did
+    /// not end with status 0.
+    pub merged: Option<u64>,
 }
 
 /// Most output that is kept of each stream.
@@ -82,14 +85,15 @@ impl Kernel {
         self.decide_once(&record, call, one)?;
         let scratch = self.home.join("run").join(record.journal.branch.as_str());
         let _hold = Hold::take(&scratch)?;
-        let result = self.run_decided(&record, call, one, &scratch, sink, cancel);
-        // Nothing refers to the copy any more; its sealed contents are in the blobs.
-        let _ = glasshouse_sandbox::remove_tree(&scratch);
-        if let Err(error) = &result {
+        let ran = self.run_decided(&record, call, one, &scratch, sink, cancel);
+        if let Err(error) = &ran {
             let report = error.report();
             let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
             record.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
         }
+        let result = ran.and_then(|ran| self.merge_finished(&record, call, one, &scratch, ran));
+        // Nothing refers to the copy any more; its sealed contents are in the blobs.
+        let _ = glasshouse_sandbox::remove_tree(&scratch);
         self.log.sign_head()?;
         result
     }
@@ -137,7 +141,7 @@ impl Kernel {
         scratch: &Path,
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
-    ) -> Result<OneResult> {
+    ) -> Result<Ran> {
         let Bench { project, workspace, sandbox } = self.set_up(record, id, one, scratch)?;
         let started = Instant::now();
         let isolation = sandbox.attestation().to_string();
@@ -181,19 +185,46 @@ impl Kernel {
             ..end(id, status, None, exit_code, super::model::elapsed_us(started))
         };
         record.append(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
-        // Only what a command finished is merged.
-        if one.merge && one.workspace.is_some() && exit_code == Some(0) {
-            let set = workspace.change_set(&seal.manifest, &blobs)?;
+        let result = OneResult { run, isolation, changes, stdout, stderr, merged: None };
+        Ok(Ran { result, project, workspace, manifest: seal.manifest })
+    }
+
+    /// Merges what the command changed, where that was asked for and the command finished. The call
+    /// itself is over by then: a merge that fails is an end of its own.
+    fn merge_finished(
+        &self,
+        record: &Record<'_>,
+        id: CallId,
+        one: &OneCommand,
+        scratch: &Path,
+        ran: Ran,
+    ) -> Result<OneResult> {
+        let Ran { mut result, project, workspace, manifest } = ran;
+        let finished = matches!(result.run.status, Status::Exited(0));
+        if !(one.merge && one.workspace.is_some() && finished) {
+            return Ok(result);
+        }
+        let blobs = Blobs(self.log.clone());
+        let merge = || -> Result<u64> {
+            let set = workspace.change_set(&manifest, &blobs)?;
             record.allow_merge(id, &set)?;
             let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
-            let files =
-                merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)?;
-            record.append(vec![Draft::new(
-                Kind::MergeApplied,
-                &MergeApplied { merge: id.0, files },
-            )])?;
-        }
-        Ok(OneResult { run, isolation, changes, stdout, stderr })
+            merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)
+        };
+        let merged = merge();
+        let end = match &merged {
+            Ok(files) => {
+                Draft::new(Kind::MergeApplied, &MergeApplied { merge: id.0, files: *files })
+            }
+            Err(error) => {
+                let code = error.code().to_owned();
+                let body = MergeFailed { merge: id.0, code, message: error.to_string() };
+                Draft::new(Kind::MergeFailed, &body)
+            }
+        };
+        record.append(vec![end])?;
+        result.merged = Some(merged?);
+        Ok(result)
     }
 
     /// Freezes the directory, makes the sandbox, records both and that the command starts.
@@ -249,6 +280,14 @@ impl Kernel {
         record.append(drafts)?;
         Ok(Bench { project, workspace, sandbox })
     }
+}
+
+/// A command that ran, and the copy that it changed.
+struct Ran {
+    result: OneResult,
+    project: PathBuf,
+    workspace: Workspace,
+    manifest: SealManifest,
 }
 
 /// A copy of a directory and the sandbox on it.

@@ -183,7 +183,7 @@ pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
     let project = canonical_project(project)?;
     let file = project.join(PROJECT_POLICY);
     let fail = |why: String| {
-        Error::new(codes::CONFIG_INVALID, format!("cannot read {}", file.display())).why(why)
+        Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(why)
     };
     let text = match std::fs::symlink_metadata(&file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),

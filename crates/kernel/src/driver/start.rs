@@ -203,7 +203,7 @@ impl Session {
             let end = TurnEnd {
                 turn,
                 outcome: Outcome::Failed,
-                code: Some("interrupted".to_owned()),
+                code: Some(codes::INTERRUPTED.name.to_owned()),
                 message: Some("the process that ran the turn ended".to_owned()),
                 commit: None,
             };

@@ -13,6 +13,7 @@ use glasshouse_model::{
 };
 
 use super::{State, workflow};
+use crate::codes;
 
 /// Most calls of one answer; a model that writes more is looping.
 const MAX_CALLS_PER_ANSWER: usize = 64;
@@ -83,7 +84,7 @@ pub(crate) fn turn_failed(state: &State, code: &str, message: &str) -> Vec<Draft
 /// Drafts that end the open turn as cancelled.
 #[must_use]
 pub(crate) fn turn_cancelled(state: &State) -> Vec<Draft> {
-    turn_ends(state, Outcome::Cancelled, Some("cancelled"), None)
+    turn_ends(state, Outcome::Cancelled, Some(codes::CANCELLED.name), None)
 }
 
 fn on_message(state: &State) -> Vec<Draft> {
@@ -102,7 +103,7 @@ fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
             "{} calls in one answer; the limit is {MAX_CALLS_PER_ANSWER}",
             answer.calls.len()
         );
-        drafts.extend(turn_failed(state, "too_many_calls", &message));
+        drafts.extend(turn_failed(state, codes::TOO_MANY_CALLS.name, &message));
         return drafts;
     }
     for call in &answer.calls {
@@ -144,6 +145,11 @@ pub(crate) fn rest(state: &State) -> Vec<Draft> {
     if state.committed.is_some() {
         return turn_ends(state, Outcome::Committed, None, None);
     }
+    if state.no_isolation {
+        let message = "the last call that needed a sandbox did not run, because this machine does \
+                       not give the isolation for one, and nothing was committed";
+        return turn_failed(state, glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE.name, message);
+    }
     if !state.has_changes() && state.workflow() != Workflow::CodeWriting {
         let mut drafts = transition(workflow::on_finished(state, "answered without a change"));
         drafts.extend(turn_ends(state, Outcome::Answered, None, None));
@@ -162,7 +168,7 @@ pub(crate) fn rest(state: &State) -> Vec<Draft> {
         state.workflow(),
         workflow::missing(state)
     );
-    turn_failed(state, "task_unfinished", &message)
+    turn_failed(state, codes::TASK_UNFINISHED.name, &message)
 }
 
 fn on_model_failed(state: &State, failed: &ModelFailed) -> Vec<Draft> {
@@ -364,7 +370,7 @@ fn on_merge_rejected(state: &State, answer: &MergeAnswered) -> Vec<Draft> {
     }
     if nobody {
         let message = "the change set needs a person's approval and nobody is there to give it";
-        drafts.extend(turn_failed(state, "no_approver", message));
+        drafts.extend(turn_failed(state, codes::NO_APPROVER.name, message));
     } else {
         drafts.extend(transition(workflow::on_merge_rejected(state)));
         drafts.extend(turn_ends(state, Outcome::Rejected, None, None));

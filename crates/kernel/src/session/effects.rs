@@ -6,6 +6,7 @@ use glasshouse_tools::{Arguments, parse_arguments};
 
 use super::consequences::{merge_wanted, refused, rest, turn_failed};
 use super::{CallPhase, Item, MergePhase, ModelPhase, State};
+use crate::codes;
 
 /// Something to do outside the pure half. Each ends in events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,11 +88,11 @@ fn exhausted(state: &State) -> Option<Option<Effect>> {
         return Some(None);
     }
     let message = format!("the session's budget of {item} is used up");
-    let unstarted =
-        |call: &CallId| refused(*call, CallStatus::Cancelled, "budget_exhausted", message.clone());
+    let code = codes::BUDGET_EXHAUSTED.name;
+    let unstarted = |call: &CallId| refused(*call, CallStatus::Cancelled, code, message.clone());
     let mut drafts: Vec<Draft> = state.open_calls.iter().map(unstarted).collect();
     drafts.push(Draft::new(Kind::BudgetExhausted, &BudgetExhausted { item: item.to_owned() }));
-    drafts.extend(turn_failed(state, "budget_exhausted", &message));
+    drafts.extend(turn_failed(state, code, &message));
     Some(Some(Effect::Record(drafts)))
 }
 

@@ -158,6 +158,9 @@ pub struct State {
     pub reminders: u32,
     /// Whether an approval of this turn found nobody to give it.
     pub no_approver: bool,
+    /// Whether the latest call that needed a sandbox did not run for want of isolation. A turn that
+    /// carries on another one still stands where that one stood.
+    pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
     /// Set when a body could not be read; the branch then refuses new turns.
@@ -199,6 +202,7 @@ impl State {
                 // A turn that carries on another one keeps what that one achieved.
                 if event.body_as::<TurnStarted>()?.continues.is_none() {
                     self.committed = None;
+                    self.no_isolation = false;
                 }
                 self.reminders = 0;
                 self.no_approver = false;
@@ -325,6 +329,7 @@ impl State {
     fn tool_started(&mut self, started: ToolStarted) {
         self.phase(started.call, CallPhase::Started);
         if started.isolation != "in_process" {
+            self.no_isolation = false;
             self.isolation = Some(started.isolation);
         }
     }
@@ -340,6 +345,9 @@ impl State {
             }
             if end.code.as_deref() == Some("no_approver") {
                 self.no_approver = true;
+            }
+            if end.code.as_deref() == Some(glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE.name) {
+                self.no_isolation = true;
             }
             self.phase(call, CallPhase::Ended(Box::new(end)));
         }

@@ -1,12 +1,14 @@
 //! Turns: what a state wants next, and that every call and turn ends once.
 
+use glasshouse_kernel::codes;
 use glasshouse_kernel::session::{CallPhase, Effect};
 use glasshouse_model::body::{
-    ApprovalResolved, CallStatus, MessageReceived, ModelFailed, Outcome, TurnEnd, TurnStarted,
+    ApprovalResolved, CallEnd, CallStatus, MessageReceived, ModelCompleted, ModelFailed, Outcome,
+    TurnEnd, TurnStarted, WrittenCall,
 };
 use glasshouse_model::{Actor, Budget, Draft, Effect as PolicyEffect, Kind, PrincipalKind};
 
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, blob};
 
 #[test]
 fn a_question_is_answered_without_a_merge() {
@@ -173,4 +175,87 @@ fn a_model_that_stops_early_is_reminded_and_then_given_up() {
         assert_eq!(reminders, round.min(2));
     }
     assert_eq!(sim.state.last_turn.as_ref().unwrap().code.as_deref(), Some("task_unfinished"));
+}
+
+/// A code that ends a turn is told to a person, who looks it up.
+fn assert_known(code: &str) {
+    assert!(codes::named(code).is_some(), "{code} is no code");
+    let page = format!("{}/../../docs/errors/{code}.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"));
+    assert!(text.starts_with(&format!("# {code}\n")), "{page}");
+}
+
+#[test]
+fn answers_that_cannot_be_acted_on_end_the_turn_with_a_known_code() {
+    let check = |finish: &str, calls: usize, expected: &str| {
+        let mut sim = Simulation::new(Budget::default());
+        let call = |n: usize| WrittenCall {
+            masked: false,
+            id: format!("t{n}"),
+            tool: "fs.read".to_owned(),
+            arguments: r#"{"path":"a"}"#.to_owned(),
+        };
+        let body = ModelCompleted {
+            ordinal: 0,
+            text: "half".to_owned(),
+            calls: (0..calls).map(call).collect(),
+            finish: finish.to_owned(),
+            tokens: [("output".to_owned(), 10)].into(),
+            raw: blob("raw"),
+            duration_us: 5,
+        };
+        sim.append(Draft::new(Kind::ModelCompleted, &body));
+        let code = sim.state.last_turn.as_ref().and_then(|end| end.code.as_deref());
+        assert_eq!(code, Some(expected), "{finish}");
+        assert_known(expected);
+    };
+    check("length", 0, "answer_length");
+    check("refusal", 0, "answer_refusal");
+    check("content_filter", 0, "answer_content_filter");
+    check("tool_calls", 1000, "too_many_calls");
+    // The others are checked where they come from; each has its page too.
+    [codes::TASK_UNFINISHED, codes::NO_APPROVER, codes::BUDGET_EXHAUSTED, codes::STUCK]
+        .into_iter()
+        .chain([codes::INTERRUPTED, codes::CANCELLED, codes::POLICY_DENIED, codes::TURN_FAILED])
+        .chain(glasshouse_provider::codes::ALL.iter().copied())
+        .chain([glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE])
+        .for_each(|code| assert_known(code.name));
+}
+
+/// The failure: each command of a session was refused for want of isolation, and the session ended as
+/// if the question had been answered.
+#[test]
+fn a_turn_whose_last_command_had_no_isolation_is_no_answer() {
+    let end = |call, code: Option<&str>| CallEnd {
+        call,
+        status: if code.is_some() { CallStatus::Failed } else { CallStatus::Completed },
+        code: code.map(str::to_owned),
+        exit_code: None,
+        duration_us: 1,
+        isolation: None,
+        output: None,
+        text: String::new(),
+        truncated: false,
+        background_processes: 0,
+    };
+    let check = |calls: &[Option<&str>], outcome: Outcome, code: Option<&str>| {
+        let mut sim = Simulation::new(Budget::default());
+        for failure in calls {
+            let call = sim.call("shell.run", r#"{"argv":["true"]}"#);
+            if failure.is_none() {
+                sim.start(call);
+            }
+            let body = end(call, *failure);
+            sim.append(Draft::new(body.status.kind(), &body));
+        }
+        sim.answer("It works.", &[]);
+        let last = sim.state.last_turn.clone().unwrap();
+        assert_eq!((last.outcome, last.code.as_deref()), (outcome, code), "{calls:?}");
+    };
+    let none = Some("isolation_unavailable");
+    check(&[None], Outcome::Answered, None);
+    check(&[none], Outcome::Failed, none);
+    check(&[None, none], Outcome::Failed, none);
+    check(&[none, None], Outcome::Answered, None);
+    check(&[Some("invalid_arguments")], Outcome::Answered, None);
 }

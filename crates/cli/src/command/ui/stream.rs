@@ -3,17 +3,16 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::codes;
 use glasshouse_model::Exit;
 use glasshouse_plan::patch::{End, Frame, Patch, Screen};
 use glasshouse_plan::stream::{LineIssue, Lines, Stream};
 use glasshouse_plan::{Context, ErrorReport, Plan, Report};
 use serde::Serialize;
 
-use super::{SURFACE, fault, open};
+use super::{SURFACE, fault};
 use crate::args::StreamArguments;
 use crate::error::Error;
-use crate::output;
+use crate::{input, output};
 
 /// The run of a command that makes only one.
 const RUN: u64 = 1;
@@ -150,14 +149,12 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
     };
     let mut show = Show { json: arguments.json, ..Show::default() };
     let mut timings = Timings::default();
-    let mut input = open(&arguments.file)?;
+    let mut input = input::open(&arguments.file, input::MAX_PLAN_BYTES)?;
     let mut buffer = vec![0; usize::from(arguments.chunk_bytes.get())];
     let begun = Instant::now();
     loop {
-        let read = input.read(&mut buffer).map_err(|e| {
-            let what = format!("cannot read {}", arguments.file.display());
-            Error::new(codes::CONFIG_INVALID, what).why(e)
-        })?;
+        let read = input.read(&mut buffer);
+        let read = read.map_err(|e| input::unreadable(&arguments.file, e))?;
         if read == 0 {
             break;
         }

@@ -1,0 +1,158 @@
+//! What clap does not do by itself: an example on every help page, and the name that a mistyped
+//! command may have meant.
+
+use clap::{Command, CommandFactory};
+
+use crate::args::Arguments;
+
+/// A page: what the command does, an example, how it is called, then arguments and flags.
+const PAGE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}";
+
+/// Most letters by which a mistyped word may differ from the command that is suggested.
+const MAX_TYPOS: usize = 2;
+
+/// One example for each command, by its words. Each works as it is printed, once ids and files are
+/// one's own.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("", "glasshouse demo"),
+    ("demo", "glasshouse demo --dir /tmp/sample"),
+    ("sandbox", "glasshouse sandbox run -- uname -a"),
+    ("sandbox run", "glasshouse sandbox run --workspace . --timeout 30s -- ls -la"),
+    ("sandbox gc", "glasshouse sandbox gc --dry-run"),
+    ("session", "glasshouse session list"),
+    ("session list", "glasshouse session list --all"),
+    ("session show", "glasshouse session show s_p0rcd7dq0ctn"),
+    ("session replay", "glasshouse session replay s_p0rcd7dq0ctn"),
+    ("session resume", "glasshouse session resume s_p0rcd7dq0ctn 'add a test for the empty list'"),
+    ("policy", "glasshouse policy show"),
+    (
+        "policy check",
+        r#"glasshouse policy check --call '{"syscall":"fs.write","path":"src/a"}' --state planning"#,
+    ),
+    ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
+    ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
+    ("policy update", "glasshouse policy update"),
+    ("audit", "glasshouse audit verify"),
+    ("audit log", "glasshouse audit log --kind policy.decided"),
+    (
+        "audit blob",
+        "glasshouse audit blob sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+    ),
+    ("audit verify", "glasshouse audit verify --json"),
+    ("audit checkpoint", "glasshouse audit checkpoint > head.note"),
+    ("audit prove", "glasshouse audit prove b_efqdrts94cms 7 > event.proof"),
+    ("audit check", "glasshouse audit check head.note"),
+    ("ui", "glasshouse ui check plan.json"),
+    ("ui check", "glasshouse ui check plan.json --profile balanced"),
+    ("ui probe-plan", "glasshouse ui probe-plan plan.json"),
+    ("ui stream", "glasshouse ui stream answer.txt > view.html"),
+    ("ui render-plan", "glasshouse ui render-plan plan.json > view.html"),
+    ("ui event", r#"glasshouse ui event my-plan add '{"amount":1}'"#),
+    ("ui state", "glasshouse ui state my-plan"),
+    ("ui history", "glasshouse ui history --runs 10"),
+    ("ui rollback", "glasshouse ui rollback my-plan 1"),
+    ("ui replay", "glasshouse ui replay 3"),
+    ("ui clear-history", "glasshouse ui clear-history"),
+    ("doctor", "glasshouse doctor"),
+    ("config", "glasshouse config init"),
+    ("config init", "glasshouse config init"),
+    ("config get", "glasshouse config get test.command"),
+    ("config set", "glasshouse config set model a-model-name"),
+    (
+        "completions",
+        "glasshouse completions bash > ~/.local/share/bash-completion/completions/glasshouse",
+    ),
+];
+
+/// The command line with an example on each page.
+pub(crate) fn command() -> Command {
+    with_examples(Arguments::command(), "")
+}
+
+fn with_examples(command: Command, path: &str) -> Command {
+    let example = EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, example)| *example);
+    let command = match example {
+        Some(example) => command.help_template(PAGE).before_help(format!("Example:\n  {example}")),
+        None => command,
+    };
+    let names: Vec<String> =
+        command.get_subcommands().map(|child| child.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let below = format!("{path} {name}");
+        command.mut_subcommand(name, |child| with_examples(child, below.trim_start()))
+    })
+}
+
+/// The command that a word was probably meant to be.
+pub(crate) fn meant(word: &str) -> Option<String> {
+    let near = |name: &str| {
+        let typos = distance(word, name);
+        // A short name is near to everything.
+        (0 < typos && typos <= MAX_TYPOS.min(name.len() / 3)).then_some(typos)
+    };
+    let all = Arguments::command();
+    let named = all.get_subcommands().map(Command::get_name);
+    let nearest = named.filter_map(|name| near(name).map(|typos| (typos, name))).min();
+    nearest.map(|(_, name)| name.to_owned())
+}
+
+/// How many letters must be put in, left out or replaced to make one word of the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, letter) in from.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (at, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::{command, meant};
+
+    #[test]
+    fn a_mistyped_command_is_recognised() {
+        let check = |word: &str, expected: Option<&str>| {
+            assert_eq!(meant(word).as_deref(), expected, "{word}");
+        };
+        check("sesion", Some("session"));
+        check("sessions", Some("session"));
+        check("sandox", Some("sandbox"));
+        check("polcy", Some("policy"));
+        check("audti", None);
+        check("dmo", Some("demo"));
+        check("uo", None);
+        check("session", None);
+        check("explain this repository", None);
+    }
+
+    #[test]
+    fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
+        const VERBS: [&str; 22] = [
+            "Accept", "Attack", "Carry", "Check", "Decide", "Let", "List", "Make", "Play", "Print",
+            "Prove", "Read", "Remove", "Render", "Run", "Set", "Show", "Sign", "Tell", "Try",
+            "Work", "Write",
+        ];
+        fn check(mut page: Command, path: &str) {
+            let shown = page.render_long_help().to_string();
+            let first = shown.split_whitespace().next().unwrap();
+            assert!(VERBS.contains(&first), "{path}: {shown}");
+            let (before, _) = shown.split_once("Options:").unwrap();
+            assert!(before.contains("Example:\n  glasshouse"), "{path}: {shown}");
+            assert!(before.contains(path), "{path}: {shown}");
+            for child in page.get_subcommands().filter(|child| child.get_name() != "help") {
+                check(child.clone(), format!("{path} {}", child.get_name()).trim_start());
+            }
+        }
+        let mut all = command();
+        all.build();
+        check(all, "");
+    }
+}

@@ -1,0 +1,65 @@
+//! Files that a person names on the command line: bounded, and never something that has no end.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::Error;
+use glasshouse_kernel::codes;
+
+/// Largest policy file, in bytes; as large as a project's own may be.
+pub(crate) const MAX_POLICY_BYTES: u64 = 1 << 20;
+/// Largest scenario file, in bytes; the scenario's own limit is lower.
+pub(crate) const MAX_SCENARIO_BYTES: u64 = 16 << 20;
+/// Largest plan file or model answer, in bytes; the profile's own limit is lower.
+pub(crate) const MAX_PLAN_BYTES: u64 = 16 << 20;
+/// Largest signed head, in bytes: a head has some 400 bytes, a witness adds 150.
+pub(crate) const MAX_HEAD_BYTES: u64 = 256 << 10;
+/// Most of standard input that is passed to a command, in bytes.
+pub(crate) const MAX_STDIN_BYTES: u64 = 64 << 20;
+
+/// An input that could not be read.
+pub(crate) fn unreadable(file: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(why)
+}
+
+/// Opens a regular file, or stdin for `-`, to be read as it comes, up to one byte more than the limit.
+pub(crate) fn open(file: &Path, max_bytes: u64) -> Result<Box<dyn Read>, Error> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock().take(max_bytes + 1)));
+    }
+    // A pipe without a writer must not hold the command before it is seen to be one.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(file, flags, Mode::empty()).map_err(|e| unreadable(file, e))?;
+    let opened = File::from(opened);
+    let found = opened.metadata().map_err(|e| unreadable(file, e))?;
+    if !found.is_file() {
+        return Err(unreadable(file, "it is no regular file"));
+    }
+    if found.len() > max_bytes {
+        return Err(unreadable(file, too_large(found.len(), max_bytes)));
+    }
+    Ok(Box::new(opened.take(max_bytes + 1)))
+}
+
+/// Reads a whole file, or stdin for `-`.
+pub(crate) fn bytes(file: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    open(file, max_bytes)?.read_to_end(&mut bytes).map_err(|e| unreadable(file, e))?;
+    let length = bytes.len() as u64;
+    if length > max_bytes {
+        return Err(unreadable(file, too_large(length, max_bytes)));
+    }
+    Ok(bytes)
+}
+
+/// Reads a whole file of text, or stdin for `-`.
+pub(crate) fn text(file: &Path, max_bytes: u64) -> Result<String, Error> {
+    String::from_utf8(bytes(file, max_bytes)?).map_err(|e| unreadable(file, e.utf8_error()))
+}
+
+fn too_large(bytes: u64, max_bytes: u64) -> String {
+    format!("it has {bytes} bytes or more; the limit is {max_bytes}")
+}
