@@ -1,0 +1,226 @@
+//! Bodies of events about calls: proposed, decided, approved, run.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{BlobRef, is_false};
+use crate::{Actor, Call, CallId, Decision, Digest, Kind, Seq};
+
+/// `tool.proposed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolProposed {
+    /// The model's own id.
+    pub id: String,
+    /// Tool name.
+    pub tool: String,
+    /// Arguments as written, secrets masked.
+    pub arguments: String,
+    /// Whether a secret in them was masked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
+}
+
+/// `policy.decided`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyDecided {
+    /// The tool call it belongs to, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Syscall.
+    pub syscall: String,
+    /// What it is about, for people: a path, a command, a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Workflow state in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Digest of the arguments decided on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_digest: Option<Digest>,
+    /// Everything that was decided on, secrets masked: what it takes to explain the decision, to make it
+    /// again and to try another policy on it. Absent where one event tells of many paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Call>,
+    /// The answer.
+    #[serde(flatten)]
+    pub decision: Decision,
+}
+
+impl PolicyDecided {
+    /// A decision on a call; `id` is the tool call that it belongs to.
+    #[must_use]
+    pub fn new(
+        id: Option<CallId>,
+        input: Call,
+        subject: Option<String>,
+        decision: Decision,
+    ) -> Self {
+        Self {
+            call: id,
+            syscall: input.syscall.clone(),
+            subject,
+            state: input.state.clone(),
+            args_digest: input.args_digest,
+            input: Some(input),
+            decision,
+        }
+    }
+}
+
+/// What an approval is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalSubject {
+    /// A tool call.
+    Call,
+    /// A merge into the project.
+    Merge,
+    /// A policy that is to be in force.
+    Policy,
+}
+
+/// `approval.requested`. Its sequence names the approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRequested {
+    /// Call or merge.
+    pub subject: ApprovalSubject,
+    /// The call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Tool name, or `merge`.
+    pub tool: String,
+    /// What the person is shown.
+    pub shown: String,
+    /// Why it needs a person.
+    pub reasons: Vec<String>,
+    /// Digest of the arguments (or of the patch) that the approval is bound to.
+    pub args_digest: Digest,
+    /// Policy that asked.
+    pub policy_version: Digest,
+    /// Digest of the frozen base.
+    pub base: Digest,
+}
+
+/// `approval.resolved`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalResolved {
+    /// Sequence of `approval.requested`.
+    pub approval: Seq,
+    /// Whether it was granted.
+    pub approved: bool,
+    /// Who answered; `kernel` when nobody was there.
+    pub approver: Actor,
+    /// `approved`, `rejected`, `no_approver`.
+    pub code: String,
+    /// Last moment at which an approved act may start, in microseconds since 1970.
+    pub expires_us: u64,
+}
+
+/// `grant.used`: the counter is stored in the same transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantUsed {
+    /// Grant id.
+    pub grant: String,
+    /// Counter after the use.
+    pub counter: u64,
+}
+
+/// `tool.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolStarted {
+    /// The call.
+    pub call: CallId,
+    /// Isolation it runs under: `in_process` or for example `native:full`.
+    pub isolation: String,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// It ran to its end.
+    Completed,
+    /// It could not be done.
+    Failed,
+    /// Policy, the workflow or a person said no.
+    Denied,
+    /// It was cancelled.
+    Cancelled,
+    /// It ran longer than allowed.
+    TimedOut,
+}
+
+impl CallStatus {
+    /// The kind of event that tells it.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Completed => Kind::ToolCompleted,
+            Self::Failed => Kind::ToolFailed,
+            Self::Denied => Kind::ToolDenied,
+            Self::Cancelled => Kind::ToolCancelled,
+            Self::TimedOut => Kind::ToolTimedOut,
+        }
+    }
+
+    /// The word that models and scenarios see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
+/// `tool.completed`, `.failed`, `.denied`, `.cancelled`, `.timed_out`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnd {
+    /// The call.
+    pub call: CallId,
+    /// How it ended.
+    pub status: CallStatus,
+    /// Error code when it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Exit status of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Wall time from proposal's start of execution to the end, in microseconds.
+    pub duration_us: u64,
+    /// Isolation it ran under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
+    /// All output, masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<BlobRef>,
+    /// What the model is told, cut and cleaned.
+    pub text: String,
+    /// Whether `text` is shorter than the output.
+    #[serde(default)]
+    pub truncated: bool,
+    /// Processes that the command left behind and that were killed.
+    #[serde(default)]
+    pub background_processes: u32,
+}
+
+/// `sandbox.created`, `.failed`, `.destroyed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxEvent {
+    /// Sandbox id.
+    pub sandbox: String,
+    /// Template.
+    pub template: String,
+    /// Isolation level reached, for example `native:full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<String>,
+    /// Error code of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What was measured from inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Value>,
+}

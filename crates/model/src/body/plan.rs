@@ -1,0 +1,172 @@
+//! Bodies of events about plans and their runs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{BlobRef, is_false};
+use crate::{CallId, Digest, Seq};
+
+/// `plan.rendered`, `plan.refused`: of a call of an agent, or of a run that the registry records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanShown {
+    /// The call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// The run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<PlanRun>,
+    /// Plan id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Profile applied.
+    pub profile: String,
+    /// HTML document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<BlobRef>,
+    /// Issues of a refused plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issues: Option<Value>,
+}
+
+/// What made a run of a plan begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunMode {
+    /// A model wrote the plan.
+    Prompt,
+    /// Somebody gave the plan.
+    Plan,
+    /// Something happened on the plan's surface.
+    Event,
+    /// An earlier version is shown again.
+    Rollback,
+    /// An earlier run is made again and compared.
+    Replay,
+}
+
+/// How a run of a plan ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// The plan was shown.
+    Succeeded,
+    /// Policy or profile refused it.
+    Rejected,
+    /// The tenant had used up its quota.
+    Throttled,
+    /// Something else went wrong.
+    Failed,
+}
+
+/// One run of a plan: what was asked, and digests of what came of it, so that it can be made again.
+/// `plan.rendered` when it succeeded, `quota.throttled` when it never began, `plan.refused` otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRun {
+    /// What made it begin.
+    pub mode: RunMode,
+    /// How it ended.
+    pub status: RunStatus,
+    /// Sequence of the run's first event; everything before it is what the run saw.
+    pub first: Seq,
+    /// Version of the plan that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// The plan as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<BlobRef>,
+    /// Whether what was entered went over into a new version.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keep_input: bool,
+    /// The event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<Value>,
+    /// The run that was made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Seq>,
+    /// Digest of the profile's fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_digest: Option<Digest>,
+    /// Version of the renderer.
+    pub renderer: String,
+    /// Digest of the plan's stored text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Digest>,
+    /// Digest of the state that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Digest>,
+    /// Digest of the markup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub markup: Option<Digest>,
+    /// Error code of a run that did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
+}
+
+/// `plan.registered`: a version that never changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRegistered {
+    /// Plan id.
+    pub plan: String,
+    /// Its version; another one than the text was given with when that was taken.
+    pub version: i64,
+    /// The plan's text with this version.
+    pub text: BlobRef,
+    /// Digest of the plan without its version: the same content is one version.
+    pub content: Digest,
+}
+
+/// `plan.event`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanEvent {
+    /// Plan id.
+    pub plan: String,
+    /// Version that was shown when it happened.
+    pub version: i64,
+    /// The event: `type` and perhaps `payload`.
+    pub event: Value,
+}
+
+/// `plan.state_changed`: the whole state after a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStateChanged {
+    /// Plan id.
+    pub plan: String,
+    /// Version that the state belongs to.
+    pub version: i64,
+    /// Steps so far.
+    pub revision: u64,
+    /// The values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Value>,
+    /// The values, when they are too large for an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<BlobRef>,
+    /// Paths of what came over from another version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
+    /// Paths of what had no place in this version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<String>,
+}
+
+/// `plan.rolled_back`: another version is the current one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRolledBack {
+    /// Plan id.
+    pub plan: String,
+    /// Version that was current.
+    pub from: i64,
+    /// Version that is current now.
+    pub to: i64,
+}
+
+/// `plan.history_cleared`: plans, states and runs before it are shown no more. The log keeps them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanHistoryCleared {
+    /// How many plans there were.
+    pub plans: u64,
+    /// How many runs.
+    pub runs: u64,
+}

@@ -1,0 +1,147 @@
+//! Bodies of events about sessions, messages and turns.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BlobRef, is_false};
+use crate::{Budget, Digest, Mode, Seq, Usage};
+
+/// How a project tests itself, and which of its files are tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestSetup {
+    /// Command and arguments that run every test.
+    pub argv: Vec<String>,
+    /// What was detected or configured: `cargo`, `npm`, `pytest`, `go`, `shell`, `configured`.
+    pub kind: String,
+    /// Globs of test files.
+    pub test_globs: Vec<String>,
+    /// Globs of source files.
+    pub source_globs: Vec<String>,
+}
+
+/// `session.created`: everything the session was started with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionCreated {
+    /// Workflow mode.
+    pub mode: Mode,
+    /// Absolute path of the project directory.
+    pub project: String,
+    /// Provider name.
+    pub provider: String,
+    /// Model name.
+    pub model: String,
+    /// Server of an OpenAI-compatible provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Whether the user, not the project, named the server: only then it gets the user's key.
+    #[serde(default)]
+    pub own_server: bool,
+    /// Scenario file of the scripted provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<BlobRef>,
+    /// Limits.
+    pub budget: Budget,
+    /// How the project tests itself.
+    pub test: TestSetup,
+    /// Policy files in force besides the built-ins: name and content.
+    pub policy: Vec<PolicySource>,
+    /// Most changed lines that are merged without a person.
+    pub max_auto_merge_lines: u64,
+    /// Version of the program.
+    pub program_version: String,
+}
+
+/// One policy text in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicySource {
+    /// Name shown in explanations.
+    pub name: String,
+    /// The text.
+    pub text: BlobRef,
+    /// Whether it has to allow each call itself, because nobody accepted it yet or beside such a one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub apart: bool,
+}
+
+/// `policy.proposed`, `policy.updated`: the policy of a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// Absolute path of the project directory.
+    pub project: String,
+    /// Digest of the text that was accepted before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Digest>,
+    /// The text.
+    pub text: BlobRef,
+}
+
+/// `session.resumed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionResumed {
+    /// Fencing epoch of the new owner.
+    pub epoch: u64,
+    /// State the earlier owner left: `interrupted` or `at_rest`.
+    pub found: String,
+}
+
+/// `message.received`: a text for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageReceived {
+    /// The text.
+    pub text: String,
+}
+
+/// `turn.started`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnStarted {
+    /// Sequence of the turn that this one carries on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Seq>,
+}
+
+/// How a turn came to rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The change set was merged and committed.
+    Committed,
+    /// The model answered; nothing was changed.
+    Answered,
+    /// A person rejected the change set.
+    Rejected,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// `turn.completed`, `.failed`, `.cancelled`, `.interrupted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// Sequence of `turn.started`.
+    pub turn: Seq,
+    /// How it came to rest.
+    pub outcome: Outcome,
+    /// Error code of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Explanation of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Commit made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+/// `budget.charged`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetCharged {
+    /// What this act cost.
+    pub usage: Usage,
+}
+
+/// `budget.exhausted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetExhausted {
+    /// `tokens`, `time`, `cost`, `calls` or `errors`.
+    pub item: String,
+}
