@@ -241,7 +241,7 @@ fn a_turn_whose_last_command_had_no_isolation_is_no_answer() {
     let check = |calls: &[Option<&str>], outcome: Outcome, code: Option<&str>| {
         let mut sim = Simulation::new(Budget::default());
         for failure in calls {
-            let call = sim.call("shell.run", r#"{"argv":["true"]}"#);
+            let call = sim.answer("", &[("shell.run", r#"{"argv":["true"]}"#)])[0];
             if failure.is_none() {
                 sim.start(call);
             }
