@@ -388,7 +388,7 @@ fn execute(given: &Input<'_>) -> Answer {
     let input = given.value;
     let options = &input["options"];
     if options["allowRuntimeSourceExecution"] == true && input["plan"].get("source").is_some() {
-        return Answer::Skip("execute with source: running code is another step");
+        return Answer::Skip("execute with source: this crate runs no code");
     }
     let profile = Profile {
         require_module_manifest_for_bare_specifiers: options["enforceModuleManifest"] != false,

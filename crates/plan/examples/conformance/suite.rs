@@ -99,7 +99,7 @@ pub(crate) fn run(cases: &str, deviations: &str) -> Result<Outcome, String> {
 fn judge(case: &Value, ordered: Option<Json<'_>>, deviations: &Deviations, outcome: &mut Outcome) {
     let id = case["id"].as_str().unwrap_or_default();
     let answer = if case["area"] == "mcp" {
-        Answer::Skip("area mcp: the tool protocol is another step")
+        Answer::Skip("area mcp: this crate speaks no tool protocol")
     } else {
         operations::answer(&Input { value: &case["input"], ordered }, deviations)
     };
