@@ -113,7 +113,8 @@ impl Classifier {
         Self::needs_content(path)
             && match (std::str::from_utf8(old), std::str::from_utf8(new)) {
                 (Ok(old), Ok(new)) => !rust_tests_kept(old, new),
-                _ => false,
+                // What cannot be read keeps nothing.
+                _ => true,
             }
     }
 }
@@ -209,5 +210,7 @@ mod tests {
         let test = "#[cfg(test)] mod t { fn a() { assert!(f()) } }";
         check("src/a.rs", 1, test, "fn f() {}", true);
         check("src/a.rs", 1, test, &format!("fn f() {{}} {test}"), false);
+        let bytes = Contents { old: Some(test.as_bytes()), new: Some(b"\xff") };
+        assert!(classifier.weakens(&CanonicalPath::parse("src/a.rs").unwrap(), 1, &bytes));
     }
 }

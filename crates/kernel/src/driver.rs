@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use glasshouse_log::{Lease, Log};
-use glasshouse_model::body::{CallStatus, Outcome, TurnEnd, TurnStarted};
+use glasshouse_model::body::{CallStatus, Outcome, SessionCreated, TurnEnd, TurnStarted};
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
 };
@@ -134,7 +134,8 @@ impl Kernel {
         to: Option<Seq>,
     ) -> Result<std::result::Result<Replayed, Difference>> {
         let tools = model::tools_told(&Registry::builtin());
-        let created = recorder::fold(&self.log, branch)?.created;
+        let first = self.log.read(branch, 1, 1)?;
+        let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
         let policy = match &created {
             Some(created) => Some(self.compile(&rules::of_session(self, &created.policy)?)?),
             None => None,

@@ -31,7 +31,7 @@ use crate::{Error, Result, codes};
 
 pub use carry::Carried;
 pub use fold::{RunRecord, VersionRecord};
-pub use governor::{Quota, Usage};
+pub use glasshouse_plan::quota::{Quota, Usage};
 
 use fold::Fold;
 use governor::{Governor, Ticket};

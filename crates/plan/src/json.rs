@@ -344,6 +344,43 @@ impl Serialize for Json<'_> {
     }
 }
 
+/// Texts that are no JSON; every reader refuses them.
+#[cfg(test)]
+const NOT_JSON: &[&str] = &[
+    "",
+    " ",
+    "{",
+    "[",
+    "[1,]",
+    "{\"a\"}",
+    "{\"a\":}",
+    "{a:1}",
+    "{\"a\":1,}",
+    "01",
+    "-",
+    "1.",
+    ".5",
+    "1e",
+    "+1",
+    "tru",
+    "nul",
+    "'a'",
+    "\"a",
+    "\"\u{1}\"",
+    "\"\\x\"",
+    "\"\\u12\"",
+    "\"\\ud800\"",
+    "\"\\ud800\\u0041\"",
+    "\"\\udc00\"",
+    "1 2",
+    "[1}",
+    "{\"a\":1]",
+    "NaN",
+    "Infinity",
+    "// c\n1",
+    "\u{feff}1",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

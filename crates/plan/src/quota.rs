@@ -1,7 +1,7 @@
-//! Quotas: how much each tenant may run at once and a minute.
+//! Quotas: how many runs of plans a tenant may begin a minute, and have under way at once.
 //!
-//! Pure rules over a time that the caller gives; the host keeps the state and asks before it
-//! registers or runs anything.
+//! Pure rules over a time that the caller gives; the host keeps what is used, one value for each
+//! tenant, and asks before it registers or runs anything.
 
 use std::collections::BTreeMap;
 
@@ -10,131 +10,86 @@ use serde::{Deserialize, Serialize};
 use crate::codes;
 use crate::error::Error;
 
-/// Length of the window that executions are counted in.
-pub const WINDOW_MS: u64 = 60_000;
-/// Most tenants that are remembered; those that are idle for a window are forgotten first.
-pub const MAX_TENANTS: usize = 10_000;
-/// Tenant of a caller without a name.
-pub const ANONYMOUS: &str = "anonymous";
+/// Length of the window that runs are counted in.
+pub const WINDOW_US: u64 = 60 * 1_000_000;
+/// How long a run may take before its place is given to another; far above the longest rendering.
+pub const RUN_TTL_US: u64 = 60 * 1_000_000;
 
-/// What each tenant may do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QuotaPolicy {
-    /// Executions that begin in one window.
-    pub max_executions_per_minute: u32,
-    /// Executions under way at the same time.
-    pub max_concurrent_executions: u32,
+/// What a tenant may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Runs that begin in one window.
+    pub runs_per_minute: u32,
+    /// Runs under way at once.
+    pub concurrent: u32,
 }
 
-impl Default for QuotaPolicy {
+impl Default for Quota {
+    /// Two a second for a minute, and four at once: more than a person clicks, less than a loop does.
     fn default() -> Self {
-        Self { max_executions_per_minute: 120, max_concurrent_executions: 4 }
+        Self { runs_per_minute: 120, concurrent: 4 }
     }
 }
 
-/// What one tenant has used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Usage {
-    /// When the window began; it begins with the first execution after the one before has ended.
-    pub window_started_at_ms: u64,
-    /// Executions that began in the window.
-    pub executions_in_window: u32,
-    /// Executions under way.
-    pub concurrent_executions: u32,
-}
-
-/// The quotas of all tenants.
+/// What a tenant has used.
 ///
 /// ```
-/// use glasshouse_plan::quota::{Governor, QuotaPolicy};
-/// let policy = QuotaPolicy { max_concurrent_executions: 1, ..QuotaPolicy::default() };
-/// let mut governor = Governor::new(policy);
-/// governor.acquire("acme", 0)?;
-/// assert_eq!(governor.acquire("acme", 1).unwrap_err().code(), "plan_quota_exceeded");
-/// governor.release("acme");
-/// governor.acquire("acme", 2)?;
+/// use glasshouse_plan::quota::{Quota, Usage};
+/// let quota = Quota { concurrent: 1, ..Quota::default() };
+/// let mut usage = Usage::default();
+/// usage.take(quota, "first", 0)?;
+/// assert_eq!(usage.take(quota, "second", 1).unwrap_err().code(), "plan_quota_exceeded");
+/// usage.give_back("first");
+/// usage.take(quota, "second", 2)?;
 /// # Ok::<(), glasshouse_plan::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Governor {
-    policy: QuotaPolicy,
-    tenants: BTreeMap<String, Usage>,
+pub struct Usage {
+    /// When the window began, in microseconds; it begins with the first run after the one before ended.
+    pub window_started_us: u64,
+    /// Runs that began in it.
+    pub runs_in_window: u32,
+    /// Runs under way, with the time at which each gives its place back by itself.
+    pub running: BTreeMap<String, u64>,
 }
 
-impl Governor {
-    /// Quotas with nothing used yet.
-    #[must_use]
-    pub fn new(policy: QuotaPolicy) -> Self {
-        Self { policy, tenants: BTreeMap::new() }
-    }
-
-    /// Takes the right to begin one execution.
+impl Usage {
+    /// Counts one run, if the quota has room for it. `run` is a name of its own for it.
     ///
     /// # Errors
-    ///
     /// `plan_quota_exceeded` with the limit and, where waiting helps, `retry_after_ms`.
-    pub fn acquire(&mut self, tenant: &str, now_ms: u64) -> Result<(), Error> {
-        self.forget_idle(now_ms);
-        let name = name(tenant);
-        let full = self.tenants.len() >= MAX_TENANTS;
-        if full && !self.tenants.contains_key(name) {
-            return Err(exceeded("tenants", MAX_TENANTS));
+    pub fn take(&mut self, quota: Quota, run: &str, now_us: u64) -> Result<(), Error> {
+        self.expire(now_us);
+        let age_us = now_us.saturating_sub(self.window_started_us);
+        if age_us >= WINDOW_US {
+            self.window_started_us = now_us;
+            self.runs_in_window = 0;
         }
-        let usage = self.tenants.entry(name.to_owned()).or_insert(Usage {
-            window_started_at_ms: now_ms,
-            executions_in_window: 0,
-            concurrent_executions: 0,
-        });
-        let age_ms = now_ms.saturating_sub(usage.window_started_at_ms);
-        if age_ms >= WINDOW_MS {
-            usage.window_started_at_ms = now_ms;
-            usage.executions_in_window = 0;
+        if self.running.len() >= quota.concurrent as usize {
+            return Err(exceeded("concurrent", quota.concurrent));
         }
-        if usage.concurrent_executions >= self.policy.max_concurrent_executions {
-            let max = self.policy.max_concurrent_executions;
-            return Err(exceeded("concurrent_executions", max as usize));
+        if self.runs_in_window >= quota.runs_per_minute {
+            let left_ms = (WINDOW_US - age_us.min(WINDOW_US)).div_ceil(1_000);
+            let error = exceeded("runs_per_minute", quota.runs_per_minute);
+            return Err(error.with("retry_after_ms", left_ms));
         }
-        if usage.executions_in_window >= self.policy.max_executions_per_minute {
-            let max = self.policy.max_executions_per_minute;
-            let error = exceeded("executions_per_minute", max as usize);
-            return Err(error.with("retry_after_ms", WINDOW_MS - age_ms.min(WINDOW_MS)));
-        }
-        usage.executions_in_window += 1;
-        usage.concurrent_executions += 1;
+        self.runs_in_window += 1;
+        self.running.insert(run.to_owned(), now_us.saturating_add(RUN_TTL_US));
         Ok(())
     }
 
-    /// Gives the right back when the execution has ended; each one once.
-    pub fn release(&mut self, tenant: &str) {
-        if let Some(usage) = self.tenants.get_mut(name(tenant)) {
-            usage.concurrent_executions = usage.concurrent_executions.saturating_sub(1);
-        }
+    /// Gives the place of a run back when it has ended.
+    pub fn give_back(&mut self, run: &str) {
+        self.running.remove(run);
     }
 
-    /// What each tenant has used, by name.
-    pub fn usage(&self) -> impl Iterator<Item = (&str, &Usage)> {
-        self.tenants.iter().map(|(name, usage)| (name.as_str(), usage))
-    }
-
-    fn forget_idle(&mut self, now_ms: u64) {
-        if self.tenants.len() >= MAX_TENANTS {
-            self.tenants.retain(|_, usage| {
-                usage.concurrent_executions > 0
-                    || now_ms.saturating_sub(usage.window_started_at_ms) < WINDOW_MS
-            });
-        }
+    /// Gives the places of runs back that never said they ended.
+    pub fn expire(&mut self, now_us: u64) {
+        self.running.retain(|_, expires_us| *expires_us > now_us);
     }
 }
 
-fn name(tenant: &str) -> &str {
-    let tenant = tenant.trim();
-    if tenant.is_empty() { ANONYMOUS } else { tenant }
-}
-
-fn exceeded(limit: &'static str, max: usize) -> Error {
+fn exceeded(limit: &'static str, max: u32) -> Error {
     Error::new(codes::QUOTA_EXCEEDED, "the tenant has used up its quota")
         .why(format!("{limit}: limit {max}"))
         .with("limit", limit)
@@ -145,38 +100,38 @@ fn exceeded(limit: &'static str, max: usize) -> Error {
 mod tests {
     use super::*;
 
-    fn governor(per_minute: u32, concurrent: u32) -> Governor {
-        Governor::new(QuotaPolicy {
-            max_executions_per_minute: per_minute,
-            max_concurrent_executions: concurrent,
-        })
+    #[test]
+    fn runs_are_counted_by_window_and_by_those_under_way() {
+        let quota = Quota { runs_per_minute: 3, concurrent: 2 };
+        let mut usage = Usage::default();
+        let mut check = |now_us: u64, ends: Option<&str>, name: &str, limit: Option<&str>| {
+            ends.into_iter().for_each(|name| usage.give_back(name));
+            let result = usage.take(quota, name, now_us);
+            let found = result.err().map(|error| error.report().context["limit"].clone());
+            assert_eq!(found, limit.map(Into::into), "{name} at {now_us}");
+        };
+        let start = WINDOW_US;
+        check(start, None, "a", None);
+        check(start, None, "b", None);
+        check(start, None, "c", Some("concurrent"));
+        check(start + 1, Some("a"), "c", None);
+        check(start + 2, Some("b"), "d", Some("runs_per_minute"));
+        check(start + WINDOW_US - 1, None, "d", Some("runs_per_minute"));
+        check(start + WINDOW_US, None, "d", None);
     }
 
     #[test]
-    fn concurrency_is_asked_before_the_rate_and_both_end() {
-        let mut all = governor(3, 2);
-        assert!(all.acquire("a", 0).is_ok());
-        assert!(all.acquire(" a ", 0).is_ok());
-        let error = all.acquire("a", 0).unwrap_err();
-        assert_eq!(error.report().context["limit"], "concurrent_executions");
-        assert!(all.acquire("b", 0).is_ok());
-        all.release("a");
-        assert!(all.acquire("a", WINDOW_MS - 1).is_ok());
-        all.release("a");
-        let error = all.acquire("a", WINDOW_MS - 1).unwrap_err();
+    fn a_run_that_dies_gives_its_place_back_and_a_full_window_says_when() {
+        let quota = Quota { runs_per_minute: 2, concurrent: 1 };
+        let mut usage = Usage::default();
+        usage.take(quota, "dies", WINDOW_US).unwrap();
+        assert!(usage.take(quota, "next", WINDOW_US + RUN_TTL_US - 1).is_err());
+        usage.take(quota, "next", WINDOW_US + RUN_TTL_US).unwrap();
+        usage.give_back("next");
+        let start = WINDOW_US + RUN_TTL_US;
+        usage.take(quota, "last", start + 1).unwrap();
+        usage.give_back("last");
+        let error = usage.take(quota, "more", start + WINDOW_US - 1).unwrap_err();
         assert_eq!(error.report().context["retry_after_ms"], 1);
-        assert!(all.acquire("a", WINDOW_MS).is_ok());
-    }
-
-    #[test]
-    fn idle_tenants_are_forgotten() {
-        let mut all = governor(1, 1);
-        for number in 0..MAX_TENANTS {
-            all.acquire(&number.to_string(), 0).unwrap();
-        }
-        assert!(all.acquire("one more", 0).is_err());
-        (0..MAX_TENANTS).for_each(|number| all.release(&number.to_string()));
-        assert!(all.acquire("one more", WINDOW_MS).is_ok());
-        assert_eq!(all.usage().count(), 1);
     }
 }

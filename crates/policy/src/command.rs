@@ -124,9 +124,9 @@ pub(crate) fn runs_only(argv: &[String], prefixes: &[Vec<Box<str>>]) -> bool {
         })
 }
 
-/// Whether running `argv` could run a command that begins with the prefix.
-pub(crate) fn could_run(argv: &[String], prefix: &[Box<str>]) -> bool {
-    let mut reach = Reach { prefix, budget: MAX_COMMAND_BYTES };
+/// Whether running `argv` could run a command that begins with one of the prefixes.
+pub(crate) fn could_run(argv: &[String], prefixes: &[Vec<Box<str>>]) -> bool {
+    let mut reach = Reach { prefixes, budget: MAX_COMMAND_BYTES };
     let words: Vec<_> = argv.iter().map(|word| Word::Text(word)).collect();
     reach.command(&words, false)
 }
@@ -151,12 +151,16 @@ impl<'a> Word<'a> {
 }
 
 struct Reach<'a> {
-    prefix: &'a [Box<str>],
+    prefixes: &'a [Vec<Box<str>>],
     /// Bytes that may still be looked at; none left counts as a match.
     budget: usize,
 }
 
 impl Reach<'_> {
+    fn begins(&self, words: &[Word<'_>], open: bool) -> bool {
+        self.prefixes.iter().any(|prefix| begins(words, prefix, open))
+    }
+
     /// Follows one command. `open`: unknown words follow.
     fn command(&mut self, words: &[Word<'_>], open: bool) -> bool {
         let Some(first) = words.first() else { return false };
@@ -164,7 +168,7 @@ impl Reach<'_> {
         let Some(left) = self.budget.checked_sub(bytes) else { return true };
         self.budget = left;
         let Some(first) = first.text() else { return true };
-        if begins(words, self.prefix, open) {
+        if self.begins(words, open) {
             return true;
         }
         let program = base_name(first).to_ascii_lowercase();
@@ -206,7 +210,7 @@ impl Reach<'_> {
             let nested =
                 SHELLS.contains(&name) || is_wrapper(name) || matches!(name, "eval" | "git");
             let script = text.strip_prefix("--split-string=").or(text.strip_prefix("-S"));
-            begins(inner, self.prefix, open)
+            self.begins(inner, open)
                 || (nested && self.command(inner, open))
                 || script.is_some_and(|script| self.script(script))
                 || (text.contains(char::is_whitespace) && self.script(text))
@@ -386,7 +390,7 @@ mod tests {
     #[test]
     fn dressing_a_command_up_does_not_hide_it() {
         let check = |words: &[&str]| {
-            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+            assert!(could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
         };
         check(&["rm", "-rf", "x"]);
         check(&["/bin/rm", "-rf", "x"]);
@@ -438,7 +442,7 @@ mod tests {
     #[test]
     fn neither_spelling_nor_the_grammar_of_a_shell_hides_it() {
         let check = |words: &[&str]| {
-            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+            assert!(could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
         };
         // Other spellings of the same options, other places.
         for words in [
@@ -465,7 +469,7 @@ mod tests {
     #[test]
     fn no_script_hides_it() {
         let check = |words: &[&str]| {
-            assert!(could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+            assert!(could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
         };
         for script in [
             "X=rm; if true; then $X -rf y; fi",
@@ -521,7 +525,7 @@ mod tests {
     #[test]
     fn subcommands_behind_options() {
         let check = |wanted: &str, words: &[&str], expected: bool| {
-            assert_eq!(could_run(&argv(words), &prefix(wanted)), expected, "{wanted}: {words:?}");
+            assert_eq!(could_run(&argv(words), &[prefix(wanted)]), expected, "{wanted}: {words:?}");
         };
         check("git push", &["git", "push"], true);
         check("git push", &["git", "-C", ".", "push"], true);
@@ -551,7 +555,7 @@ mod tests {
     #[test]
     fn other_commands_stay_free() {
         let check = |words: &[&str]| {
-            assert!(!could_run(&argv(words), &prefix("rm -rf")), "{words:?}");
+            assert!(!could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
         };
         check(&[]);
         check(&["rm"]);

@@ -320,7 +320,7 @@ impl CommandPatterns {
     fn match_call(&self, call: &Call) -> bool {
         call.argv.as_ref().is_some_and(|argv| {
             if self.wide {
-                self.prefixes.iter().any(|prefix| command::could_run(argv, prefix))
+                command::could_run(argv, &self.prefixes)
             } else {
                 command::runs_only(argv, &self.prefixes)
             }

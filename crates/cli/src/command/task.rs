@@ -94,11 +94,13 @@ impl Work {
             own_server: self.own_server,
             secrets: people.secrets,
         };
-        if self.kernel.project_policy(&new.project)?.is_some_and(|policy| !policy.accepted) {
-            output::note(super::policy::NOT_ACCEPTED);
-        }
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;
+        // As it was recorded: the file may have changed since.
+        let created = session.state().created.as_ref();
+        if created.is_some_and(|created| created.policy.iter().any(|source| source.apart)) {
+            output::note(super::policy::NOT_ACCEPTED);
+        }
         if !self.json {
             output::note(&format!(
                 "glasshouse {} · strict · session {}",

@@ -78,6 +78,8 @@ fn e2e_accepting_a_policy_is_in_the_log_with_what_was_seen() {
     accept("capabilities: []\n");
     let log = place.run(&["audit", "log", "--kind", "policy.updated", "--json"]).last();
     assert_eq!(log["body"]["previous"], first.as_str());
+    // As large as a policy may be, which is more than one event holds.
+    accept(&format!("capabilities: []\n#{}\n", "\"".repeat((1 << 20) - 64)));
     // A file that does not load is accepted by nobody.
     let broken = "capabilities: [{ name: x }]\n";
     std::fs::write(project.join(".glasshouse/policy.yaml"), broken).unwrap();

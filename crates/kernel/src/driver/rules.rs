@@ -111,25 +111,28 @@ impl Kernel {
         };
         let subject = Some(change.project.clone());
         let decided = PolicyDecided::new(None, call, subject, decision.clone());
+        let mut drafts = vec![
+            Draft::new(Kind::PolicyProposed, &change).by(approver.clone()),
+            Draft::new(Kind::PolicyDecided, &decided),
+        ];
+        if decision.effect == Effect::Deny {
+            journal.append(drafts)?;
+            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
+                .why(decision.reasons.join("; ")));
+        }
         let asked = ApprovalRequested {
             subject: ApprovalSubject::Policy,
             call: None,
             tool: name::POLICY_UPDATE.to_owned(),
-            shown: policy.text.clone(),
-            reasons: decision.reasons.clone(),
+            // The text itself is the blob that the proposal names; it may be larger than an event.
+            shown: format!("the policy {} ({} bytes)", policy.digest, policy.text.len()),
+            reasons: decision.reasons,
             args_digest: policy.digest,
             policy_version: rules.version(),
             base: previous.unwrap_or(Digest::ZERO),
         };
-        let approval = journal.append(vec![
-            Draft::new(Kind::PolicyProposed, &change).by(approver.clone()),
-            Draft::new(Kind::PolicyDecided, &decided),
-            Draft::new(Kind::ApprovalRequested, &asked),
-        ])?;
-        if decision.effect == Effect::Deny {
-            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
-                .why(decision.reasons.join("; ")));
-        }
+        drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
+        let approval = journal.append(drafts)?;
         let resolved = ApprovalResolved {
             approval,
             approved: true,

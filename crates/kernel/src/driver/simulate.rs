@@ -1,6 +1,6 @@
 //! Trying a policy on the past: what would have been decided differently.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use glasshouse_log::SessionRow;
 use glasshouse_model::body::{PolicyDecided, SessionCreated};
@@ -84,7 +84,7 @@ impl Kernel {
         simulation: &mut Simulation,
     ) -> Result<()> {
         let mut workflow = None;
-        let mut decided = Vec::new();
+        let mut decided = VecDeque::new();
         for event in self.log.events(&row.main) {
             let event = event?;
             match event.kind() {
@@ -93,9 +93,15 @@ impl Kernel {
                     let texts = of_session(self, &created.policy)?;
                     workflow = texts.into_iter().find(|text| text.name == WORKFLOW_POLICY);
                 }
-                Kind::PolicyDecided => decided.extend(
-                    event.body_as::<PolicyDecided>().ok().map(|decided| (event.seq(), decided)),
-                ),
+                Kind::PolicyDecided => {
+                    let Ok(body) = event.body_as::<PolicyDecided>() else { continue };
+                    if body.input.is_some() && !decided_by_kernel(&body.decision) {
+                        decided.push_back((event.seq(), body));
+                    }
+                    if decided.len() > left {
+                        decided.pop_front();
+                    }
+                }
                 _ => {}
             }
         }
@@ -106,13 +112,10 @@ impl Kernel {
             compiled.insert(key.clone(), self.compile(&texts)?);
         }
         let policy = &compiled[&key];
-        let tried = decided.into_iter().rev().filter_map(|(seq, decided)| {
-            let input = decided.input.clone().filter(|_| !decided_by_kernel(&decided.decision))?;
-            Some((seq, decided, input))
-        });
-        for (seq, decided, input) in tried.take(left) {
+        for (seq, decided) in decided.into_iter().rev() {
+            let Some(input) = &decided.input else { continue };
             simulation.decisions += 1;
-            let now = glasshouse_policy::decide(policy, &Request::new(&input, 0)).decision;
+            let now = glasshouse_policy::decide(policy, &Request::new(input, 0)).decision;
             let was = by_rules(&decided);
             if was != now.effect {
                 simulation.changed.push(Changed {

@@ -8,6 +8,7 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::{BranchId, Digest, Event, Kind, Seq};
 use glasshouse_plan::Limits;
+use glasshouse_plan::registry::free_version;
 use glasshouse_plan::state::State;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -207,15 +208,9 @@ impl Fold {
         self.plans.get(plan)?.by_number.values().find(|version| version.content == *content)
     }
 
-    /// The number that new content gets: the one it asks for, or behind the highest if it is taken.
+    /// The number that new content gets.
     pub(super) fn free_version(&self, plan: &str, asked: i64) -> i64 {
-        let Some(versions) = self.plans.get(plan) else { return asked };
-        match versions.by_number.last_key_value() {
-            Some((highest, _)) if versions.by_number.contains_key(&asked) => {
-                highest.saturating_add(1)
-            }
-            _ => asked,
-        }
+        self.plans.get(plan).map_or(asked, |versions| free_version(&versions.by_number, asked))
     }
 
     pub(super) fn plans(&self) -> Vec<PlanHistory> {

@@ -57,7 +57,8 @@ pub struct Replay<'a> {
     implied: VecDeque<Draft>,
     /// Whether a kernel wrote the branch: the record of a command that a person ran has no turns.
     has_turns: bool,
-    made: Vec<u8>,
+    /// Digest over everything made so far.
+    made: Digest,
     model_requests: u64,
 }
 
@@ -72,7 +73,7 @@ impl<'a> Replay<'a> {
             state: State::default(),
             implied: VecDeque::new(),
             has_turns: false,
-            made: Vec::new(),
+            made: Digest::ZERO,
             model_requests: 0,
         }
     }
@@ -95,7 +96,7 @@ impl<'a> Replay<'a> {
                 self.implied.push_front(draft);
             }
         }
-        self.made.extend_from_slice(event.hash.as_bytes());
+        self.add(&event.hash);
         Ok(())
     }
 
@@ -103,12 +104,12 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn finish(mut self) -> Replayed {
         let state = Digest::of(format!("{:?}", self.state).as_bytes());
-        self.made.extend_from_slice(state.as_bytes());
-        Replayed {
-            digest: Digest::of(&self.made),
-            events: self.state.head,
-            model_requests: self.model_requests,
-        }
+        self.add(&state);
+        Replayed { digest: self.made, events: self.state.head, model_requests: self.model_requests }
+    }
+
+    fn add(&mut self, digest: &Digest) {
+        self.made = Digest::of_parts(&[self.made.as_bytes(), digest.as_bytes()]);
     }
 
     fn check(&mut self, event: &Event) -> Result<(), Difference> {
@@ -201,7 +202,7 @@ impl<'a> Replay<'a> {
             });
             return Err(difference(event, "model_request", expected, event.body.clone()));
         }
-        self.made.extend_from_slice(digest.as_bytes());
+        self.add(&digest);
         self.model_requests += 1;
         Ok(())
     }

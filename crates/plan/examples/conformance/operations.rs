@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use glasshouse_plan::json::Document;
 use glasshouse_plan::module::Resolver;
-use glasshouse_plan::quota::{Governor, QuotaPolicy};
-use glasshouse_plan::registry::Versions;
+use glasshouse_plan::quota::{Quota, Usage};
+use glasshouse_plan::registry::free_version;
 use glasshouse_plan::state::{Host, State, StateLimits, apply};
 use glasshouse_plan::template::{Scope, problems, resolve_text, resolve_value};
 use glasshouse_plan::{
@@ -262,18 +262,24 @@ fn open_profile() -> Profile {
 }
 
 fn registry(input: &Value) -> Value {
-    let mut versions = Versions::default();
+    let mut taken = BTreeMap::new();
     let asked = input["versions"].as_array().into_iter().flatten();
-    let assigned: Vec<i64> =
-        asked.map(|asked| versions.assign("case", asked.as_i64().unwrap_or(1))).collect();
-    let list: Vec<Value> = versions
-        .list()
-        .map(|(id, versions)| {
-            let versions: Vec<i64> = versions.collect();
-            json!({"planId": id, "latestVersion": versions.last(), "versions": versions})
+    let assigned: Vec<i64> = asked
+        .map(|asked| {
+            // Numbers start at 1.
+            let version = free_version(&taken, asked.as_i64().unwrap_or(1).max(1));
+            taken.insert(version, ());
+            version
         })
         .collect();
-    json!({"assigned": assigned, "latest": versions.latest("case"), "list": list})
+    let versions: Vec<i64> = taken.keys().copied().collect();
+    let latest = versions.last();
+    let list = if versions.is_empty() {
+        json!([])
+    } else {
+        json!([{"planId": "case", "latestVersion": latest, "versions": versions}])
+    };
+    json!({"assigned": assigned, "latest": latest, "list": list})
 }
 
 fn tenants(input: &Value) -> Value {
@@ -281,46 +287,49 @@ fn tenants(input: &Value) -> Value {
         let limit = input["policy"][key].as_u64().and_then(|limit| u32::try_from(limit).ok());
         limit.unwrap_or(default)
     };
-    let default = QuotaPolicy::default();
-    let mut governor = Governor::new(QuotaPolicy {
-        max_executions_per_minute: limit(
-            "maxExecutionsPerMinute",
-            default.max_executions_per_minute,
-        ),
-        max_concurrent_executions: limit(
-            "maxConcurrentExecutions",
-            default.max_concurrent_executions,
-        ),
-    });
+    let default = Quota::default();
+    let quota = Quota {
+        runs_per_minute: limit("maxExecutionsPerMinute", default.runs_per_minute),
+        concurrent: limit("maxConcurrentExecutions", default.concurrent),
+    };
+    let mut tenants: BTreeMap<&str, Usage> = BTreeMap::new();
     let mut leases: Vec<Option<&str>> = Vec::new();
-    let mut now_ms = 0;
+    let mut now_us = 0;
     let steps = input["steps"].as_array().into_iter().flatten();
     let results: Vec<Value> = steps
         .map(|step| {
             let wait = ["advanceMs", "wait", "advance"].iter().find_map(|key| step[*key].as_u64());
             if let Some(wait) = wait {
-                now_ms += wait;
+                now_us += wait * 1_000;
                 return json!("advanced");
             }
             if let Some(tenant) = step["acquire"].as_str() {
-                let granted = governor.acquire(tenant, now_ms).is_ok();
+                // A caller without a name is a tenant as well.
+                let name = if tenant.trim().is_empty() { "anonymous" } else { tenant.trim() };
+                let usage = tenants.entry(name).or_default();
+                // Here a run ends only when it is told to.
+                usage.running.values_mut().for_each(|expires_us| *expires_us = u64::MAX);
+                let granted = usage.take(quota, &leases.len().to_string(), now_us).is_ok();
                 if granted {
-                    leases.push(Some(tenant));
+                    leases.push(Some(name));
                 }
                 return json!(if granted { "granted" } else { "throttled" });
             }
             let lease = step["release"].as_u64().and_then(|index| usize::try_from(index).ok());
-            if let Some(tenant) = lease.and_then(|index| leases.get_mut(index)?.take()) {
-                governor.release(tenant);
+            if let Some((lease, name)) =
+                lease.and_then(|at| Some((at, leases.get_mut(at)?.take()?)))
+                && let Some(usage) = tenants.get_mut(name)
+            {
+                usage.give_back(&lease.to_string());
             }
             json!("released")
         })
         .collect();
-    let snapshots: Vec<Value> = governor
-        .usage()
+    let snapshots: Vec<Value> = tenants
+        .iter()
         .map(|(tenant, usage)| {
-            json!({"tenantId": tenant, "executionsInWindow": usage.executions_in_window,
-                "concurrentExecutions": usage.concurrent_executions})
+            json!({"tenantId": tenant, "executionsInWindow": usage.runs_in_window,
+                "concurrentExecutions": usage.running.len()})
         })
         .collect();
     json!({"results": results, "snapshots": snapshots})

@@ -485,6 +485,7 @@ impl PushReader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NOT_JSON;
     use super::*;
     use serde_json::Value;
 
@@ -550,37 +551,7 @@ mod tests {
 
     #[test]
     fn refuses_what_the_whole_reader_refuses() {
-        for text in [
-            "",
-            "{",
-            "[1,]",
-            "{\"a\"}",
-            "{\"a\":}",
-            "{a:1}",
-            "{\"a\":1,}",
-            "01",
-            "-",
-            "1.",
-            ".5",
-            "1e",
-            "+1",
-            "tru",
-            "nul!",
-            "'a'",
-            "\"a",
-            "\"\u{1}\"",
-            "\"\\x\"",
-            "\"\\u12\"",
-            "\"\\ud800\"",
-            "\"\\ud800\\u0041\"",
-            "\"\\udc00\"",
-            "1 2",
-            "[1}",
-            "{\"a\":1]",
-            "NaN",
-            "{\"a\":1,\"\\u0061\":2}",
-            "1e400",
-        ] {
+        for text in NOT_JSON.iter().chain(&["nul!", "{\"a\":1,\"\\u0061\":2}", "1e400"]) {
             for width in [1, 2, 100] {
                 assert!(read(text, width).is_err(), "{text} in {width}");
             }
