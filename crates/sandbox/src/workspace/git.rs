@@ -110,6 +110,7 @@ impl Git {
                 return Err(failed("rev-parse", "`.git` is a link or belongs to another user")
                     .fix("give `.git` to the owner of the project directory"));
             }
+            refuse_special_files(&git_dir)?;
             let below = project.strip_prefix(dir).expect("an ancestor is a prefix");
             let prefix = match below.to_str() {
                 Some("") => None,
@@ -317,6 +318,19 @@ impl Git {
     pub fn expect_ok(&self, name: &str, output: GitOutput) -> Result<GitOutput> {
         if output.code == 0 { Ok(output) } else { Err(failed(name, output.stderr.trim())) }
     }
+}
+
+/// Refuses a repository in which git would wait for ever, or read without end, where it expects a
+/// file. `git_dir` may itself be a file that names a linked work tree's directory.
+fn refuse_special_files(git_dir: &Path) -> Result<()> {
+    for name in ["HEAD", "index", "config", "packed-refs", "shallow", "info/exclude"] {
+        let Ok(found) = git_dir.join(name).metadata() else { continue };
+        if !found.is_file() {
+            return Err(failed("rev-parse", &format!("`.git/{name}` is no regular file"))
+                .fix("repair the repository, or work on a clone of it"));
+        }
+    }
+    Ok(())
 }
 
 fn failed(name: &str, why: &str) -> Error {

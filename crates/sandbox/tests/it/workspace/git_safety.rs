@@ -68,3 +68,19 @@ fn a_linked_git_directory_is_refused() {
     std::fs::create_dir(&below).unwrap();
     assert!(Git::discover(&below).unwrap().is_none());
 }
+
+/// A pipe where git expects a file made every git command wait for its own time limit.
+#[test]
+fn a_repository_with_a_pipe_for_a_file_is_refused_at_once() {
+    for name in ["HEAD", "index", "config", "packed-refs", "shallow", "info/exclude"] {
+        let project = Project::git(&[("a.txt", "a\n")]);
+        assert!(Git::discover(&project.root()).is_ok(), "the control");
+        let file = project.root().join(".git").join(name);
+        let _ = std::fs::remove_file(&file);
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        let error = project.try_freeze().unwrap_err();
+        assert_eq!(error.code(), "git_failed", "{name}");
+        assert!(error.to_string().contains("no regular file"), "{name}: {error}");
+    }
+}
