@@ -1,10 +1,14 @@
 //! The command line.
 
+mod session;
+
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
+
+pub(crate) use self::session::SessionCommand;
 
 /// Work on a task with an AI agent: everything it does is contained, decided by one policy and
 /// recorded in one verifiable log.
@@ -164,55 +168,6 @@ pub(crate) struct SandboxRun {
     /// Command and arguments
     #[arg(last = true, required = true)]
     pub(crate) argv: Vec<String>,
-}
-
-/// `session`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum SessionCommand {
-    /// List sessions, newest first
-    List {
-        /// Also what was done outside sessions: `sandbox run`, `policy update`, plans
-        #[arg(long)]
-        all: bool,
-        /// Data as JSON lines on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what happened in a session
-    Show {
-        /// Session id
-        id: SessionId,
-        /// Events as JSON lines on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Make again what the kernel made of a session's inputs, offline: exit 5 at the first difference
-    Replay {
-        /// Session id
-        id: SessionId,
-        /// Branch id (default: the main branch)
-        #[arg(long, value_name = "ID")]
-        branch: Option<BranchId>,
-        /// Sequence of the last event to replay
-        #[arg(long, value_name = "SEQ")]
-        to: Option<u64>,
-        /// Result as JSON on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Carry on a session that was interrupted or cancelled
-    Resume {
-        /// Session id
-        id: SessionId,
-        /// A further message for the model
-        message: Option<String>,
-        /// Never ask a person
-        #[arg(long)]
-        no_approver: bool,
-        /// Data as JSON lines on stdout
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// `policy`.
@@ -522,12 +477,6 @@ impl Arguments {
             Some(Command::Demo(demo)) => demo.json,
             Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
             Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
-            | Some(Command::Session(
-                SessionCommand::List { json, .. }
-                | SessionCommand::Show { json, .. }
-                | SessionCommand::Replay { json, .. }
-                | SessionCommand::Resume { json, .. },
-            ))
             | Some(Command::Policy(
                 PolicyCommand::Check { json, .. }
                 | PolicyCommand::Show { json, .. }
@@ -555,6 +504,7 @@ impl Arguments {
             ))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,
+            Some(Command::Session(command)) => command.json(),
             Some(_) => false,
         }
     }

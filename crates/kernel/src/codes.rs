@@ -19,6 +19,16 @@ pub const SESSION_NOT_FOUND: Code = Code::new(
     false,
     "`glasshouse session list` shows the sessions",
 );
+/// A branch id or name that the session does not have.
+pub const BRANCH_UNKNOWN: Code = Code::new(
+    "branch_unknown",
+    Exit::NotFound,
+    false,
+    "`glasshouse session show ID --branches` lists the branches",
+);
+/// A branch that had no files at an event.
+pub const NO_WORKSPACE: Code =
+    Code::new("no_workspace", Exit::NotFound, false, "name an event after `workspace.frozen`");
 /// The project directory is missing or unreadable.
 pub const PROJECT_UNREADABLE: Code = Code::new(
     "project_unreadable",
@@ -328,6 +338,8 @@ pub const ALL: &[Code] = &[
     CONFIG_INVALID,
     MODE_UNAVAILABLE,
     SESSION_NOT_FOUND,
+    BRANCH_UNKNOWN,
+    NO_WORKSPACE,
     PROJECT_UNREADABLE,
     TESTS_UNKNOWN,
     LOG_UNREADABLE,

@@ -3,6 +3,7 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod branching;
 mod decide;
 mod execute;
 mod journal;
@@ -10,6 +11,7 @@ mod merging;
 mod model;
 mod mounts;
 mod once;
+mod past;
 mod people;
 mod place;
 mod recorder;
@@ -36,9 +38,11 @@ use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
+pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
 pub use once::{OneCommand, OneResult};
+pub use past::{FileChange, PastFiles};
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
 pub use place::real_path;
 pub use rules::{
@@ -121,7 +125,15 @@ impl Kernel {
     /// # Errors
     /// `session_not_found`, or what reading the log answers.
     pub fn state(&self, session: &SessionId) -> Result<State> {
-        recorder::fold(&self.log, &self.main_branch(session)?)
+        self.state_of(&self.main_branch(session)?)
+    }
+
+    /// Folds a branch.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn state_of(&self, branch: &BranchId) -> Result<State> {
+        recorder::fold(&self.log, branch)
     }
 
     /// Makes again what the kernel made of a branch's inputs, up to `to`, with nothing but the log.

@@ -27,5 +27,5 @@ pub use apply::{Applied, Authority, Outcome, apply};
 pub use commit::{Author, CommitRequest, Committed, commit};
 pub use conflict::{Conflict, ConflictKind, conflict_error};
 pub use oplog::OperationDir;
-pub use patch::unified;
+pub use patch::{Version, unified};
 pub use plan::{Binding, Input, Proposal, Proposed, propose};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::event::{MAX_BODY_BYTES, MAX_LABELS};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Seq, SessionId};
 
+use crate::branch::NewBranch;
 use crate::codes;
 use crate::error::{Error, Result};
 
@@ -126,6 +127,17 @@ impl Prepared {
         }
         let bodies = append.events.iter().map(body_bytes).collect::<Result<_>>()?;
         Ok(Self { append, bodies })
+    }
+
+    /// The append of a new branch's first events; `None` when there are none.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub(crate) fn first_of(new: &NewBranch, events: Vec<Draft>) -> Result<Option<Self>> {
+        if events.is_empty() {
+            return Ok(None);
+        }
+        Self::new(Append::new(new.session.clone(), new.branch.clone(), events)).map(Some)
     }
 }
 

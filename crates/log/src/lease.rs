@@ -1,4 +1,5 @@
-//! Who may write to a session: one owner at a time, told apart by an epoch that only grows.
+//! Who may write to a branch: one owner at a time, told apart by an epoch that only grows. Branches
+//! own their workspace and state, so forks of one session may have different owners.
 //!
 //! The lease is a cell of the log, so taking it over and refusing the late writes of the owner
 //! before are decided in the same order as everything else that is stored.
@@ -6,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use glasshouse_model::{Digest, SessionId};
+use glasshouse_model::{BranchId, Digest};
 use serde::{Deserialize, Serialize};
 
 use crate::append::{Cell, CellWrite};
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::owner::Owner;
 use crate::store::Store;
 
-/// Space of lease cells; the key is the session.
+/// Space of lease cells; the key is the branch.
 pub(crate) const SPACE: &str = "log.lease";
 /// A lease that is not renewed for this long may be taken over, unless its owner is gone before:
 /// then at once. Owners renew at a third of it.
@@ -47,10 +48,10 @@ impl Stored {
     }
 }
 
-/// What a session's lease demands of an append.
+/// What a branch's lease demands of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// The session was never leased.
+    /// The branch was never leased.
     Open,
     /// It was, and the last owner gave it back.
     Released { epoch: u64 },
@@ -66,52 +67,52 @@ impl Fence {
     }
 
     /// Lets the current owner pass, and everyone while there is none.
-    pub(crate) fn check(&self, session: &SessionId, epoch: Option<u64>) -> Result<()> {
+    pub(crate) fn check(&self, branch: &BranchId, epoch: Option<u64>) -> Result<()> {
         match (self, epoch) {
             (Self::Open | Self::Released { .. }, None) => Ok(()),
             (Self::Held { epoch: current }, Some(epoch)) if epoch == *current => Ok(()),
             (Self::Held { epoch: current }, None) => {
-                Err(owned(session, *current).why("the append names no lease"))
+                Err(owned(branch, *current).why("the append names no lease"))
             }
             (Self::Held { epoch: current } | Self::Released { epoch: current }, Some(epoch)) => {
-                Err(lost(session, epoch).with("generation", *current))
+                Err(lost(branch, epoch).with("generation", *current))
             }
-            (Self::Open, Some(epoch)) => Err(lost(session, epoch)),
+            (Self::Open, Some(epoch)) => Err(lost(branch, epoch)),
         }
     }
 }
 
-/// The right to write to a session. Appends carry its epoch; [`Lease::renew`] keeps it beyond
+/// The right to write to a branch. Appends carry its epoch; [`Lease::renew`] keeps it beyond
 /// [`LEASE_TTL_US`]; dropping it gives it back.
 pub struct Lease {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: Owner,
-    session: SessionId,
+    branch: BranchId,
     epoch: u64,
     holder: Digest,
     is_released: bool,
 }
 
 impl Lease {
-    /// Takes the lease of a session that nobody holds.
+    /// Takes the lease of a branch that nobody holds.
     pub(crate) fn acquire(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         owner: Owner,
-        session: &SessionId,
+        branch: &BranchId,
     ) -> Result<Self> {
         let mut lease = Self {
             store,
             clock,
             owner,
-            session: session.clone(),
+            branch: branch.clone(),
             epoch: 0,
             holder: new_holder()?,
             is_released: true,
         };
         for _ in 0..ATTEMPTS {
-            let cell = lease.store.cell(SPACE, session.as_str())?;
+            let cell = lease.store.cell(SPACE, branch.as_str())?;
             let current = cell.as_ref().map(|cell| Stored::parse(&cell.bytes)).transpose()?;
             if let Some(current) = &current
                 && !current.is_free(&lease.owner, lease.clock.uptime_us())
@@ -128,25 +129,25 @@ impl Lease {
                 Err(error) => return Err(error),
             }
         }
-        Err(owned(session, lease.epoch).why("others are taking it at this moment"))
+        Err(owned(branch, lease.epoch).why("others are taking it at this moment"))
     }
 
-    /// Whether somebody holds the lease of a session now.
+    /// Whether somebody holds the lease of a branch now.
     pub(crate) fn is_held(
         store: &dyn Store,
         clock: &dyn Clock,
         here: &Owner,
-        session: &SessionId,
+        branch: &BranchId,
     ) -> Result<bool> {
-        let cell = store.cell(SPACE, session.as_str())?;
+        let cell = store.cell(SPACE, branch.as_str())?;
         let current = cell.map(|cell| Stored::parse(&cell.bytes)).transpose()?;
         Ok(current.is_some_and(|current| !current.is_free(here, clock.uptime_us())))
     }
 
-    /// The session.
+    /// The branch.
     #[must_use]
-    pub const fn session(&self) -> &SessionId {
-        &self.session
+    pub const fn branch(&self) -> &BranchId {
+        &self.branch
     }
 
     /// The fencing epoch: larger than that of every earlier owner.
@@ -173,16 +174,16 @@ impl Lease {
     }
 
     fn change(&self, is_released: bool) -> Result<()> {
-        let cell = self.store.cell(SPACE, self.session.as_str())?;
+        let cell = self.store.cell(SPACE, self.branch.as_str())?;
         let current = cell.as_ref().map(|cell| Stored::parse(&cell.bytes)).transpose()?;
         let is_ours = current.is_some_and(|current| {
             current.epoch == self.epoch && current.holder == self.holder && !current.is_released
         });
         if !is_ours {
-            return Err(lost(&self.session, self.epoch));
+            return Err(lost(&self.branch, self.epoch));
         }
         self.write(cell.as_ref(), is_released).map_err(|error| {
-            if error.is(codes::CELL_CONFLICT) { lost(&self.session, self.epoch) } else { error }
+            if error.is(codes::CELL_CONFLICT) { lost(&self.branch, self.epoch) } else { error }
         })
     }
 
@@ -197,7 +198,7 @@ impl Lease {
         let bytes = serde_json::to_vec(&stored).expect("a lease is plain data");
         self.store.write_cells(vec![CellWrite {
             space: SPACE.to_owned(),
-            key: self.session.as_str().to_owned(),
+            key: self.branch.as_str().to_owned(),
             expected_version: Some(over.map_or(0, |cell| cell.version)),
             bytes: Some(bytes),
         }])
@@ -205,7 +206,7 @@ impl Lease {
 
     fn owned_by(&self, current: &Stored) -> Error {
         let left_us = current.expires_uptime_us.saturating_sub(self.clock.uptime_us());
-        owned(&self.session, current.epoch)
+        owned(&self.branch, current.epoch)
             .why(format!("process {} holds it", current.owner.pid))
             .with("pid", current.owner.pid)
             .with("expires_in_ms", left_us / 1_000)
@@ -223,7 +224,7 @@ impl Drop for Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({}, epoch {})", self.session, self.epoch)
+        write!(f, "Lease({}, epoch {})", self.branch, self.epoch)
     }
 }
 
@@ -236,13 +237,13 @@ fn new_holder() -> Result<Digest> {
     Ok(Digest::from_bytes(bytes))
 }
 
-fn owned(session: &SessionId, generation: u64) -> Error {
-    Error::new(codes::SESSION_OWNED, format!("session {session} is owned by another process"))
+fn owned(branch: &BranchId, generation: u64) -> Error {
+    Error::new(codes::SESSION_OWNED, format!("branch {branch} is owned by another process"))
         .with("generation", generation)
 }
 
-fn lost(session: &SessionId, epoch: u64) -> Error {
-    Error::new(codes::LEASE_LOST, format!("the lease on session {session} is lost"))
+fn lost(branch: &BranchId, epoch: u64) -> Error {
+    Error::new(codes::LEASE_LOST, format!("the lease on branch {branch} is lost"))
         .why(format!("epoch {epoch} is not that of its owner"))
         .with("epoch", epoch)
 }
@@ -253,9 +254,9 @@ mod tests {
 
     #[test]
     fn only_the_current_owner_passes_the_fence() {
-        let session = "s_1".parse().unwrap();
+        let branch = "b_1".parse().unwrap();
         let check = |fence: Fence, epoch: Option<u64>, expected: Option<&str>| {
-            let found = fence.check(&session, epoch).err().map(|error| error.code());
+            let found = fence.check(&branch, epoch).err().map(|error| error.code());
             assert_eq!(found, expected, "{fence:?} {epoch:?}");
         };
         let (held, released) = (|| Fence::Held { epoch: 3 }, || Fence::Released { epoch: 3 });

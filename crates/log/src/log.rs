@@ -15,7 +15,7 @@ use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, Ten
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::backup;
 use crate::blobs::Blobs;
-use crate::branch::{BranchRow, NewBranch, SessionRow};
+use crate::branch::{BranchRow, NewBranch, SessionRow, last_shared};
 use crate::chain::Chain;
 use crate::checkpoint::SignedHead;
 use crate::clock::Clock;
@@ -92,23 +92,34 @@ impl Log {
         &self.inner.tenant
     }
 
-    /// Creates a branch. One without parent begins its session.
+    /// Creates a branch. One without parent begins its session. `events` are its first own ones, stored
+    /// in the same transaction: no branch is seen without them, and no lease is asked for, since
+    /// nobody can own what does not exist yet.
     ///
     /// # Errors
     /// `branch_exists`, `branch_not_found`, `fork_out_of_range`, `fork_too_deep`,
     /// `append_invalid`; `log_corrupt` when the shared past does not prove itself; or a storage
     /// error.
-    pub fn create_branch(&self, new: NewBranch) -> Result<()> {
+    pub fn create_branch_with(&self, new: NewBranch, events: Vec<Draft>) -> Result<Appended> {
         self.inner.may_write()?;
         if let Some((parent, fork_seq)) = &new.parent
             && !self.inner.is_proved(parent)
         {
             self.chain(parent)?.prove(*fork_seq)?;
         }
-        self.inner.store.create_branch(&new)?;
+        let appended = self.inner.store.create_branch(&new, events)?;
         // Its events so far are those that were just proved.
         self.inner.set_proved(new.branch);
-        Ok(())
+        self.tell_stored();
+        Ok(appended)
+    }
+
+    /// As [`Log::create_branch_with`], without events.
+    ///
+    /// # Errors
+    /// As [`Log::create_branch_with`].
+    pub fn create_branch(&self, new: NewBranch) -> Result<()> {
+        self.create_branch_with(new, Vec::new()).map(drop)
     }
 
     /// Stores an append; durable when it returns.
@@ -133,10 +144,11 @@ impl Log {
     /// nothing to merge, or the strategy is not possible.
     pub fn merge(&self, merge: MergeBranch) -> Result<Appended> {
         let (source, source_head) = (merge.source.clone(), merge.source_head);
+        let source_epoch = merge.source_epoch;
         let stored = self.chain(&merge.source)?;
         let append =
             merge.clone().into_append(self.chain(&merge.target)?.segments(), stored.segments())?;
-        self.store_append(append, Some(Merge { source, source_head }))
+        self.store_append(append, Some(Merge { source, source_head, source_epoch }))
     }
 
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
@@ -273,6 +285,14 @@ impl Log {
         self.inner.store.branch(branch)
     }
 
+    /// Sequence of the last event that two branches share; 0 when there is none.
+    ///
+    /// # Errors
+    /// `branch_not_found` or a storage error.
+    pub fn last_shared(&self, one: &BranchId, other: &BranchId) -> Result<Seq> {
+        Ok(last_shared(self.chain(one)?.segments(), self.chain(other)?.segments()))
+    }
+
     /// The branches of a session in the order of their creation.
     ///
     /// # Errors
@@ -348,24 +368,24 @@ impl Log {
         backup::make(self.inner.store.as_ref(), directory)
     }
 
-    /// Takes the right to write to a session.
+    /// Takes the right to write to a branch.
     ///
     /// # Errors
     /// `session_owned` with the owner's `generation` while another holds it and is not gone; or a
     /// storage error.
-    pub fn acquire_lease(&self, session: &SessionId) -> Result<Lease> {
+    pub fn acquire_lease(&self, branch: &BranchId) -> Result<Lease> {
         self.inner.may_write()?;
         let Inner { store, clock, owner, .. } = &*self.inner;
-        Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), session)
+        Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), branch)
     }
 
-    /// Whether a process, this one included, works on a session now.
+    /// Whether a process, this one included, works on a branch now.
     ///
     /// # Errors
     /// A storage error.
-    pub fn is_owned(&self, session: &SessionId) -> Result<bool> {
+    pub fn is_owned(&self, branch: &BranchId) -> Result<bool> {
         let Inner { store, clock, owner, .. } = &*self.inner;
-        Lease::is_held(&**store, &**clock, owner, session)
+        Lease::is_held(&**store, &**clock, owner, branch)
     }
 
     /// Signs the head of everything committed so far and writes it beside the database. Happens by

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glasshouse_model::event::SALT_BYTES;
-use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head, Prepared};
 use crate::branch::{
@@ -78,9 +78,10 @@ impl Memory {
             return Ok(earlier);
         }
         rules::check_open(&row, None)?;
-        state.fence(&append.session)?.check(&append.session, append.epoch)?;
+        state.fence(&append.branch)?.check(&append.branch, append.epoch)?;
         rules::check_open(&row, append.expected_head)?;
         if let Some(merge) = merge {
+            state.fence(&merge.source)?.check(&merge.source, merge.source_epoch)?;
             rules::check_merge(&row, &state.line(&merge.source)?.row, merge)?;
         }
         let versions = state.next_versions(&append.cells)?;
@@ -131,8 +132,8 @@ impl State {
         self.lines.get_mut(branch).ok_or_else(|| rules::no_branch(branch))
     }
 
-    fn fence(&self, session: &SessionId) -> Result<Fence> {
-        let cell = self.cells.get(&(lease::SPACE.to_owned(), session.to_string()));
+    fn fence(&self, branch: &BranchId) -> Result<Fence> {
+        let cell = self.cells.get(&(lease::SPACE.to_owned(), branch.to_string()));
         Fence::of_cell(cell.and_then(|(_, bytes)| bytes.clone()))
     }
 
@@ -200,8 +201,9 @@ impl Line {
 }
 
 impl Store for Memory {
-    fn create_branch(&self, new: &NewBranch) -> Result<()> {
+    fn create_branch(&self, new: &NewBranch, events: Vec<Draft>) -> Result<Appended> {
         new.check()?;
+        let first = Prepared::first_of(new, events)?;
         let mut state = self.state();
         let siblings: Vec<_> = state.rows_of(Some(&new.session));
         let is_taken = state.lines.contains_key(&new.branch);
@@ -230,9 +232,13 @@ impl Store for Memory {
             last_us: now_us,
         };
         row.head = row.base();
+        let head = row.head;
         state.lines.insert(new.branch.clone(), Line { row, ancestors, records: Vec::new() });
         state.order.push(new.branch.clone());
-        Ok(())
+        match first {
+            Some(first) => self.store(&mut state, first, None),
+            None => Ok(Appended { events: Vec::new(), head, replayed: false }),
+        }
     }
 
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {

@@ -33,8 +33,10 @@ pub struct MergeBranch {
     pub actor: Actor,
     /// Events that follow the merge in the same transaction.
     pub events: Vec<Draft>,
-    /// As in [`Append`].
+    /// Of the target's lease, as in [`Append`].
     pub epoch: Option<u64>,
+    /// Of the source's lease, when whoever merges holds it; while another does, nothing is merged.
+    pub source_epoch: Option<u64>,
     /// As in [`Append`].
     pub idempotency_key: Option<String>,
 }

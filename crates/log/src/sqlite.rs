@@ -11,7 +11,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
 pub(crate) use self::file::FileState;
@@ -158,10 +158,17 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn create_branch(&self, new: &NewBranch) -> Result<()> {
+    fn create_branch(&self, new: &NewBranch, events: Vec<Draft>) -> Result<Appended> {
         new.check()?;
+        let first = Prepared::first_of(new, events)?;
         let new = new.clone();
-        self.writer()?.submit(move |group| group.create_branch(&new))
+        self.writer()?.submit(move |group| {
+            let head = group.create_branch(&new)?;
+            match first {
+                Some(first) => group.append(first, None),
+                None => Ok(Appended { events: Vec::new(), head, replayed: false }),
+            }
+        })
     }
 
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {

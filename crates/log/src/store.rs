@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use glasshouse_model::{BranchId, Digest, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
@@ -18,6 +18,8 @@ pub struct Merge {
     pub source: BranchId,
     /// Its head as the merge saw it; another head refuses the merge with `head_conflict`.
     pub source_head: Head,
+    /// The epoch of the source's lease, when whoever merges holds it.
+    pub source_epoch: Option<u64>,
 }
 
 /// The tenant's tree: how many events it covers, its root and its newest event.
@@ -36,12 +38,12 @@ pub struct TreeHead {
 ///
 /// Stores give out rows as they are stored, also damaged ones: checking is the caller's part.
 pub trait Store: Send + Sync {
-    /// Creates a branch.
+    /// Creates a branch with its first own events, as one transaction.
     ///
     /// # Errors
-    /// `branch_exists`, `branch_not_found` (the parent), `fork_out_of_range`, `fork_too_deep`, or
-    /// a storage error.
-    fn create_branch(&self, new: &NewBranch) -> Result<()>;
+    /// `branch_exists`, `branch_not_found` (the parent), `fork_out_of_range`, `fork_too_deep`, a
+    /// limit's error, or a storage error.
+    fn create_branch(&self, new: &NewBranch, events: Vec<Draft>) -> Result<Appended>;
 
     /// Stores an append as one transaction and gives its events their places.
     ///

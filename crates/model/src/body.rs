@@ -18,7 +18,7 @@ pub use call::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus, GrantUsed,
     PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
 };
-pub use log::{BranchMerged, EventRef, LogErased, MergeStrategy};
+pub use log::{BranchForked, BranchMerged, EventRef, LogErased, MergeStrategy};
 pub use model::{ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
     PlanEvent, PlanHistoryCleared, PlanRegistered, PlanRolledBack, PlanRun, PlanShown,

@@ -47,6 +47,8 @@ pub mod name {
     pub const POLICY_UPDATE: &str = "policy.update";
     /// Change the session's mode.
     pub const SESSION_SET_MODE: &str = "session.set_mode";
+    /// Begin a branch of a session at one of its events.
+    pub const SESSION_FORK: &str = "session.fork";
     /// Merge a change set into the project directory.
     pub const MERGE_APPLY: &str = "merge.apply";
 

@@ -28,6 +28,7 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::SANDBOX_MOUNT,
     name::POLICY_UPDATE,
     name::SESSION_SET_MODE,
+    name::SESSION_FORK,
     name::MERGE_APPLY,
 ];
 

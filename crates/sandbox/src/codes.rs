@@ -90,6 +90,13 @@ pub const WORKSPACE_DAMAGED: Code = Code::new(
     false,
     "start a new session; the log still has every sealed file",
 );
+/// The frozen copy that a past state lies above is gone, and the project holds something else.
+pub const BASE_GONE: Code = Code::new(
+    "base_gone",
+    Exit::NotFound,
+    false,
+    "check out what the project held then, or start a new session",
+);
 /// Git could not be run, or refused.
 pub const GIT_FAILED: Code = Code::new(
     "git_failed",
@@ -170,5 +177,6 @@ pub const ALL: &[Code] = &[
     PATH_UNREPRESENTABLE,
     PROJECT_CHANGING,
     WORKSPACE_DAMAGED,
+    BASE_GONE,
     GIT_FAILED,
 ];

@@ -1,7 +1,12 @@
-//! `glasshouse session`: list, show, replay, resume.
+//! `glasshouse session`: list, show, fork, diff, files, export, replay, resume.
 
+mod branches;
+mod export;
+mod files;
+
+use glasshouse_kernel::driver::NewFork;
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::SessionRow;
+use glasshouse_log::{BranchRow, SessionRow};
 use glasshouse_model::body::{MessageReceived, Outcome};
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
@@ -14,13 +19,44 @@ use super::task;
 
 /// Runs the command.
 pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
+    if let SessionCommand::CheckExport { file, json } = command {
+        return export::check(&file, json);
+    }
     let kernel = home::kernel()?;
     match command {
         SessionCommand::List { all, json } => list(&kernel, all, json),
-        SessionCommand::Show { id, json } => show(&kernel, &id, json),
-        SessionCommand::Replay { id, branch, to, json } => replay(&kernel, &id, branch, to, json),
-        SessionCommand::Resume { id, message, no_approver, json } => {
-            let state = kernel.state(&id)?;
+        SessionCommand::Show { id, branches: true, json, .. } => branches::tree(&kernel, &id, json),
+        SessionCommand::Show { id, branch, json, .. } => {
+            show(&kernel, &id, &branch_of(&kernel, &id, branch.as_deref())?, json)
+        }
+        SessionCommand::Fork { id, branch, at, name, reason, json } => {
+            let branch = Some(branch_of(&kernel, &id, branch.as_deref())?.branch);
+            branches::fork(&kernel, NewFork { session: id, branch, at, name, reason }, json)
+        }
+        SessionCommand::Diff { id, branch, with, from, to, names, json } => {
+            let old = branch_of(&kernel, &id, branch.as_deref())?;
+            let new = branch_of(&kernel, &id, with.as_deref().or(branch.as_deref()))?;
+            files::diff(&kernel, (&old, from), (&new, to), names, json)
+        }
+        SessionCommand::Files { id, path, branch, at, out, json } => {
+            let branch = branch_of(&kernel, &id, branch.as_deref())?;
+            let past = kernel.past_files(&branch.branch, at)?;
+            match (path, out) {
+                (Some(path), _) => files::print(&past, &path),
+                (None, Some(out)) => files::write(&past, &out, json),
+                (None, None) => files::list(&past, json),
+            }
+        }
+        SessionCommand::Export { id, out, json } => {
+            export::write(&kernel, &id, out.as_deref(), json)
+        }
+        SessionCommand::CheckExport { .. } => Ok(Exit::Done.status()),
+        SessionCommand::Replay { id, branch, to, json } => {
+            replay(&kernel, &branch_of(&kernel, &id, branch.as_deref())?.branch, to, json)
+        }
+        SessionCommand::Resume { id, message, branch, no_approver, json } => {
+            let branch = branch_of(&kernel, &id, branch.as_deref())?.branch;
+            let state = kernel.state_of(&branch)?;
             let created = state.created.clone().ok_or_else(|| {
                 Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
             })?;
@@ -29,32 +65,24 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 && matches!(state.outcome(), Some(Outcome::Committed | Outcome::Answered))
             {
                 output::note("nothing to carry on; pass a message for another turn");
-                return task::tell_finished(&kernel, &id, &state, json);
+                return task::tell_finished(&kernel, &id, &branch, &state, json);
             }
-            task::resume(&kernel, &created, &id, message.as_deref(), no_approver, json)
+            let told = task::Told { no_approver, json };
+            task::resume(&kernel, &created, (&id, branch), message.as_deref(), told)
         }
     }
 }
 
-fn replay(
-    kernel: &Kernel,
-    id: &SessionId,
-    branch: Option<BranchId>,
-    to: Option<u64>,
-    json: bool,
-) -> Result<u8, Error> {
-    let main = kernel.main_branch(id)?;
-    let branch = match branch {
-        Some(branch) if kernel.log().branch(&branch)?.session == *id => branch,
-        Some(branch) => {
-            return Err(Error::new(
-                codes::SESSION_NOT_FOUND,
-                format!("branch {branch} is none of session {id}"),
-            ));
-        }
-        None => main,
-    };
-    match kernel.replay(&branch, to)? {
+/// The branch that a user means, by id or name; the main one without.
+fn branch_of(kernel: &Kernel, id: &SessionId, word: Option<&str>) -> Result<BranchRow, Error> {
+    Ok(match word {
+        Some(word) => kernel.branch_named(id, word)?,
+        None => kernel.branch_of(id, None)?,
+    })
+}
+
+fn replay(kernel: &Kernel, branch: &BranchId, to: Option<u64>, json: bool) -> Result<u8, Error> {
+    match kernel.replay(branch, to)? {
         Ok(same) => {
             if json {
                 output::json_line(&serde_json::json!({
@@ -120,7 +148,7 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     for row in rows {
         let state = kernel.state(&row.session)?;
         let status = match (&state.turn, state.outcome()) {
-            (Some(_), _) if kernel.log().is_owned(&row.session)? => "running".to_owned(),
+            (Some(_), _) if kernel.log().is_owned(&row.main)? => "running".to_owned(),
             (Some(_), _) => "interrupted".to_owned(),
             (None, Some(outcome)) => serde_json::to_value(outcome)
                 .ok()
@@ -173,16 +201,16 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn show(kernel: &Kernel, id: &SessionId, json: bool) -> Result<u8, Error> {
-    let branch = kernel.main_branch(id)?;
+fn show(kernel: &Kernel, id: &SessionId, branch: &BranchRow, json: bool) -> Result<u8, Error> {
     if !json {
-        let created = kernel.state(id)?.created;
+        let created = kernel.state_of(&branch.branch)?.created;
         let project = created.as_ref().map_or("none", |created| created.project.as_str());
-        output::data(&format!("session {id}, branch {branch}"));
+        let (branch, name) = (&branch.branch, &branch.name);
+        output::data(&output::visible(&format!("session {id}, branch {branch} ({name})"), false));
         output::data(&output::visible(&format!("project {project}"), false));
     }
     let mut lines = Lines::default();
-    for event in kernel.log().events(&branch) {
+    for event in kernel.log().events(&branch.branch) {
         let event = event?;
         if json {
             output::json_line(&event);

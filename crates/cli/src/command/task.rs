@@ -125,10 +125,9 @@ pub(crate) struct Finished<'a> {
 pub(crate) fn resume(
     kernel: &Kernel,
     created: &SessionCreated,
-    id: &glasshouse_model::SessionId,
+    (id, branch): (&glasshouse_model::SessionId, BranchId),
     message: Option<&str>,
-    no_approver: bool,
-    json: bool,
+    Told { no_approver, json }: Told,
 ) -> Result<u8, Error> {
     let scenario =
         created.scenario.as_ref().map(|blob| kernel.log().blob(&blob.blob)).transpose()?;
@@ -143,6 +142,7 @@ pub(crate) fn resume(
     let observer = Arc::new(Show::new(kernel.log().clone(), json));
     let mut session = runtime.block_on(kernel.resume(
         id,
+        Some(branch),
         people.provider,
         people.reviewer,
         observer,
@@ -150,6 +150,12 @@ pub(crate) fn resume(
     ))?;
     let report = drive(&runtime, &mut session, message)?;
     tell(kernel, session.id(), session.branch(), &report, json)
+}
+
+/// Whom a resumed turn may ask, and how it is told.
+pub(crate) struct Told {
+    pub(crate) no_approver: bool,
+    pub(crate) json: bool,
 }
 
 /// What a session may use of the user's.
@@ -299,11 +305,12 @@ fn drive(
 pub(crate) fn tell_finished(
     kernel: &Kernel,
     session: &SessionId,
+    branch: &BranchId,
     state: &State,
     json: bool,
 ) -> Result<u8, Error> {
     let report = TurnReport::of(state)?;
-    tell(kernel, session, &kernel.main_branch(session)?, &report, json)
+    tell(kernel, session, branch, &report, json)
 }
 
 /// Verifies the log and tells the outcome.

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod audit;
+mod branches;
 mod cancel;
 mod cases;
 mod commands;

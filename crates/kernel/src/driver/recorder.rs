@@ -107,56 +107,63 @@ impl Recorder {
         }
     }
 
-    /// Folds drafts into the state one by one, each followed at once by what it implies.
     fn expand(&mut self, drafts: Vec<Draft>) -> Result<Vec<Draft>> {
-        let mut queue = VecDeque::from(drafts);
-        let mut all = Vec::with_capacity(queue.len());
-        while let Some(draft) = queue.pop_front() {
-            let event = self.provisional(draft, self.state.head + 1);
-            self.state.apply(&event);
-            for implied in consequences(&self.state, &event).into_iter().rev() {
-                queue.push_front(implied);
-            }
-            all.push(draft_of(event));
-            if let Some(seq) = self.state.unreadable {
-                return Err(Error::new(
-                    codes::LOG_UNREADABLE,
-                    format!("event {seq} cannot be folded"),
-                ));
-            }
-            if all.len() > MAX_EVENTS_PER_APPEND {
-                return Err(Error::new(
-                    codes::LOG_UNREADABLE,
-                    "an event has too many consequences",
-                ));
-            }
-        }
-        Ok(all)
-    }
-
-    /// The event that a draft will become, without what only the log knows (time, salt, hashes);
-    /// folding looks at none of those.
-    fn provisional(&self, draft: Draft, seq: Seq) -> Event {
-        let header = Header {
-            v: EVENT_VERSION,
-            tenant: self.tenant.clone(),
-            session: self.session.clone(),
-            branch: self.branch.clone(),
-            seq,
-            time_us: 0,
-            kind: draft.kind,
-            actor: draft.actor,
-            cause: draft.cause,
-            trace: draft.trace,
-            labels: draft.labels,
-            body_hash: Digest::ZERO,
-        };
-        Event { header, body: draft.body, prev: Digest::ZERO, hash: Digest::ZERO }
+        let place = (&self.tenant, &self.session, &self.branch);
+        expand(&mut self.state, place, drafts)
     }
 
     pub(crate) fn observer(&self) -> &Arc<dyn Observer> {
         &self.observer
     }
+}
+
+/// Folds drafts into a state one by one, each followed at once by what it implies.
+pub(super) fn expand(
+    state: &mut State,
+    place: (&TenantId, &SessionId, &BranchId),
+    drafts: Vec<Draft>,
+) -> Result<Vec<Draft>> {
+    let mut queue = VecDeque::from(drafts);
+    let mut all = Vec::with_capacity(queue.len());
+    while let Some(draft) = queue.pop_front() {
+        let event = provisional(draft, place, state.head + 1);
+        state.apply(&event);
+        for implied in consequences(state, &event).into_iter().rev() {
+            queue.push_front(implied);
+        }
+        all.push(draft_of(event));
+        if let Some(seq) = state.unreadable {
+            return Err(Error::new(codes::LOG_UNREADABLE, format!("event {seq} cannot be folded")));
+        }
+        if all.len() > MAX_EVENTS_PER_APPEND {
+            return Err(Error::new(codes::LOG_UNREADABLE, "an event has too many consequences"));
+        }
+    }
+    Ok(all)
+}
+
+/// The event that a draft will become, without what only the log knows (time, salt, hashes);
+/// folding looks at none of those.
+fn provisional(
+    draft: Draft,
+    (tenant, session, branch): (&TenantId, &SessionId, &BranchId),
+    seq: Seq,
+) -> Event {
+    let header = Header {
+        v: EVENT_VERSION,
+        tenant: tenant.clone(),
+        session: session.clone(),
+        branch: branch.clone(),
+        seq,
+        time_us: 0,
+        kind: draft.kind,
+        actor: draft.actor,
+        cause: draft.cause,
+        trace: draft.trace,
+        labels: draft.labels,
+        body_hash: Digest::ZERO,
+    };
+    Event { header, body: draft.body, prev: Digest::ZERO, hash: Digest::ZERO }
 }
 
 /// What a provisional event was made of.
@@ -170,9 +177,15 @@ const FOLD_PAGE: usize = 1_024;
 
 /// Folds a branch from the log.
 pub(crate) fn fold(log: &Log, branch: &BranchId) -> Result<State> {
+    fold_to(log, branch, Seq::MAX)
+}
+
+/// Folds a branch as it was after an event.
+pub(crate) fn fold_to(log: &Log, branch: &BranchId, to: Seq) -> Result<State> {
     let mut state = State::default();
-    loop {
-        let page = log.read(branch, state.head + 1, FOLD_PAGE)?;
+    while state.head < to {
+        let left = usize::try_from(to - state.head).unwrap_or(usize::MAX).min(FOLD_PAGE);
+        let page = log.read(branch, state.head + 1, left)?;
         for event in &page {
             state.apply(event);
         }
@@ -183,8 +196,9 @@ pub(crate) fn fold(log: &Log, branch: &BranchId) -> Result<State> {
             )
             .with("seq", seq));
         }
-        if page.len() < FOLD_PAGE {
-            return Ok(state);
+        if page.len() < left {
+            break;
         }
     }
+    Ok(state)
 }

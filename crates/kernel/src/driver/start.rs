@@ -94,7 +94,7 @@ impl Kernel {
             name: "main".to_owned(),
             parent: None,
         })?;
-        let lease = self.log.acquire_lease(&session)?;
+        let lease = self.log.acquire_lease(&branch)?;
         let recorder = Recorder::open(
             self.log.clone(),
             session,
@@ -109,7 +109,7 @@ impl Kernel {
         Ok(session)
     }
 
-    /// Takes over a session that rests, was cancelled, or whose owner is gone. Whatever was under way
+    /// Takes over a branch of a session, the main one unless told, that rests, was cancelled, or whose owner is gone. Whatever was under way
     /// is closed once: the turn is `interrupted`, the workspace goes back to its last seal.
     ///
     /// # Errors
@@ -117,13 +117,14 @@ impl Kernel {
     pub async fn resume(
         &self,
         id: &SessionId,
+        branch: Option<BranchId>,
         provider: Arc<dyn Provider>,
         reviewer: Arc<dyn Reviewer>,
         observer: Arc<dyn Observer>,
         secrets: Vec<(String, Secret)>,
     ) -> Result<Session> {
-        let branch = self.main_branch(id)?;
-        let lease = self.log.acquire_lease(id)?;
+        let branch = branch.map_or_else(|| self.main_branch(id), Ok)?;
+        let lease = self.log.acquire_lease(&branch)?;
         let recorder =
             Recorder::open(self.log.clone(), id.clone(), branch, lease.epoch(), observer)?;
         let created = recorder.state().created.clone().ok_or_else(|| {
@@ -217,7 +218,7 @@ impl Session {
             let to = seal.clone();
             let changed = tokio::task::spawn_blocking(move || {
                 let manifest = to.map(|blob| log.blob(&blob.blob)).transpose()?;
-                lock(&workbench).reopen(frozen.0, &frozen.1.base, manifest.as_deref())
+                lock(&workbench).reopen(frozen.0, &frozen.1, manifest.as_deref())
             })
             .await
             .map_err(|e| {

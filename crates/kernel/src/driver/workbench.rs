@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use glasshouse_log::Log;
-use glasshouse_model::body::{BlobRef, SandboxEvent, SessionCreated, TestSetup};
+use glasshouse_model::body::{BlobRef, SandboxEvent, SessionCreated, TestSetup, WorkspaceFrozen};
 use glasshouse_model::{BranchId, CanonicalPath, ChangeClass, Digest, Draft, Kind, Seq};
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::ToolMount;
 use glasshouse_sandbox::view::View;
 use glasshouse_sandbox::workspace::{
     self, BlobStore, Change, ChangeKind, Entry, FrozenBase, Hold, Marks, Owner, Seal, SealManifest,
-    Workspace, freeze,
+    Workspace, freeze, recall,
 };
 use glasshouse_sandbox::{
     Cancel, Command, HostConfig, RunResult, Sandbox, SandboxHost, SandboxSpec, Stream,
@@ -121,6 +121,12 @@ impl BlobStore for Blobs {
     }
 }
 
+/// The state that a recorded manifest says.
+pub(super) fn read_seal(bytes: &[u8]) -> Result<SealManifest> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a seal cannot be read").why(e))
+}
+
 impl Workbench {
     /// A bench for a branch; nothing is frozen or started yet.
     pub(super) fn new(
@@ -168,21 +174,28 @@ impl Workbench {
     }
 
     /// Opens the layer of an earlier process and takes it back to its last seal. True when there was
-    /// something to take back.
+    /// something to take back. A branch that was forked has no layer yet: its files are made from the
+    /// frozen base and the seal.
     pub(super) fn reopen(
         &mut self,
         seq: Seq,
-        base: &Digest,
+        frozen: &WorkspaceFrozen,
         manifest: Option<&[u8]>,
     ) -> Result<bool> {
-        let workspace = Workspace::open(&self.layer_dir(seq))?;
-        if workspace.base().digest != *base {
+        let dir = self.layer_dir(seq);
+        let workspace = if dir.exists() {
+            Workspace::open(&dir)?
+        } else {
+            let head = frozen.head_commit.clone();
+            let base = recall(&self.project, &self.bases, self.owner(), &frozen.base, head)?;
+            Workspace::create(Arc::new(base), &dir, marks())?
+        };
+        if workspace.base().digest != frozen.base {
             return Err(Error::new(codes::LOG_UNREADABLE, "the workspace belongs to another base"));
         }
         let sealed = match manifest {
             None => workspace.unchanged(),
-            Some(bytes) => serde_json::from_slice(bytes)
-                .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a seal cannot be read").why(e))?,
+            Some(bytes) => read_seal(bytes)?,
         };
         // What cannot even be sealed goes as well.
         let found = workspace.seal(&self.blobs, &sealed);

@@ -44,6 +44,7 @@ pub fn consequences(state: &State, event: &Event) -> Vec<Draft> {
         Kind::MergeRejected => event.body_as().map(|answer| on_merge_rejected(state, &answer)),
         Kind::MergeFailed => event.body_as().map(|failed| on_merge_failed(state, &failed)),
         Kind::CommitCreated => event.body_as().map(|commit| on_commit(state, &commit)),
+        Kind::BranchForked => Ok(on_forked(state)),
         _ => Ok(Vec::new()),
     };
     let mut drafts = drafts.unwrap_or_default();
@@ -56,6 +57,19 @@ pub fn consequences(state: &State, event: &Event) -> Vec<Draft> {
 
 fn transition(body: Option<WorkflowTransitioned>) -> Vec<Draft> {
     body.iter().map(|body| Draft::new(Kind::WorkflowTransitioned, body)).collect()
+}
+
+/// The parent's turn goes on in the parent; what the fork saw of it ends here.
+fn on_forked(state: &State) -> Vec<Draft> {
+    let Some(turn) = state.turn else { return Vec::new() };
+    let end = TurnEnd {
+        turn,
+        outcome: Outcome::Failed,
+        code: Some(codes::INTERRUPTED.name.to_owned()),
+        message: Some("the branch was forked while the turn ran".to_owned()),
+        commit: None,
+    };
+    vec![Draft::new(Kind::TurnInterrupted, &end)]
 }
 
 fn turn_ends(

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use glasshouse_model::body::{ModelRequested, PolicyDecided, ToolStarted};
+use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
 use glasshouse_policy::{Policy, Request};
 use glasshouse_provider::ToolSpec;
@@ -113,6 +114,11 @@ impl<'a> Replay<'a> {
     }
 
     fn check(&mut self, event: &Event) -> Result<(), Difference> {
+        if self.begins_fork(event) {
+            // A fork may begin between an event and what that implied on the parent.
+            self.implied.clear();
+            return Ok(());
+        }
         if let Some(draft) = self.implied.pop_front() {
             let same = draft.kind == *event.kind()
                 && draft.body == event.body
@@ -160,6 +166,18 @@ impl<'a> Replay<'a> {
         }
         let expected = Value::from(wanted.iter().map(|e| format!("{e:?}")).collect::<Vec<_>>());
         Err(difference(event, "unexplained_event", expected, event.body.clone()))
+    }
+
+    /// Whether an event is one that only whoever forks a branch records: no consequence of another.
+    fn begins_fork(&self, event: &Event) -> bool {
+        match event.kind() {
+            Kind::BranchForked => true,
+            Kind::PolicyDecided => event.body_as::<PolicyDecided>().is_ok_and(|decided| {
+                decided.call.is_none()
+                    && decided.input.is_some_and(|call| call.syscall == name::SESSION_FORK)
+            }),
+            _ => false,
+        }
     }
 
     /// Decides again what was decided by rules alone; what an approval added is that person's word.

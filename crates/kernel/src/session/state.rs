@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BudgetCharged, CallEnd,
-    CommitCreated, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted, ModelFailed,
-    ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence, ToolProposed,
-    ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack,
-    WorkspaceSealed,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
+    CallEnd, CommitCreated, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted,
+    ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence,
+    ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen,
+    WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
     CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
@@ -220,6 +220,10 @@ impl State {
             kind if kind.ends_call() => self.call_ended(event.body_as()?),
             Kind::ApprovalRequested => self.approval_requested(seq, event.body_as()?),
             Kind::ApprovalResolved => self.approval_resolved(event.body_as()?),
+            Kind::BranchForked => {
+                event.body_as::<BranchForked>()?;
+                self.forked();
+            }
             Kind::WorkspaceFrozen => {
                 self.frozen = Some((seq, event.body_as::<WorkspaceFrozen>()?));
                 self.seal = None;
@@ -254,6 +258,19 @@ impl State {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What a fork does not take over: answers of people, given or waited for, and a merge under way
+    /// of its parent. A call that was approved is decided, and asked for, again.
+    fn forked(&mut self) {
+        self.pending_approvals.clear();
+        self.granted.clear();
+        self.merge = None;
+        for call in &self.open_calls {
+            if let Some(record) = self.calls.get_mut(call) {
+                record.phase = CallPhase::Proposed;
+            }
+        }
     }
 
     fn message(&mut self, message: MessageReceived, event: &Event) {

@@ -57,9 +57,9 @@ fn first_bad_lease(connection: &Connection) -> Sql<Option<Flaw>> {
     let mut leases = connection.prepare("SELECT key, bytes FROM cell WHERE space = ?1")?;
     let mut rows = leases.query([lease::SPACE])?;
     while let Some(row) = rows.next()? {
-        let session: String = row.get(0)?;
+        let branch: String = row.get(0)?;
         if lease::Fence::of_cell(row.get(1)?).is_err() {
-            let found = format!("lease of {session} that cannot be read");
+            let found = format!("lease of {branch} that cannot be read");
             return Ok(Some(Flaw { expected: "leases that can be read".to_owned(), found }));
         }
     }

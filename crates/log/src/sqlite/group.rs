@@ -53,7 +53,7 @@ pub(crate) struct Known {
 struct Touched {
     number: i64,
     row: BranchRow,
-    /// Epoch and state of the session's lease, read once: only the group itself could change it,
+    /// Epoch and state of the branch's lease, read once: only the group itself could change it,
     /// and lease changes drop what was read.
     lease: Option<lease::Fence>,
     is_changed: bool,
@@ -218,8 +218,8 @@ impl<'c> Group<'c> {
         Ok(is_whole.then(|| place(number, seq)))
     }
 
-    /// Creates a branch.
-    pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<()> {
+    /// Creates a branch; answers its head.
+    pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<Head> {
         if sql(queries::last_branch_number(self.connection))? >= MAX_BRANCH_NUMBER {
             return Err(Error::new(codes::APPEND_INVALID, "could not create a branch")
                 .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches")));
@@ -230,7 +230,7 @@ impl<'c> Group<'c> {
         rules::check_new_branch(&new.branch, &new.name, is_root, is_taken, &siblings)?;
         let Some((parent, fork_seq)) = &new.parent else {
             self.insert_branch(new, None, Head::EMPTY)?;
-            return Ok(());
+            return Ok(Head::EMPTY);
         };
         let touched = self.touch(parent)?;
         rules::check_session(&touched.row, &new.session)?;
@@ -251,7 +251,7 @@ impl<'c> Group<'c> {
                 params![number, integer(segment.upto), ancestor],
             )?;
         }
-        Ok(())
+        Ok(head)
     }
 
     /// Ends a branch.
@@ -361,23 +361,27 @@ impl<'c> Group<'c> {
         epoch: Option<u64>,
         expected_head: Option<Seq>,
     ) -> Result<Head> {
-        let connection = self.connection;
+        rules::check_open(&self.touch(branch)?.row, None)?;
+        self.check_lease(branch, epoch)?;
         let touched = self.touch(branch)?;
-        rules::check_open(&touched.row, None)?;
-        if touched.lease.is_none() {
-            let session = touched.row.session.as_str();
-            let cell = sql(queries::cell(connection, lease::SPACE, session))?;
-            touched.lease = Some(lease::Fence::of_cell(cell.and_then(|(_, bytes)| bytes))?);
-        }
-        if let Some(fence) = &touched.lease {
-            fence.check(&touched.row.session, epoch)?;
-        }
         rules::check_open(&touched.row, expected_head)?;
         Ok(touched.row.head)
     }
 
+    fn check_lease(&mut self, branch: &BranchId, epoch: Option<u64>) -> Result<()> {
+        let connection = self.connection;
+        let touched = self.touch(branch)?;
+        if touched.lease.is_none() {
+            let cell = sql(queries::cell(connection, lease::SPACE, branch.as_str()))?;
+            touched.lease = Some(lease::Fence::of_cell(cell.and_then(|(_, bytes)| bytes))?);
+        }
+        touched.lease.as_ref().map_or(Ok(()), |fence| fence.check(branch, epoch))
+    }
+
     fn check_merge(&mut self, target: &BranchId, merge: &Merge) -> Result<()> {
         let target = self.touch(target)?.row.clone();
+        // Whoever owns the source is still at work on it.
+        self.check_lease(&merge.source, merge.source_epoch)?;
         rules::check_merge(&target, &self.touch(&merge.source)?.row, merge)
     }
 

@@ -55,19 +55,19 @@ fn j7_a_clock_that_steps_back_changes_no_order_and_no_lease() {
     let clock = Arc::new(ManualClock::default());
     clock.now_us.store(1_790_000_000_000_000, Ordering::SeqCst);
     let mut fixture = Fixture::with(clocked(&clock));
-    let lease = fixture.log().acquire_lease(&session("s_1")).unwrap();
+    let lease = fixture.log().acquire_lease(&branch("b_main")).unwrap();
     let append = |n| Append { epoch: Some(lease.epoch()), ..numbered("b_main", n) };
     fixture.log().append(append(1)).unwrap();
     clock.now_us.fetch_sub(HOUR_US, Ordering::SeqCst);
     clock.uptime_us.store(LEASE_TTL_US - 1, Ordering::SeqCst);
     fixture.log().append(append(2)).unwrap();
-    let taken = fixture.log().acquire_lease(&session("s_1"));
+    let taken = fixture.log().acquire_lease(&branch("b_main"));
     assert_eq!(refusal(taken, ""), "session_owned", "the wall clock ends no lease");
     clock.now_us.fetch_add(9 * HOUR_US, Ordering::SeqCst);
-    assert_eq!(refusal(fixture.log().acquire_lease(&session("s_1")), ""), "session_owned");
+    assert_eq!(refusal(fixture.log().acquire_lease(&branch("b_main")), ""), "session_owned");
     lease.renew().unwrap();
     clock.uptime_us.fetch_add(LEASE_TTL_US, Ordering::SeqCst);
-    let next = fixture.log().acquire_lease(&session("s_1")).unwrap();
+    let next = fixture.log().acquire_lease(&branch("b_main")).unwrap();
     assert!(next.epoch() > lease.epoch(), "the clock that never steps does");
     assert_eq!(numbers(fixture.log(), "b_main"), [1, 2], "order comes from sequences");
     let row = fixture.log().branch(&branch("b_main")).unwrap();
@@ -96,7 +96,7 @@ fn a2_a_disk_that_closes_to_writing_refuses_and_loses_nothing() {
     assert_eq!(numbers(&log, "b_main"), [1]);
     assert_eq!(refusal(log.append(numbered("b_main", 2)), ""), "log_read_only");
     assert_eq!(refusal(log.put_blob(b"x"), ""), "storage_failed");
-    assert_eq!(refusal(log.acquire_lease(&session("s_1")), ""), "log_read_only");
+    assert_eq!(refusal(log.acquire_lease(&branch("b_main")), ""), "log_read_only");
     assert_eq!(refusal(log.sign_head(), ""), "log_read_only");
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use glasshouse_log::{Append, Log};
 use glasshouse_model::TenantId;
 
-use crate::support::{numbered, session};
+use crate::support::{branch, numbered};
 
 const JOB: &str = "GLASSHOUSE_LOG_TEST_JOB";
 const HOME: &str = "GLASSHOUSE_LOG_TEST_HOME";
@@ -96,7 +96,7 @@ fn job() {
 
 /// Takes the lease, then appends each time it is told to.
 fn own(log: &Log) {
-    let lease = log.acquire_lease(&session("s_1")).unwrap();
+    let lease = log.acquire_lease(&branch("b_main")).unwrap();
     report(&lease.epoch().to_string());
     for line in std::io::stdin().lines() {
         assert_eq!(line.unwrap(), "append");

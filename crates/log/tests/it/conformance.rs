@@ -50,6 +50,7 @@ fn merge(source: &str, source_head: Head, target: &str, target_head: u64) -> Mer
         actor: Actor::kernel(),
         events: Vec::new(),
         epoch: None,
+        source_epoch: None,
         idempotency_key: None,
     }
 }
@@ -266,13 +267,13 @@ fn cells_change_with_their_events_or_not_at_all() {
 #[test]
 fn a14_leases_keep_late_writers_out() {
     each(|log, clock| {
-        let first = log.acquire_lease(&session("s_1")).unwrap();
+        let first = log.acquire_lease(&branch("b_main")).unwrap();
         assert_eq!(refusal(log.append(numbered("b_main", 1)), ""), "session_owned");
-        assert_eq!(refusal(log.acquire_lease(&session("s_1")), ""), "session_owned");
+        assert_eq!(refusal(log.acquire_lease(&branch("b_main")), ""), "session_owned");
         let by = |epoch| Append { epoch: Some(epoch), ..numbered("b_main", 1) };
         log.append(by(first.epoch())).unwrap();
         clock.uptime_us.store(glasshouse_log::LEASE_TTL_US, Ordering::SeqCst);
-        let second = log.acquire_lease(&session("s_1")).unwrap();
+        let second = log.acquire_lease(&branch("b_main")).unwrap();
         assert!(second.epoch() > first.epoch());
         assert_eq!(refusal(log.append(by(first.epoch())), ""), "lease_lost");
         log.append(by(second.epoch())).unwrap();

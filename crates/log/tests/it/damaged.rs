@@ -89,7 +89,7 @@ fn what_no_log_has_is_named_and_nothing_is_written_beside_it() {
             bytes: Some(vec![1]),
         };
         fixture.log().append(Append { cells: vec![cell], ..key }).unwrap();
-        drop(fixture.log().acquire_lease(&session("s_1")).unwrap());
+        drop(fixture.log().acquire_lease(&branch("b_main")).unwrap());
         assert_eq!(fixture.verdict(), "ok 4", "the control");
         fixture.database().execute_batch(statements).unwrap();
         let found = fixture.verdict();
@@ -107,7 +107,7 @@ fn what_no_log_has_is_named_and_nothing_is_written_beside_it() {
     check("ALTER TABLE cell ADD COLUMN more TEXT", "found another", "log_corrupt");
     check("UPDATE cell SET version = 0 WHERE space = 'grant'", "version 0", "ok");
     let lease = "UPDATE cell SET bytes = x'00' WHERE space = 'log.lease'";
-    check(lease, "found lease of s_1 that cannot be read", "log_corrupt");
+    check(lease, "found lease of b_main that cannot be read", "log_corrupt");
     check("UPDATE request SET head_seq = 3", "found request `k` of b_main", "ok");
     check(
         "PRAGMA foreign_keys = OFF; UPDATE request SET branch = 9",
@@ -131,7 +131,7 @@ fn cells_are_as_the_newest_event_says() {
             let cells = vec![write("a", Some(&[n])), write("b", (n < 3).then_some(&[9]))];
             fixture.log().append(Append { cells, ..numbered("b_main", n.into()) }).unwrap();
         }
-        drop(fixture.log().acquire_lease(&session("s_1")).unwrap());
+        drop(fixture.log().acquire_lease(&branch("b_main")).unwrap());
         assert_eq!(fixture.verdict(), "ok 3", "the control");
         fixture.database().execute_batch(statements).unwrap();
         let found = fixture.verdict();

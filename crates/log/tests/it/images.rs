@@ -157,6 +157,7 @@ fn merge(log: &Log, source: &str, source_head: glasshouse_log::Head) -> MergeBra
         actor: Actor::kernel(),
         events: Vec::new(),
         epoch: None,
+        source_epoch: None,
         idempotency_key: None,
     }
 }

@@ -1,4 +1,4 @@
-//! One owner per session: takeover, fencing, and what happens when an owner dies.
+//! One owner per branch: takeover, fencing, and what happens when an owner dies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use glasshouse_log::{Append, LEASE_TTL_US, Log};
 use glasshouse_model::TenantId;
 
 use crate::child::Process;
-use crate::support::{Fixture, ManualClock, clocked, numbered, numbers, refusal, session};
+use crate::support::{Fixture, ManualClock, branch, clocked, numbered, numbers, refusal};
 
 fn with_epoch(epoch: Option<u64>) -> Append {
     Append { epoch, ..numbered("b_main", 1) }
@@ -18,11 +18,11 @@ fn with_epoch(epoch: Option<u64>) -> Append {
 fn one_owner_writes_and_the_others_are_told_who() {
     let fixture = Fixture::new();
     let log = fixture.log();
-    let acquire = || log.acquire_lease(&session("s_1"));
+    let acquire = || log.acquire_lease(&branch("b_main"));
     let lease = acquire().unwrap();
     assert_eq!(lease.epoch(), 1);
     assert_eq!(refusal(acquire(), "generation"), "session_owned generation=1");
-    assert_eq!(log.acquire_lease(&session("s_2")).unwrap().epoch(), 1, "another session");
+    assert_eq!(log.acquire_lease(&branch("b_other")).unwrap().epoch(), 1, "another branch");
     log.append(with_epoch(Some(1))).unwrap();
     assert_eq!(refusal(log.append(with_epoch(None)), "generation"), "session_owned generation=1");
     assert_eq!(refusal(log.append(with_epoch(Some(2))), "epoch"), "lease_lost epoch=2");
@@ -40,8 +40,8 @@ fn a_silent_owner_is_replaced_and_fenced_off() {
     let clock = Arc::new(ManualClock::default());
     let fixture = Fixture::with(clocked(&clock));
     let other = Log::open_with(fixture.path(), &TenantId::local(), clocked(&clock)).unwrap();
-    let acquire = || other.acquire_lease(&session("s_1"));
-    let first = fixture.log().acquire_lease(&session("s_1")).unwrap();
+    let acquire = || other.acquire_lease(&branch("b_main"));
+    let first = fixture.log().acquire_lease(&branch("b_main")).unwrap();
     let pass = |us| clock.uptime_us.fetch_add(us, Ordering::SeqCst);
     pass(LEASE_TTL_US - 5_000);
     assert_eq!(refusal(acquire(), "expires_in_ms"), "session_owned expires_in_ms=5");
@@ -67,7 +67,7 @@ fn a_dead_owner_is_replaced_at_once() {
     let fixture = Fixture::new();
     let mut owner = Process::start("own the session", fixture.path());
     assert_eq!(owner.report().as_deref(), Some("1"));
-    let acquire = || fixture.log().acquire_lease(&session("s_1"));
+    let acquire = || fixture.log().acquire_lease(&branch("b_main"));
     assert_eq!(refusal(acquire(), "generation"), "session_owned generation=1");
     owner.tell("append");
     assert_eq!(owner.report().as_deref(), Some("appended"));
@@ -91,7 +91,7 @@ fn two_processes_never_both_write() {
     assert_eq!(owner.report().as_deref(), Some("1"));
     // To this process the owner has been silent for long.
     clock.uptime_us.store(u64::MAX / 2, Ordering::SeqCst);
-    let lease = fixture.log().acquire_lease(&session("s_1")).unwrap();
+    let lease = fixture.log().acquire_lease(&branch("b_main")).unwrap();
     owner.tell("append");
     assert_eq!(owner.report().as_deref(), Some("lease_lost"));
     fixture.log().append(with_epoch(Some(lease.epoch()))).unwrap();

@@ -163,6 +163,7 @@ impl Pair<'_> {
             actor: Actor::kernel(),
             events: Vec::new(),
             epoch: None,
+            source_epoch: None,
             idempotency_key: None,
         });
         if shared == 0 || from == shared {

@@ -7,6 +7,23 @@ use serde_json::Value;
 
 use crate::{BranchId, Digest, Seq};
 
+/// `branch.forked`: the first event of a fork, beside the decision that allowed it. The fork has its
+/// own workspace and state from here on; no approval of the past is one here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchForked {
+    /// The branch it left.
+    pub parent: BranchId,
+    /// Sequence of the last event that both share.
+    pub at_seq: Seq,
+    /// Hash of that event.
+    pub at_hash: Digest,
+    /// Its name.
+    pub name: String,
+    /// Why, in the words of whoever forked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// How a branch was merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

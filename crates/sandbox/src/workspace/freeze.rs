@@ -31,6 +31,10 @@ const MAX_NESTED_REPOSITORIES: usize = 8;
 /// Deepest directory of a project without git; deeper ones are a loop of mounts, not a project.
 const MAX_DEPTH: usize = 128;
 
+/// Names of the copy and of its manifest in a base's directory.
+const TREE: &str = "tree";
+const MANIFEST: &str = "manifest.json";
+
 /// A user and group that files are given to: the identity a sandbox's root user has outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -164,8 +168,8 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
         let listing = list(&project, &root, cache)?;
         let manifest = take(&root, &listing)?;
         let digest = manifest.digest();
-        let home = cache.join(format!("{}-{}-{}", digest.hex(), owner.uid, owner.gid));
-        let dir = home.join("tree");
+        let home = home_of(cache, &digest, owner);
+        let dir = home.join(TREE);
         let base = FrozenBase {
             project: project.clone(),
             dir,
@@ -175,7 +179,7 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
             submodules: listing.submodules,
             owner,
         };
-        if home.join("tree").is_dir() || build(&root, &base, cache, &home)? {
+        if home.join(TREE).is_dir() || build(&root, &base, cache, &home)? {
             // When it was last used; see `sweep`.
             std::fs::File::open(&home)
                 .and_then(|dir| dir.set_modified(SystemTime::now()))
@@ -187,6 +191,51 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
     }
     Err(Error::new(codes::PROJECT_CHANGING, format!("cannot freeze `{text}`"))
         .why(format!("its files changed during each of {MAX_ATTEMPTS} attempts")))
+}
+
+/// Finds what a project was frozen to earlier: the copy in the cache, else the project itself while it
+/// still holds the same. `head` is the commit it was at.
+///
+/// # Errors
+/// `base_gone` when neither is there, and as [`freeze`].
+pub fn recall(
+    project: &Path,
+    cache: &Path,
+    owner: Owner,
+    digest: &Digest,
+    head: Option<String>,
+) -> Result<FrozenBase> {
+    let hold = Hold::take(cache)?;
+    let home = home_of(cache, digest, owner);
+    let Ok(bytes) = std::fs::read(home.join(MANIFEST)) else {
+        drop(hold);
+        return match freeze(project, cache, owner) {
+            Ok(base) if base.digest == *digest => Ok(base),
+            Ok(_) => Err(base_gone(digest).why("its copy was removed and the project has changed")),
+            Err(error) => Err(base_gone(digest).why(error)),
+        };
+    };
+    let text = project.display().to_string();
+    let project =
+        project.canonicalize().map_err(|e| io_failed("cannot find the project", &text, &e))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&bytes).map_err(|error| base_gone(digest).why(error))?;
+    if manifest.digest() != *digest {
+        return Err(base_gone(digest).why("its manifest has another digest"));
+    }
+    let Listing { git, submodules, .. } = list(&project, &Root::open(&project)?, cache)?;
+    let git = git.map(|now| GitState { head, branch: now.branch });
+    let dir = home.join(TREE);
+    Ok(FrozenBase { project, dir, digest: *digest, manifest, git, submodules, owner })
+}
+
+/// Where the copy of a base and its manifest lie.
+fn home_of(cache: &Path, digest: &Digest, owner: Owner) -> PathBuf {
+    cache.join(format!("{}-{}-{}", digest.hex(), owner.uid, owner.gid))
+}
+
+fn base_gone(digest: &Digest) -> Error {
+    Error::new(codes::BASE_GONE, format!("the files of base {digest} are no longer there"))
 }
 
 /// What belongs to the base, by name only.
@@ -387,7 +436,7 @@ fn build(root: &Root, base: &FrozenBase, cache: &Path, home: &Path) -> Result<bo
     let whole = copy(root, base, &staging);
     let stored = whole.and_then(|whole| {
         let bytes = base.manifest.to_bytes();
-        std::fs::write(staging.join("manifest.json"), bytes)
+        std::fs::write(staging.join(MANIFEST), bytes)
             .map_err(|e| io_failed("cannot write in", &text, &e))?;
         if !whole {
             return Ok(false);
@@ -396,7 +445,7 @@ fn build(root: &Root, base: &FrozenBase, cache: &Path, home: &Path) -> Result<bo
         match std::fs::rename(&staging, home) {
             Ok(()) => {}
             // Someone else made the same tree first.
-            Err(_) if home.join("tree").is_dir() => {}
+            Err(_) if home.join(TREE).is_dir() => {}
             Err(e) => return Err(io_failed("cannot finish the base in", &text, &e)),
         }
         Root::open(cache).and_then(|dir| {
@@ -418,8 +467,8 @@ fn sync_tree(dir: &Path) -> Result<()> {
 fn copy(root: &Root, base: &FrozenBase, staging: &Path) -> Result<bool> {
     let target = Root::open(staging)?;
     let how = WriteHow { owner: Some(base.owner), ..WriteHow::default() };
-    target.write_new(target.fd(), "tree", &Entry::Dir, &[], how)?;
-    let target = Root::open(&staging.join("tree"))?;
+    target.write_new(target.fd(), TREE, &Entry::Dir, &[], how)?;
+    let target = Root::open(&staging.join(TREE))?;
     for (path, entry) in base.manifest.iter() {
         let (found, bytes) = root.find_with_bytes(path)?;
         let same = match (&found, entry) {

@@ -1,0 +1,162 @@
+//! The words of `glasshouse session`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use glasshouse_model::SessionId;
+
+/// `session`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// List sessions, newest first
+    List {
+        /// Also what was done outside sessions: `sandbox run`, `policy update`, plans
+        #[arg(long)]
+        all: bool,
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what happened in a session
+    Show {
+        /// Session id
+        id: SessionId,
+        /// Branch, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Show the session's branches instead, each below the one that it left
+        #[arg(long, conflicts_with = "branch")]
+        branches: bool,
+        /// Events, or branches, as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin a branch of its own at any event; the branch that it leaves goes on untouched
+    Fork {
+        /// Session id
+        id: SessionId,
+        /// Branch to leave, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Last event that both share (default: the newest)
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Name of the fork, unique in the session (default: fork-N)
+        #[arg(long)]
+        name: Option<String>,
+        /// Why, for the log
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare two branches, or two events of one: events and files
+    Diff {
+        /// Session id
+        id: SessionId,
+        /// Branch to compare, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Branch to compare it with, by id or name (default: the same)
+        #[arg(long, value_name = "BRANCH")]
+        with: Option<String>,
+        /// Event of `--branch` whose files count (default: the newest)
+        #[arg(long, value_name = "SEQ")]
+        from: Option<u64>,
+        /// Event of `--with` whose files count (default: the newest)
+        #[arg(long, value_name = "SEQ")]
+        to: Option<u64>,
+        /// Only names of files, no text
+        #[arg(long)]
+        names: bool,
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// List, print or write the files of a session as they were after any event
+    Files {
+        /// Session id
+        id: SessionId,
+        /// Print this file (default: list all)
+        path: Option<String>,
+        /// Branch, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// The event (default: the newest)
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Write all files into this directory, which must not exist
+        #[arg(long, value_name = "DIR", conflicts_with = "path")]
+        out: Option<PathBuf>,
+        /// The list as JSON lines on stdout
+        #[arg(long, conflicts_with = "path")]
+        json: bool,
+    },
+    /// Write a session as JSON lines that prove themselves
+    Export {
+        /// Session id
+        id: SessionId,
+        /// File to write, which must not exist (default: stdout)
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// What was written, as JSON on stdout; needs `--out`
+        #[arg(long, requires = "out")]
+        json: bool,
+    },
+    /// Prove a file that `session export` wrote
+    CheckExport {
+        /// The file; `-` is standard input
+        file: PathBuf,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make again what the kernel made of a session's inputs, offline: exit 5 at the first difference
+    Replay {
+        /// Session id
+        id: SessionId,
+        /// Branch, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Sequence of the last event to replay
+        #[arg(long, value_name = "SEQ")]
+        to: Option<u64>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Carry on a session that was interrupted or cancelled, or a fork
+    Resume {
+        /// Session id
+        id: SessionId,
+        /// A further message for the model
+        message: Option<String>,
+        /// Branch, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Never ask a person
+        #[arg(long)]
+        no_approver: bool,
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl SessionCommand {
+    /// Whether failures are told as JSON too.
+    pub(super) const fn json(&self) -> bool {
+        match self {
+            Self::List { json, .. }
+            | Self::Show { json, .. }
+            | Self::Fork { json, .. }
+            | Self::Diff { json, .. }
+            | Self::Files { json, .. }
+            | Self::Export { json, .. }
+            | Self::CheckExport { json, .. }
+            | Self::Replay { json, .. }
+            | Self::Resume { json, .. } => *json,
+        }
+    }
+}

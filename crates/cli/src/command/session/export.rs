@@ -1,0 +1,67 @@
+//! `session export` and `session check-export`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use glasshouse_kernel::{Kernel, codes};
+use glasshouse_log::{Exported, check_export};
+use glasshouse_model::{Exit, SessionId};
+
+use crate::error::Error;
+use crate::output;
+
+/// Writes a session to a new file, or to stdout.
+pub(super) fn write(
+    kernel: &Kernel,
+    id: &SessionId,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<u8, Error> {
+    kernel.main_branch(id)?;
+    let Some(path) = out else {
+        let mut stdout = std::io::stdout().lock();
+        kernel.log().export_session(id, &mut stdout)?;
+        return Ok(Exit::Done.status());
+    };
+    let failed = |cause: std::io::Error| {
+        Error::new(codes::OUTPUT_LOST, format!("cannot write {}", path.display())).why(cause)
+    };
+    // What an agent did is for its owner's eyes until they say otherwise.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = BufWriter::new(file.map_err(failed)?);
+    let exported = kernel.log().export_session(id, &mut file);
+    let stored = file.flush().and_then(|()| file.get_ref().sync_all());
+    if exported.is_err() || stored.is_err() {
+        // Half an export is none.
+        let _ = std::fs::remove_file(path);
+    }
+    let exported = exported?;
+    stored.map_err(failed)?;
+    tell(&exported, json, "written");
+    Ok(Exit::Done.status())
+}
+
+/// Proves an export.
+pub(super) fn check(file: &Path, json: bool) -> Result<u8, Error> {
+    let exported = if file == Path::new("-") {
+        check_export(BufReader::new(std::io::stdin().lock()))?
+    } else {
+        let opened = File::open(file).map_err(|cause| {
+            Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display()))
+                .why(cause)
+        })?;
+        check_export(BufReader::new(opened))?
+    };
+    tell(&exported, json, "sound");
+    Ok(Exit::Done.status())
+}
+
+fn tell(exported: &Exported, json: bool, what: &str) {
+    if json {
+        output::json_line(exported);
+    } else {
+        output::data(&format!("{what}: {} events, {}", exported.events, exported.digest));
+    }
+}

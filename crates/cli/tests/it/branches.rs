@@ -1,0 +1,234 @@
+//! Forks: they begin at any event, share what lies before, and take over no person's word.
+
+use std::time::Duration;
+
+use glasshouse_log::Log;
+use glasshouse_model::{Event, Kind, SessionId};
+
+use crate::harness::{Place, assert_each_ended_once, count};
+
+/// A session that writes a test twice and then says so.
+const TWO_WRITES: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: plan, tool: plan.complete, args: { summary: s, steps: [a] } } } ]
+  - emit: [ { call: { id: one, tool: fs.write, args: { path: tests/t_two.sh, content: \"true # one\\n\" } } } ]
+  - emit: [ { call: { id: two, tool: fs.write, args: { path: tests/t_two.sh, content: \"true # two\\n\" } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+";
+
+fn own_events(log: &Log, session: &SessionId, name: &str) -> Vec<Event> {
+    let rows = log.branches(session).unwrap();
+    let row = rows.iter().find(|row| row.name == name).expect("the branch");
+    log.read(&row.branch, row.base().seq + 1, 10_000).unwrap()
+}
+
+fn whole(log: &Log, session: &SessionId, name: &str) -> Vec<Event> {
+    let rows = log.branches(session).unwrap();
+    let row = rows.iter().find(|row| row.name == name).expect("the branch");
+    log.read(&row.branch, 1, 10_000).unwrap()
+}
+
+fn nth(events: &[Event], kind: &Kind, n: usize) -> u64 {
+    events.iter().filter(|event| event.kind() == kind).nth(n).expect("the event").seq()
+}
+
+#[test]
+fn e2e_a_fork_has_the_files_of_its_event_and_goes_its_own_way() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, TWO_WRITES);
+    let (session, main) = place.events();
+    let id = session.as_str();
+    let seals = count(&main, &Kind::WorkspaceSealed);
+    assert!(seals >= 2, "{seals}");
+    // The end of the first write: the newest event that knows of the first text only.
+    let first_seal = nth(&main, &Kind::WorkspaceSealed, seals - 2);
+    let at = main.iter().find(|e| e.seq() > first_seal && e.kind().ends_call()).unwrap().seq();
+    let run = |arguments: &[&str]| place.run(arguments);
+    let forked = run(&["session", "fork", id, "--at", &at.to_string(), "--json"]).expect_status(0);
+    assert_eq!(forked.last()["at"], at);
+    assert_eq!(forked.last()["name"], "fork-1");
+    let text = |branch: &str| {
+        run(&["session", "files", id, "tests/t_two.sh", "--branch", branch]).expect_status(0).stdout
+    };
+    assert_eq!(text("fork-1"), "true # one\n");
+    assert_eq!(text("main"), "true # two\n");
+    let then = run(&["session", "files", id, "tests/t_two.sh", "--at", &at.to_string()]);
+    assert_eq!(then.expect_status(0).stdout, "true # one\n");
+
+    let names = ["session", "diff", id, "--branch", "fork-1", "--with", "main", "--names"];
+    let told = run(&names).expect_status(0).stdout;
+    assert!(told.contains("modified  tests/t_two.sh"), "{told}");
+    let patch = run(&["session", "diff", id, "--branch", "fork-1", "--with", "main"]);
+    let patch = patch.expect_status(0).stdout;
+    assert!(patch.contains("-true # one\n+true # two"), "{patch}");
+
+    // It goes on from there, on files of its own, with the same answers of the model.
+    run(&["session", "resume", id, "--branch", "fork-1", "--json"]);
+    assert_eq!(text("fork-1"), "true # two\n");
+    let same = run(&names).expect_status(0);
+    assert!(same.stderr.contains("no file differs"), "{same:?}");
+    assert_eq!(place.events().1.len(), main.len(), "the main branch is as it was");
+
+    let branches = run(&["session", "show", id, "--branches"]).expect_status(0).stdout;
+    assert!(branches.lines().nth(1).is_some_and(|l| l.starts_with("  b_")), "{branches}");
+    let out = place.path("out");
+    run(&["session", "files", id, "--out", out.to_str().unwrap()]).expect_status(0);
+    assert_eq!(std::fs::read_to_string(out.join("tests/t_two.sh")).unwrap(), "true # two\n");
+    run(&["session", "files", id, "--out", out.to_str().unwrap()]).expect_status(9);
+    for branch in ["main", "fork-1"] {
+        let replay = run(&["session", "replay", id, "--branch", branch, "--json"]);
+        assert_eq!(replay.expect_status(0).last()["equal"], true, "{branch}");
+    }
+    run(&["audit", "verify", "--json"]).expect_status(0);
+    assert_each_ended_once(&whole(&place.log(), &session, "fork-1"));
+}
+
+/// B2: an answer of a person before the fork is not one in the fork.
+#[test]
+fn e2e_b2_a_fork_asks_again() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+reviews: [ { tool: shell.run, answer: approve } ]
+steps:
+  - emit: [ { call: { id: risky, tool: shell.run, args: { argv: [rm, -rf, /tmp/x] } } } ]
+  - emit: [ { text: done } ]
+";
+    place.scenario(&project, yaml).expect_status(0);
+    let (session, main) = place.events();
+    let id = session.as_str();
+    let points = [
+        nth(&main, &Kind::ToolProposed, 0),
+        nth(&main, &Kind::ApprovalRequested, 0),
+        nth(&main, &Kind::ApprovalResolved, 0),
+        nth(&main, &Kind::ToolStarted, 0),
+    ];
+    for (n, at) in (1..).zip(points) {
+        let name = format!("fork-{n}");
+        place.run(&["session", "fork", id, "--at", &at.to_string()]).expect_status(0);
+        let go_on = ["session", "resume", id, "--branch", &name, "--no-approver", "--json"];
+        place.run(&go_on).expect_status(4);
+        let own = own_events(&place.log(), &session, &name);
+        assert_eq!(count(&own, &Kind::ApprovalRequested), 1, "at {at}");
+        assert_eq!(count(&own, &Kind::ToolStarted), 0, "at {at}");
+        let replay = ["session", "replay", id, "--branch", &name, "--json"];
+        assert_eq!(place.run(&replay).expect_status(0).last()["equal"], true, "at {at}");
+    }
+    // The control: with someone who approves, the same fork runs the call.
+    place.run(&["session", "fork", id, "--at", &points[1].to_string(), "--name", "yes"]);
+    place.run(&["session", "resume", id, "--branch", "yes", "--json"]).expect_status(0);
+    assert_eq!(count(&own_events(&place.log(), &session, "yes"), &Kind::ToolCompleted), 1);
+    assert_eq!(place.events().1, main, "the main branch is as it was");
+}
+
+/// B4: a fork of a running turn ends it there and only there, and both go on at the same time.
+#[test]
+fn e2e_b4_a_running_turn_can_be_forked() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - delay_ms: 5000
+    emit: [ { text: 'It prints one.' } ]
+";
+    let mut running = place.spawn(place.scenario_command(&project, yaml));
+    let session = place.wait_for("the request", |events| count(events, &Kind::ModelRequested) == 1);
+    let id = session.as_str();
+    place.run(&["session", "fork", id]).expect_status(0);
+    let own = own_events(&place.log(), &session, "fork-1");
+    let kinds: Vec<_> = own.iter().map(|event| event.kind().as_str()).collect();
+    assert_eq!(kinds, ["policy.decided", "branch.forked", "turn.interrupted"]);
+    let resumed = place.run(&["session", "resume", id, "--branch", "fork-1", "--json"]);
+    assert_eq!(resumed.expect_status(0).last()["outcome"], "answered");
+    assert_eq!(running.wait(Duration::from_secs(30)), Some(0));
+    for name in ["main", "fork-1"] {
+        let events = whole(&place.log(), &session, name);
+        assert_each_ended_once(&events);
+        let replay = ["session", "replay", id, "--branch", name, "--json"];
+        assert_eq!(place.run(&replay).expect_status(0).last()["equal"], true, "{name}");
+    }
+}
+
+/// A fork may begin after any event whatever, also between an event and what it implies.
+#[test]
+fn e2e_every_event_can_be_forked_and_gone_on_from() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, TWO_WRITES);
+    let (session, main) = place.events();
+    let kernel_step = main.len() / 12 + 1;
+    for at in (1..=main.len()).step_by(kernel_step) {
+        let name = format!("at-{at}");
+        let at = at.to_string();
+        let fork = ["session", "fork", session.as_str(), "--at", &at, "--name", &name];
+        place.run(&fork).expect_status(0);
+        let resume = ["session", "resume", session.as_str(), "say it", "--branch", &name, "--json"];
+        let resumed = place.run(&resume);
+        assert!(matches!(resumed.status, Some(0 | 6)), "{at}: {resumed:?}");
+        assert_each_ended_once(&whole(&place.log(), &session, &name));
+        let replay = ["session", "replay", session.as_str(), "--branch", &name, "--json"];
+        assert_eq!(place.run(&replay).expect_status(0).last()["equal"], true, "{at}");
+    }
+    place.run(&["audit", "verify", "--json"]).expect_status(0);
+}
+
+#[test]
+fn e2e_what_cannot_be_forked_is_refused_with_the_reason() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place
+        .scenario(&project, "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n")
+        .expect_status(0);
+    let (session, main) = place.events();
+    let id = session.as_str();
+    place.run(&["session", "fork", id, "--name", "taken"]).expect_status(0);
+    let head = main.len();
+    let check = |arguments: &[&str], code: &str, status: i32| {
+        let ran = place.run(&[&["session"], arguments, &["--json"]].concat());
+        let ran = ran.expect_status(status);
+        assert_eq!(ran.last()["error"]["code"], code, "{arguments:?}");
+        ran.last()["error"]["context"].clone()
+    };
+    let beyond = (head + 1).to_string();
+    assert_eq!(check(&["fork", id, "--at", &beyond], "fork_out_of_range", 2)["head"], head);
+    check(&["fork", id, "--at", "0"], "fork_out_of_range", 2);
+    check(&["fork", id, "--name", "taken"], "branch_exists", 8);
+    check(&["fork", id, "--name", ""], "append_invalid", 2);
+    check(&["fork", id, "--branch", "none"], "branch_unknown", 10);
+    check(&["fork", "s_none"], "session_not_found", 10);
+    check(&["files", id, "--at", "1"], "no_workspace", 10);
+    check(&["files", id, "--at", &beyond], "fork_out_of_range", 2);
+    check(&["resume", id, "--branch", "none"], "branch_unknown", 10);
+    check(&["show", id, "--branch", "none"], "branch_unknown", 10);
+    check(&["export", "s_none", "--out", "x"], "session_not_found", 10);
+    assert_eq!(place.log().branches(&session).unwrap().len(), 2);
+}
+
+#[test]
+fn e2e_an_export_proves_itself() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place
+        .scenario(&project, "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n")
+        .expect_status(0);
+    let (session, main) = place.events();
+    place.run(&["session", "fork", session.as_str(), "--at", "2"]).expect_status(0);
+    let file = place.path("session.jsonl");
+    let path = file.to_str().unwrap();
+    let export = ["session", "export", session.as_str(), "--out", path, "--json"];
+    let written = place.run(&export).expect_status(0).last();
+    assert!(written["events"].as_u64().unwrap() > main.len() as u64);
+    assert_eq!(place.run(&["session", "check-export", path, "--json"]).last(), written);
+    let piped = place.run(&["session", "export", session.as_str()]).expect_status(0).stdout;
+    assert_eq!(piped, std::fs::read_to_string(&file).unwrap());
+    place.run(&export).expect_status(9);
+    std::fs::write(&file, piped.replacen("\\\"hi\\\"", "\\\"ho\\\"", 1)).unwrap();
+    let bad = place.run(&["session", "check-export", path, "--json"]).expect_status(5);
+    assert_eq!(bad.last()["error"]["code"], "export_invalid");
+}

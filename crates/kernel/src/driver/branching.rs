@@ -1,0 +1,149 @@
+//! Forks: a line of its own that begins at any event of a branch.
+//!
+//! A fork is one row and its first events in one transaction, also while the parent's turn runs. It
+//! takes over the conversation and the sealed files; not the answers of people, and no merge that is
+//! under way. Its workspace is made when it is first worked on.
+
+use glasshouse_log::{BranchRow, NewBranch};
+use glasshouse_model::body::{BranchForked, PolicyDecided};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind, Seq, SessionId};
+use glasshouse_policy::{Consent, Request};
+
+use super::Kernel;
+use super::decide::now_us;
+use super::journal::{Journal, local_user};
+use super::recorder::{expand, fold_to};
+use super::rules::shipped;
+use super::start::random;
+use crate::{Error, Result, codes};
+
+/// Where a fork begins, and what it is called.
+#[derive(Debug, Clone)]
+pub struct NewFork {
+    /// The session.
+    pub session: SessionId,
+    /// The branch to leave; the main one when absent.
+    pub branch: Option<BranchId>,
+    /// The last event that both share; the newest when absent.
+    pub at: Option<Seq>,
+    /// A name, unique in the session; one is made up when absent.
+    pub name: Option<String>,
+    /// Why, for the log.
+    pub reason: Option<String>,
+}
+
+/// A fork that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forked {
+    /// Its branch.
+    pub branch: BranchId,
+    /// Its name.
+    pub name: String,
+    /// The branch that it left.
+    pub parent: BranchId,
+    /// The last event that both share.
+    pub at: Seq,
+    /// Its newest event.
+    pub head: Seq,
+}
+
+impl Kernel {
+    /// Forks a branch, as the person at this machine and under the shipped policy.
+    ///
+    /// # Errors
+    /// `session_not_found`, `branch_unknown`, `fork_out_of_range` with the head, `branch_exists` for a
+    /// name that is taken, `policy_denied`, or an error of the log.
+    pub fn fork(&self, new: &NewFork) -> Result<Forked> {
+        let parent = self.branch_of(&new.session, new.branch.as_ref())?;
+        let at = new.at.unwrap_or(parent.head.seq);
+        let decided = self.decide_fork(&new.session, &parent.branch, at)?;
+        let branch = BranchId::from_random(random()?);
+        let name = match &new.name {
+            Some(name) => name.clone(),
+            None => format!("fork-{}", self.log.branches(&new.session)?.len()),
+        };
+        let shared = match at {
+            0 => None,
+            _ => self.log.records(&parent.branch, at, 1)?.first().map(|record| record.hash),
+        };
+        let body = BranchForked {
+            parent: parent.branch.clone(),
+            at_seq: at,
+            // The log refuses a fork after an event that is not there.
+            at_hash: shared.unwrap_or(glasshouse_model::Digest::ZERO),
+            name: name.clone(),
+            reason: new.reason.clone(),
+        };
+        let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
+        let first = vec![decided, Draft::new(Kind::BranchForked, &body).by(user)];
+        let mut state = fold_to(&self.log, &parent.branch, at)?;
+        let drafts = expand(&mut state, (self.log.tenant(), &new.session, &branch), first)?;
+        let row = NewBranch {
+            session: new.session.clone(),
+            branch: branch.clone(),
+            name: name.clone(),
+            parent: Some((parent.branch.clone(), at)),
+        };
+        let appended = self.log.create_branch_with(row, drafts)?;
+        self.log.sign_head()?;
+        Ok(Forked { branch, name, parent: parent.branch, at, head: appended.head.seq })
+    }
+
+    fn decide_fork(&self, session: &SessionId, parent: &BranchId, at: Seq) -> Result<Draft> {
+        let mut call = Call::new(name::SESSION_FORK, local_user());
+        call.session = Some(session.clone());
+        let policy = self.compile(&[shipped(Consent::Joint)])?;
+        let decision = glasshouse_policy::decide(&policy, &Request::new(&call, now_us())).decision;
+        let (effect, reasons) = (decision.effect, decision.reasons.clone());
+        let subject = Some(format!("{parent} at {at}"));
+        let decided =
+            Draft::new(Kind::PolicyDecided, &PolicyDecided::new(None, call, subject, decision));
+        if effect == Effect::Allow {
+            return Ok(decided);
+        }
+        Journal::open(self)?.append(vec![decided])?;
+        Err(Error::new(codes::POLICY_DENIED, format!("{parent} may not be forked"))
+            .why(reasons.join("; ")))
+    }
+
+    /// A branch of a session; the main one when none is named.
+    ///
+    /// # Errors
+    /// `session_not_found`, `branch_unknown`, or an error of the log.
+    pub fn branch_of(&self, session: &SessionId, branch: Option<&BranchId>) -> Result<BranchRow> {
+        let wanted = match branch {
+            Some(branch) => branch.clone(),
+            None => self.main_branch(session)?,
+        };
+        let unknown = || {
+            Error::new(
+                codes::BRANCH_UNKNOWN,
+                format!("branch {wanted} is none of session {session}"),
+            )
+        };
+        match self.log.branch(&wanted) {
+            Ok(row) if row.session == *session => Ok(row),
+            Ok(_) => Err(unknown()),
+            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The branch of a session that has this id or name.
+    ///
+    /// # Errors
+    /// As [`Kernel::branch_of`].
+    pub fn branch_named(&self, session: &SessionId, word: &str) -> Result<BranchRow> {
+        let rows = self.log.branches(session)?;
+        if rows.is_empty() {
+            self.main_branch(session)?;
+        }
+        // Ids first: a name may look like one.
+        let found = rows.iter().find(|row| row.branch.as_str() == word);
+        let found = found.or_else(|| rows.iter().find(|row| row.name == word));
+        found.cloned().ok_or_else(|| {
+            Error::new(codes::BRANCH_UNKNOWN, format!("session {session} has no branch `{word}`"))
+        })
+    }
+}
