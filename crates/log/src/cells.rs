@@ -122,20 +122,26 @@ impl CellProof {
     /// Takes what an event says.
     pub(crate) fn note(&mut self, branch: &BranchId, record: &Record) {
         for mark in in_header(&record.header) {
-            let changes = self.changes.entry(mark.cell).or_default();
-            if record.position < self.settled {
-                let settled = self.settled;
-                let is_newer = |change: &Change| {
-                    change.position < settled && change.position > record.position
-                };
-                if changes.iter().any(is_newer) {
-                    continue;
-                }
-                changes.retain(|change| change.position >= settled);
-            }
             let (position, seq) = (record.position, record.seq);
-            changes.push(Change { position, branch: branch.clone(), seq, mark });
+            self.add_change(Change { position, branch: branch.clone(), seq, mark });
         }
+    }
+
+    /// Takes what another one was told. The order in which changes come does not matter.
+    pub(crate) fn add_changes(&mut self, other: Self) {
+        other.changes.into_values().flatten().for_each(|change| self.add_change(change));
+    }
+
+    fn add_change(&mut self, change: Change) {
+        let (settled, position) = (self.settled, change.position);
+        let changes = self.changes.entry(change.mark.cell).or_default();
+        if position < settled {
+            if changes.iter().any(|known| known.position < settled && known.position > position) {
+                return;
+            }
+            changes.retain(|known| known.position >= settled);
+        }
+        changes.push(change);
     }
 
     /// The first cell that is not as any of its changes may have left it.

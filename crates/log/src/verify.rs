@@ -4,6 +4,8 @@
 mod events;
 mod tree;
 
+use std::num::NonZeroUsize;
+
 use glasshouse_model::{BranchId, Header, Seq};
 use serde::Serialize;
 use serde_json::Value;
@@ -21,6 +23,8 @@ use crate::proof::{self, Consistency, Extension};
 use crate::record::Defect;
 use crate::store::{Flaw, Store, TreeHead};
 
+/// Most threads that prove events: each has a connection and pages of events in memory.
+const MAX_THREADS: usize = 8;
 /// Cells read at a time.
 const CELL_PAGE: usize = 512;
 
@@ -155,7 +159,8 @@ pub(crate) fn verify(
     let mut cells = CellProof::new(settled);
     let cells_read = add_stored_cells(store, &mut cells);
     let mut events = Events::new(store, blobs, cells, settled);
-    if let Some(broken) = events.first_bad()? {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    if let Some(broken) = events.first_bad(threads.min(MAX_THREADS))? {
         return Ok(Verification::Broken(broken));
     }
     let tree = match tree {

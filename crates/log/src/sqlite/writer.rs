@@ -27,8 +27,9 @@ const QUEUE: usize = 1024;
 /// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
 /// reads in some milliseconds.
 const CHECKPOINT_PAGES: u32 = 2_000;
-
-/// Time without an operation after which the write-ahead log is copied, however short it is.
+/// Commits after which the write-ahead log is copied, however short it is.
+const CHECKPOINT_COMMITS: u64 = 1_000;
+/// Time after which it is copied, busy or idle, if it holds anything.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
 /// An operation on its way: runs in the group or learns why it cannot, then hears of the commit.
@@ -80,6 +81,8 @@ impl Writer {
             wal_pages,
             has_erased: false,
             checkpoint_at: CHECKPOINT_PAGES,
+            commits: 0,
+            checkpointed: Instant::now(),
             counters: Arc::clone(&counters),
         };
         match state.settle() {
@@ -153,6 +156,9 @@ struct State {
     has_erased: bool,
     /// Pages in the write-ahead log at which the next checkpoint is due.
     checkpoint_at: u32,
+    /// Since the last checkpoint: commits, and when it was.
+    commits: u64,
+    checkpointed: Instant,
     counters: Arc<Counters>,
 }
 
@@ -221,6 +227,7 @@ impl State {
                     return Err(error);
                 }
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                self.commits += 1;
                 self.counters.events.fetch_add(events, Ordering::Relaxed);
                 Ok(())
             }
@@ -279,9 +286,12 @@ impl State {
             return;
         }
         let pages = self.wal_pages.load(Ordering::Relaxed);
-        if pages < CHECKPOINT_PAGES {
+        let is_due =
+            self.commits >= CHECKPOINT_COMMITS || self.checkpointed.elapsed() >= CHECKPOINT_EVERY;
+        if pages < CHECKPOINT_PAGES && !is_due {
             self.checkpoint_at = CHECKPOINT_PAGES;
-        } else if pages >= self.checkpoint_at {
+        } else if pages >= self.checkpoint_at || is_due {
+            (self.commits, self.checkpointed) = (0, Instant::now());
             // While a reader holds it up, the next try is as far away as this one was.
             self.checkpoint_at = pages.saturating_add(CHECKPOINT_PAGES);
             // On a full disk the log grows on, as far as it can, until a later one succeeds.

@@ -2,6 +2,7 @@
 //! it names.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use glasshouse_model::body::BranchMerged;
 use glasshouse_model::event::event_hash;
@@ -86,21 +87,75 @@ impl<'a> Events<'a> {
         Erasures { events: count(self.bodiless.len()), blobs: count(gone.count()) }
     }
 
-    /// The bad event that was committed first.
-    pub(super) fn first_bad(&mut self) -> Result<Option<Broken>> {
-        let mut first: Option<(u64, Broken)> = None;
+    /// The bad event that was committed first. Branches are proved side by side, at most `threads` at a
+    /// time: what is found does not depend on how many.
+    pub(super) fn first_bad(&mut self, threads: usize) -> Result<Option<Broken>> {
         let rows = self.store.branches(None)?;
-        for row in &rows {
+        let threads = threads.clamp(1, rows.len().max(1));
+        let next = AtomicUsize::new(0);
+        let first = if threads == 1 {
+            self.check_branches(&rows, &next)?
+        } else {
+            let (rows, next) = (&rows, &next);
+            let proved = std::thread::scope(|scope| {
+                let mut others = Vec::new();
+                for _ in 1..threads {
+                    let mut part = self.empty();
+                    others.push(scope.spawn(move || {
+                        let found = part.check_branches(rows, next);
+                        (part, found)
+                    }));
+                }
+                let mut proved = vec![self.check_branches(rows, next)];
+                for other in others {
+                    let (part, found) = match other.join() {
+                        Ok(ended) => ended,
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    };
+                    self.add(part);
+                    proved.push(found);
+                }
+                proved
+            });
+            let found = proved.into_iter().collect::<Result<Vec<_>>>()?;
+            found.into_iter().flatten().min_by_key(|(position, _)| *position)
+        };
+        let unaccounted = self.first_unaccounted();
+        let merge = self.first_bad_merge(&rows);
+        let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
+        Ok(first.map(|(_, broken)| broken))
+    }
+
+    /// Proves branches until all are taken. Answers the bad event that was committed first among them.
+    fn check_branches(
+        &mut self,
+        rows: &[BranchRow],
+        next: &AtomicUsize,
+    ) -> Result<Option<(u64, Broken)>> {
+        let mut first: Option<(u64, Broken)> = None;
+        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Some(found) = self.check_branch(row)?
                 && first.as_ref().is_none_or(|(position, _)| found.0 < *position)
             {
                 first = Some(found);
             }
         }
-        let unaccounted = self.first_unaccounted();
-        let merge = self.first_bad_merge(&rows);
-        let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
-        Ok(first.map(|(_, broken)| broken))
+        Ok(first)
+    }
+
+    /// For another thread: what it finds is added to this.
+    fn empty(&self) -> Self {
+        Self::new(self.store, self.blobs, CellProof::new(self.settled), self.settled)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.seen.extend(other.seen);
+        self.cells.add_changes(other.cells);
+        self.merged.extend(other.merged);
+        self.erased.extend(other.erased);
+        self.erased_blobs.extend(other.erased_blobs);
+        self.bodiless.extend(other.bodiless);
+        self.missing.extend(other.missing);
     }
 
     /// The first branch that was merged although no event says so, or goes on although one does.

@@ -125,8 +125,23 @@ impl Change {
 pub(crate) type Files = BTreeMap<PathBuf, Content>;
 type Observer = Box<dyn FnMut(&Files) + Send>;
 
+/// What goes wrong with one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The device answers an error; nothing of the call was done.
+    Io,
+    /// There is no room; nothing of the call was done.
+    Full,
+    /// Half of it was done before the device failed.
+    Short,
+}
+
 #[derive(Default)]
 struct State {
+    /// Calls that read, write, cut or sync, so far.
+    calls: AtomicU64,
+    /// Which of them fails, once, and how.
+    fault: Mutex<Option<(u64, Fault)>>,
     syncs: AtomicU64,
     fails_to_sync: AtomicBool,
     lies: AtomicBool,
@@ -177,6 +192,16 @@ impl Disk {
     /// Reports syncs that it does not make, as a log would see it that forgot them.
     pub(crate) fn set_lying(&self, lies: bool) {
         self.state.lies.store(lies, Ordering::SeqCst);
+    }
+
+    /// Calls so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.state.calls.load(Ordering::SeqCst)
+    }
+
+    /// Lets one call fail, counted from the first.
+    pub(crate) fn fail_call(&self, call: u64, fault: Fault) {
+        *self.state.fault.lock().unwrap() = Some((call, fault));
     }
 
     pub(crate) fn observe_syncs(&self, observer: impl FnMut(&Files) + Send + 'static) {
@@ -326,6 +351,19 @@ unsafe fn state<'a>(file: *mut sqlite3_file) -> &'a State {
     }
 }
 
+impl State {
+    /// Counts a call; the fault that meets it, if one does.
+    fn next_call(&self) -> Option<Fault> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        let mut fault = self.fault.lock().unwrap();
+        let met = fault.filter(|(at, _)| *at == call).map(|(_, fault)| fault);
+        if met.is_some() {
+            *fault = None;
+        }
+        met
+    }
+}
+
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let code = forward!(xClose(file));
     // SAFETY: SQLite closes an opened file once, and nothing uses the path afterwards.
@@ -339,6 +377,16 @@ unsafe extern "C" fn write(
     amount: c_int,
     at: sqlite3_int64,
 ) -> c_int {
+    // SAFETY: the file is open.
+    match unsafe { state(file) }.next_call() {
+        None => {}
+        Some(Fault::Io) => return ffi::SQLITE_IOERR_WRITE,
+        Some(Fault::Full) => return ffi::SQLITE_FULL,
+        Some(Fault::Short) => {
+            let code = forward!(xWrite(file, bytes, amount / 2, at));
+            return if code == ffi::SQLITE_OK { ffi::SQLITE_IOERR_WRITE } else { code };
+        }
+    }
     // SAFETY: the file is open, and SQLite gives `amount` bytes.
     unsafe {
         if state(file).is_full.load(Ordering::SeqCst) {
@@ -355,6 +403,10 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, length: sqlite3_int64) -> c_int {
     let change = Change::Truncate(usize::try_from(length).unwrap());
     // SAFETY: the file is open.
+    if unsafe { state(file) }.next_call().is_some() {
+        return ffi::SQLITE_IOERR_TRUNCATE;
+    }
+    // SAFETY: the file is open.
     unsafe { with_content(file, |content| content.changes.push(change)) };
     forward!(xTruncate(file, length))
 }
@@ -362,6 +414,11 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, length: sqlite3_int64) ->
 unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: the file is open.
     let state = unsafe { state(file) };
+    if state.next_call().is_some() {
+        // SAFETY: the file is open.
+        unsafe { with_content(file, |content| content.changes.clear()) };
+        return ffi::SQLITE_IOERR_FSYNC;
+    }
     if state.fails_to_sync.load(Ordering::SeqCst) {
         // SAFETY: the file is open.
         unsafe { with_content(file, |content| content.changes.clear()) };
@@ -392,6 +449,10 @@ unsafe extern "C" fn read(
     amount: c_int,
     at: sqlite3_int64,
 ) -> c_int {
+    // SAFETY: the file is open.
+    if unsafe { state(file) }.next_call().is_some() {
+        return ffi::SQLITE_IOERR_READ;
+    }
     forward!(xRead(file, into, amount, at))
 }
 

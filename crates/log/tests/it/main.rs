@@ -12,6 +12,7 @@ mod damaged;
 mod disk;
 mod errors;
 mod exports;
+mod faults;
 mod files;
 mod images;
 mod leases;

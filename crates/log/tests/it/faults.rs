@@ -1,0 +1,140 @@
+//! One call to the disk fails, each in turn: whatever is done then ends with an answer or an error that
+//! has a code, and what was answered is there when the log is opened again on a disk that works.
+
+use std::collections::BTreeMap;
+
+use glasshouse_log::{Append, Erase, Log, MergeBranch, Result};
+use glasshouse_model::body::MergeStrategy;
+use glasshouse_model::{Actor, Digest, Draft, Kind, Seq, TenantId};
+use serde_json::json;
+
+use crate::disk::{Disk, Fault};
+use crate::support::{branch, fork, root, session, verdict};
+
+/// Heads that callers were told of, by branch.
+type Told = BTreeMap<&'static str, (Seq, Digest)>;
+
+/// Everything a log does, once. Errors are noted and the rest goes on, as callers would.
+fn work(home: &std::path::Path, disk: &Disk, told: &mut Told) -> Vec<&'static str> {
+    let mut codes = Vec::new();
+    for _ in 0..2 {
+        let log = match Log::open_with(home, &TenantId::local(), disk.options()) {
+            Ok(log) => log,
+            Err(error) => {
+                codes.push(error.code());
+                continue;
+            }
+        };
+        let mut note =
+            |id: &'static str, outcome: Result<Option<glasshouse_log::Head>>| match outcome {
+                Ok(Some(head)) => drop(told.insert(id, (head.seq, head.hash))),
+                Ok(None) => {}
+                Err(error) => codes.push(error.code()),
+            };
+        let append = |id: &str, bytes: usize| {
+            let body = json!({ "pad": "x".repeat(bytes) });
+            let events = vec![Draft::new(Kind::Heartbeat, &body); 3];
+            Append::new(session("s_1"), branch(id), events)
+        };
+        note("b_main", log.create_branch(root("s_1", "b_main")).map(|()| None));
+        for bytes in [10, 9_000, 10] {
+            note("b_main", log.append(append("b_main", bytes)).map(|done| Some(done.head)));
+        }
+        note("b_fork", log.create_branch(fork("b_fork", "b_main", 2)).map(|()| None));
+        note("b_fork", log.append(append("b_fork", 500)).map(|done| Some(done.head)));
+        note("b_main", log.read(&branch("b_main"), 1, 100).map(|_| None));
+        note("b_main", log.sign_head().map(|_| None));
+        let erase = Erase {
+            session: session("s_1"),
+            branch: branch("b_main"),
+            events: vec![(branch("b_main"), 2)],
+            blobs: Vec::new(),
+            reason: "asked for".into(),
+            epoch: None,
+        };
+        note("b_main", log.erase(erase).map(|done| Some(done.head)));
+        let heads = log
+            .head(&branch("b_main"))
+            .and_then(|main| log.head(&branch("b_fork")).map(|source| (main.seq, source)));
+        if let Ok((target_head, source_head)) = heads {
+            let merge = MergeBranch {
+                session: session("s_1"),
+                target: branch("b_main"),
+                target_head,
+                source: branch("b_fork"),
+                source_head,
+                strategy: MergeStrategy::ThreeWay,
+                resolved: BTreeMap::new(),
+                actor: Actor::kernel(),
+                events: Vec::new(),
+                epoch: None,
+                source_epoch: None,
+                idempotency_key: None,
+            };
+            note("b_main", log.merge(merge).map(|done| Some(done.head)));
+        }
+    }
+    codes
+}
+
+/// Codes that a fault of the disk may have, and those that follow from an operation that did not come.
+const EXPECTED: [&str; 12] = [
+    "storage_failed",
+    "storage_full",
+    "log_failed",
+    "log_busy",
+    "log_corrupt",
+    "log_format_unknown",
+    "branch_exists",
+    "branch_not_found",
+    "branch_read_only",
+    "fork_out_of_range",
+    "event_not_found",
+    "append_invalid",
+];
+
+/// Lets every `step`th call fail in each way; answers how many runs met their fault.
+fn each(step: u64) -> usize {
+    let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
+    let mut told = Told::new();
+    // The second opening finds what the first made.
+    let usual = work(home.path(), &disk, &mut told);
+    let is_usual =
+        |code: &&str| ["branch_exists", "branch_read_only", "append_invalid"].contains(code);
+    assert!(usual.iter().all(|code| is_usual(&code)), "without a fault: {usual:?}");
+    let calls = disk.calls();
+    assert!(calls > 100, "{calls} calls");
+    let mut met = 0;
+    for fault in [Fault::Io, Fault::Full, Fault::Short] {
+        for call in (0..calls).step_by(usize::try_from(step).unwrap()) {
+            let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
+            disk.fail_call(call, fault);
+            let mut told = Told::new();
+            let codes = work(home.path(), &disk, &mut told);
+            met += usize::from(codes != usual);
+            let wrong = codes.iter().find(|code| !EXPECTED.contains(code));
+            assert_eq!(wrong, None, "{fault:?} at call {call}");
+            let log = Log::open(home.path(), &TenantId::local());
+            let log = log.unwrap_or_else(|error| panic!("{fault:?} at call {call}: {error}"));
+            for (id, (seq, hash)) in &told {
+                let records = log.records(&branch(id), *seq, 1).unwrap();
+                let found = records.first().map(|record| record.hash);
+                assert_eq!(found, Some(*hash), "{fault:?} at call {call}: event {seq} of {id}");
+            }
+            let verified = log.verify().unwrap();
+            assert!(verified.is_ok(), "{fault:?} at call {call}: {}", verdict(&verified));
+        }
+    }
+    met
+}
+
+#[test]
+fn a2_any_call_to_the_disk_may_fail() {
+    assert!(each(17) > 5);
+}
+
+#[test]
+#[ignore = "runs for minutes; `cargo xtask soak` runs it"]
+fn a2_every_call_to_the_disk_fails_once() {
+    assert!(each(1) > 100);
+}
