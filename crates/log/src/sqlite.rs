@@ -59,6 +59,12 @@ impl Sqlite {
         let connection = connection::open(path, vfs.as_deref(), Use::Write)?;
         schema::prepare(&connection, path, tenant)?;
         let identity = Arc::new(Identity::of(path));
+        if !identity.has_wal() {
+            // A read that failed while the mode was set leaves SQLite with a rollback journal although
+            // it answered `wal`.
+            return Err(Error::new(codes::STORAGE_FAILED, "could not open the log")
+                .why("SQLite made no write-ahead log, although it was told to"));
+        }
         let writer = Writer::start(connection, tenant.clone(), clock, Arc::clone(&identity))?;
         Ok(Self {
             path: path.to_owned(),

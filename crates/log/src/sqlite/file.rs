@@ -82,6 +82,11 @@ impl Identity {
         Self { database: tracked(path.to_owned()), wal: tracked(beside(path, "-wal")) }
     }
 
+    /// Whether the write-ahead log was there when the database was opened.
+    pub(crate) fn has_wal(&self) -> bool {
+        self.wal.seen.get().is_some()
+    }
+
     /// # Errors
     /// `log_replaced`.
     pub(crate) fn check(&self) -> Result<()> {
