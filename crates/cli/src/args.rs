@@ -225,6 +225,8 @@ pub(crate) enum PolicyCommand {
 /// `audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
+    /// Print the JSON Schema of events: what the log's consumers can rely on
+    Schema,
     /// Print events, oldest first
     Log {
         /// Only this session

@@ -38,6 +38,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
     ("policy update", "glasshouse policy update"),
     ("audit", "glasshouse audit verify"),
+    ("audit schema", "glasshouse audit schema > events.schema.json"),
     ("audit log", "glasshouse audit log --kind policy.decided"),
     (
         "audit blob",
@@ -140,10 +141,10 @@ mod tests {
 
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
-        const VERBS: [&str; 22] = [
-            "Accept", "Attack", "Carry", "Check", "Decide", "Let", "List", "Make", "Play", "Print",
-            "Prove", "Read", "Remove", "Render", "Run", "Set", "Show", "Sign", "Tell", "Try",
-            "Work", "Write",
+        const VERBS: [&str; 23] = [
+            "Accept", "Attack", "Carry", "Check", "Compare", "Decide", "Let", "List", "Make",
+            "Play", "Print", "Prove", "Read", "Remove", "Render", "Run", "Set", "Show", "Sign",
+            "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

@@ -4,30 +4,46 @@
 //! that it does not know, so a later version may add some; none is ever renamed.
 
 mod call;
+mod grant;
+mod kinds;
 mod log;
 mod model;
 mod plan;
 mod session;
+mod turn;
+mod voice;
 mod workspace;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
 pub use call::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus, GrantUsed,
-    PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus, FileMutated,
+    GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
 };
-pub use log::{BranchForked, BranchMerged, EventRef, LogErased, MergeStrategy};
+pub use grant::{Egress, GrantEnded, GrantIssued, KeyEvent, PluginEvent, TenantEvent};
+pub use kinds::{check, schema};
+pub use log::{
+    BranchForked, BranchMerged, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
+    LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeStrategy,
+};
 pub use model::{ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
-    PlanEvent, PlanHistoryCleared, PlanRegistered, PlanRolledBack, PlanRun, PlanShown,
-    PlanStateChanged, RunMode, RunStatus,
+    PlanEvent, PlanHistoryCleared, PlanPreviewed, PlanRegistered, PlanRolledBack, PlanRun,
+    PlanShown, PlanStateChanged, RunMode, RunStatus,
 };
 pub use session::{
     BudgetCharged, BudgetExhausted, MessageReceived, Outcome, PolicyChange, PolicySource,
     SessionCreated, SessionResumed, TestSetup, TurnEnd, TurnStarted,
 };
+pub use turn::{
+    Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,
+    ExemptionRequested, Heartbeat, KernelProcess, ModeChanged, ObservationExtracted, PhaseEntered,
+    SessionClosed, SoulUpdated, StateEstimated,
+};
+pub use voice::{VoiceChunk, VoiceEnd, VoiceStarted, VoiceText};
 pub use workspace::{
     ChangedPath, CommitCreated, MergeAnswered, MergeApplied, MergeFailed, MergeProposed,
     TestEvidence, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
@@ -40,7 +56,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 /// Bytes kept outside the event, by digest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BlobRef {
     /// Digest under which the bytes are stored.
     pub blob: Digest,

@@ -1,9 +1,10 @@
 //! Budgets: how much a session may spend, and what it has spent.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was spent. All additions saturate, so a total can never wrap to a small number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Model tokens, input and output.
@@ -33,7 +34,7 @@ impl Usage {
 }
 
 /// Limits on [`Usage`]; `None` is no limit for that item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Budget {
     /// Most tokens.

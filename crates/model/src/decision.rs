@@ -1,11 +1,14 @@
 //! Decisions: allow, deny or require review, with the rules and reasons that made them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
 /// What a decision says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Go ahead.
@@ -17,7 +20,9 @@ pub enum Effect {
 }
 
 /// Which layer a rule comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// Built into Glasshouse; immutable.
@@ -33,7 +38,7 @@ pub enum Layer {
 }
 
 /// One rule's part in a decision.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleTrace {
     /// Rule name.
     pub name: String,
@@ -53,7 +58,7 @@ pub struct RuleTrace {
 }
 
 /// What an allowing rule demands of the act.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Constraints {
     /// Sandbox template that must be used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -67,7 +72,7 @@ pub struct Constraints {
 }
 
 /// The answer to a [`Call`](crate::Call).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Decision {
     /// The answer.
     #[serde(rename = "decision")]

@@ -112,6 +112,8 @@ fn nibble(byte: u8) -> Result<u8, ParseDigestError> {
     }
 }
 
+text_schema!(Digest, "Digest", "^sha256:[0-9a-f]{64}$", "A SHA-256 digest.");
+
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

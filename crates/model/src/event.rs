@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ pub fn body_hash(salt: &[u8; SALT_BYTES], body_bytes: &[u8]) -> Digest {
 }
 
 /// Who caused an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Actor {
     /// Kind of principal.
     #[serde(rename = "type")]
@@ -410,6 +411,11 @@ kinds! {
     PluginLoaded = "plugin.loaded",
     PluginDisabled = "plugin.disabled",
     PluginUnloaded = "plugin.unloaded",
+    TenantCreated = "tenant.created",
+    TenantUpdated = "tenant.updated",
+    TenantDisabled = "tenant.disabled",
+    KeyCreated = "key.created",
+    KeyRevoked = "key.revoked",
     QuotaThrottled = "quota.throttled",
     LogRecovered = "log.recovered",
     LogQuarantined = "log.quarantined",
@@ -476,6 +482,8 @@ impl Serialize for Kind {
         serializer.serialize_str(self.as_str())
     }
 }
+
+text_schema!(Kind, "Kind", "^[a-z0-9_]+(\\.[a-z0-9_]+)*$", "What happened: dotted words.");
 
 impl<'de> Deserialize<'de> for Kind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

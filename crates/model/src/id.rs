@@ -45,6 +45,13 @@ macro_rules! text_id {
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Box<str>);
 
+        text_schema!(
+            $name,
+            stringify!($name),
+            concat!("^", $prefix, "[a-z0-9_-]+$"),
+            concat!("In the form of ", $expected, ".")
+        );
+
         impl $name {
             /// The text.
             #[must_use]
@@ -128,6 +135,13 @@ impl TenantId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CallId(pub Seq);
+
+text_schema!(
+    CallId,
+    "CallId",
+    "^c[0-9]+$",
+    "`c` and the sequence of the call's `tool.proposed` event."
+);
 
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,9 @@
 //! crate except `plan` speaks in these types, so a shape that tests and users see is defined once.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod schema;
+
 pub mod body;
 pub mod budget;
 pub mod decision;

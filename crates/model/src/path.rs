@@ -54,6 +54,13 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
+text_schema!(
+    CanonicalPath,
+    "CanonicalPath",
+    "^[^/].*$",
+    "A workspace path without `.`, `..`, doubled or leading slashes."
+);
+
 impl CanonicalPath {
     /// Canonicalises a workspace-relative path by its text alone.
     ///

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CanonicalPath, Digest, Principal, SessionId};
@@ -57,7 +58,9 @@ pub mod name {
 }
 
 /// What a write changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeClass {
     /// Tests only: a file of the test globs, or only test items of a Rust source.
@@ -88,7 +91,7 @@ impl ChangeClass {
 
 /// One request for a decision. Everything policy may look at is here, as plain data; fields that
 /// do not apply to a syscall are absent, and a condition on an absent field does not match.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
     /// Syscall name, for example `fs.write`.
     pub syscall: String,

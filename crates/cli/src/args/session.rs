@@ -31,7 +31,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Begin a branch of its own at any event; the branch that it leaves goes on untouched
+    /// Make a branch of its own from any event on; the branch that it leaves goes on untouched
     Fork {
         /// Session id
         id: SessionId,
@@ -74,7 +74,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List, print or write the files of a session as they were after any event
+    /// List the files of a session as they were after any event, print one, or write them all
     Files {
         /// Session id
         id: SessionId,

@@ -18,6 +18,11 @@ use crate::{home, input};
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
     match command {
         AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_ref(), json),
+        AuditCommand::Schema => {
+            let schema = glasshouse_model::body::schema();
+            output::data(&serde_json::to_string_pretty(&schema).unwrap_or_default());
+            Ok(Exit::Done.status())
+        }
         AuditCommand::Verify { json } => verify(json),
         AuditCommand::Checkpoint { json } => checkpoint(json),
         AuditCommand::Prove { branch, seq, json } => prove(&branch, seq, json),

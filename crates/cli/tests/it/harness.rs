@@ -167,7 +167,13 @@ impl Place {
 fn events(log: &Log) -> (SessionId, Vec<Event>) {
     let rows = log.sessions().unwrap();
     let row = rows.first().expect("a session");
-    (row.session.clone(), log.read(&row.main, 1, 100_000).unwrap())
+    let events = log.read(&row.main, 1, 100_000).unwrap();
+    // What was published about bodies holds for everything that any test here does.
+    for event in &events {
+        let checked = glasshouse_model::body::check(event.kind(), &event.body);
+        assert!(checked.is_ok(), "{} {}: {checked:?}", event.kind(), event.body);
+    }
+    (row.session.clone(), events)
 }
 
 /// A running program.

@@ -1,5 +1,6 @@
 //! Bodies of events about calls: proposed, decided, approved, run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::{BlobRef, is_false};
 use crate::{Actor, Call, CallId, Decision, Digest, Kind, Seq};
 
 /// `tool.proposed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolProposed {
     /// The model's own id.
     pub id: String,
@@ -21,7 +22,7 @@ pub struct ToolProposed {
 }
 
 /// `policy.decided`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyDecided {
     /// The tool call it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,7 @@ impl PolicyDecided {
 }
 
 /// What an approval is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalSubject {
     /// A tool call.
@@ -80,7 +81,7 @@ pub enum ApprovalSubject {
 }
 
 /// `approval.requested`. Its sequence names the approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRequested {
     /// Call or merge.
     pub subject: ApprovalSubject,
@@ -102,7 +103,7 @@ pub struct ApprovalRequested {
 }
 
 /// `approval.resolved`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalResolved {
     /// Sequence of `approval.requested`.
     pub approval: Seq,
@@ -117,7 +118,7 @@ pub struct ApprovalResolved {
 }
 
 /// `grant.used`: the counter is stored in the same transaction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GrantUsed {
     /// Grant id.
     pub grant: String,
@@ -126,7 +127,7 @@ pub struct GrantUsed {
 }
 
 /// `tool.started`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStarted {
     /// The call.
     pub call: CallId,
@@ -135,7 +136,7 @@ pub struct ToolStarted {
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
     /// It ran to its end.
@@ -177,7 +178,7 @@ impl CallStatus {
 }
 
 /// `tool.completed`, `.failed`, `.denied`, `.cancelled`, `.timed_out`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallEnd {
     /// The call.
     pub call: CallId,
@@ -208,7 +209,7 @@ pub struct CallEnd {
 }
 
 /// `sandbox.created`, `.failed`, `.destroyed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxEvent {
     /// Sandbox id.
     pub sandbox: String,
@@ -223,4 +224,16 @@ pub struct SandboxEvent {
     /// What was measured from inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attestation: Option<Value>,
+}
+
+/// `file.mutated`: one path that a tool changed, where no seal tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileMutated {
+    /// Path.
+    pub path: String,
+    /// As in `workspace.sealed`.
+    pub change: String,
+    /// Digest of the content afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
 }

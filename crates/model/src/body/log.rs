@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::{BranchId, Digest, Seq};
 
 /// `branch.forked`: the first event of a fork, beside the decision that allowed it. The fork has its
 /// own workspace and state from here on; no approval of the past is one here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BranchForked {
     /// The branch it left.
     pub parent: BranchId,
@@ -25,7 +26,7 @@ pub struct BranchForked {
 }
 
 /// How a branch was merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeStrategy {
     /// The target had not moved since the branches parted: it takes over the source's state.
@@ -36,7 +37,7 @@ pub enum MergeStrategy {
 
 /// `branch.merged`: an event with two parents, the event before it and the source's head. The
 /// source takes no more events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BranchMerged {
     /// The branch that ends.
     pub source: BranchId,
@@ -54,7 +55,7 @@ pub struct BranchMerged {
 }
 
 /// The name of an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventRef {
     /// The branch that stores it.
     pub branch: BranchId,
@@ -64,7 +65,7 @@ pub struct EventRef {
 
 /// `log.erased`: bodies and blobs that are gone for good, and why. The headers and hashes of the
 /// events stay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogErased {
     /// Events without a body from now on.
     pub events: Vec<EventRef>,
@@ -72,4 +73,82 @@ pub struct LogErased {
     pub blobs: Vec<Digest>,
     /// Why.
     pub reason: String,
+}
+
+/// `log.recovered`: something that did not agree with the events was made again, or given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogRecovered {
+    /// What: the name of an index or a projection, or `events` after a restore.
+    pub what: String,
+    /// Branch, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// Sequence up to which it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    /// What the events say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Digest>,
+    /// What was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Digest>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// `log.quarantined`: bytes that are no log were set aside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogQuarantined {
+    /// Where they are now.
+    pub file: String,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// `log.storage_warning`, `log.storage_critical`: how full the log's share of the disk is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogStorage {
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Bytes that may be used.
+    pub limit_bytes: u64,
+    /// `bytes` of `limit_bytes`, rounded down.
+    pub percent: u64,
+}
+
+/// `log.archive_deleted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogArchiveDeleted {
+    /// File name of the archive.
+    pub archive: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Digest of its lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+/// `log.head_signed`: a head that was given to somebody outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogHeadSigned {
+    /// Events that it covers.
+    pub events: u64,
+    /// Root of the tree over them.
+    pub root: Digest,
+}
+
+/// `log.chain_broken`: damage that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogChainBroken {
+    /// As `audit verify` names it: `hash_mismatch`, `truncated`, ...
+    pub kind: String,
+    /// Branch of the first bad event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// Its sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BlobRef, is_false};
 use crate::Digest;
 
 /// `model.requested`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelRequested {
     /// How many requests of this branch were answered (or refused) before this one.
     pub ordinal: u64,
@@ -23,7 +24,7 @@ pub struct ModelRequested {
 }
 
 /// One call as the model wrote it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrittenCall {
     /// The model's own id for the call.
     pub id: String,
@@ -37,7 +38,7 @@ pub struct WrittenCall {
 }
 
 /// `model.completed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelCompleted {
     /// Which answer this is.
     pub ordinal: u64,
@@ -56,7 +57,7 @@ pub struct ModelCompleted {
 }
 
 /// `model.failed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelFailed {
     /// Which answer was wanted.
     pub ordinal: u64,
@@ -74,7 +75,7 @@ pub struct ModelFailed {
 }
 
 /// `model.partial`: text that had arrived when the stream stopped or 2 s had passed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelPartial {
     /// Which answer it belongs to.
     pub ordinal: u64,

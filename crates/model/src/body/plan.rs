@@ -1,5 +1,6 @@
 //! Bodies of events about plans and their runs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::{BlobRef, is_false};
 use crate::{CallId, Digest, Seq};
 
 /// `plan.rendered`, `plan.refused`: of a call of an agent, or of a run that the registry records.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanShown {
     /// The call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +30,7 @@ pub struct PlanShown {
 }
 
 /// What made a run of a plan begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunMode {
     /// A model wrote the plan.
@@ -45,7 +46,7 @@ pub enum RunMode {
 }
 
 /// How a run of a plan ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// The plan was shown.
@@ -60,7 +61,7 @@ pub enum RunStatus {
 
 /// One run of a plan: what was asked, and digests of what came of it, so that it can be made again.
 /// `plan.rendered` when it succeeded, `quota.throttled` when it never began, `plan.refused` otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRun {
     /// What made it begin.
     pub mode: RunMode,
@@ -105,7 +106,7 @@ pub struct PlanRun {
 }
 
 /// `plan.registered`: a version that never changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRegistered {
     /// Plan id.
     pub plan: String,
@@ -118,7 +119,7 @@ pub struct PlanRegistered {
 }
 
 /// `plan.event`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanEvent {
     /// Plan id.
     pub plan: String,
@@ -129,7 +130,7 @@ pub struct PlanEvent {
 }
 
 /// `plan.state_changed`: the whole state after a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStateChanged {
     /// Plan id.
     pub plan: String,
@@ -152,7 +153,7 @@ pub struct PlanStateChanged {
 }
 
 /// `plan.rolled_back`: another version is the current one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRolledBack {
     /// Plan id.
     pub plan: String,
@@ -163,10 +164,21 @@ pub struct PlanRolledBack {
 }
 
 /// `plan.history_cleared`: plans, states and runs before it are shown no more. The log keeps them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanHistoryCleared {
     /// How many plans there were.
     pub plans: u64,
     /// How many runs.
     pub runs: u64,
+}
+
+/// `plan.previewed`: how far a plan was shown while it still arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanPreviewed {
+    /// Bytes that had arrived.
+    pub bytes: u64,
+    /// Nodes that were shown.
+    pub nodes: u64,
+    /// Digest of the HTML shown.
+    pub markup: Digest,
 }

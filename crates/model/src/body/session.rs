@@ -1,12 +1,13 @@
 //! Bodies of events about sessions, messages and turns.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BlobRef, is_false};
 use crate::{Budget, Digest, Mode, Seq, Usage};
 
 /// How a project tests itself, and which of its files are tests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestSetup {
     /// Command and arguments that run every test.
     pub argv: Vec<String>,
@@ -19,7 +20,7 @@ pub struct TestSetup {
 }
 
 /// `session.created`: everything the session was started with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCreated {
     /// Workflow mode.
     pub mode: Mode,
@@ -51,7 +52,7 @@ pub struct SessionCreated {
 }
 
 /// One policy text in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySource {
     /// Name shown in explanations.
     pub name: String,
@@ -63,7 +64,7 @@ pub struct PolicySource {
 }
 
 /// `policy.proposed`, `policy.updated`: the policy of a project.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyChange {
     /// Absolute path of the project directory.
     pub project: String,
@@ -75,7 +76,7 @@ pub struct PolicyChange {
 }
 
 /// `session.resumed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionResumed {
     /// Fencing epoch of the new owner.
     pub epoch: u64,
@@ -84,14 +85,14 @@ pub struct SessionResumed {
 }
 
 /// `message.received`: a text for the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageReceived {
     /// The text.
     pub text: String,
 }
 
 /// `turn.started`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnStarted {
     /// Sequence of the turn that this one carries on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +100,7 @@ pub struct TurnStarted {
 }
 
 /// How a turn came to rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The change set was merged and committed.
@@ -115,7 +116,7 @@ pub enum Outcome {
 }
 
 /// `turn.completed`, `.failed`, `.cancelled`, `.interrupted`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnEnd {
     /// Sequence of `turn.started`.
     pub turn: Seq,
@@ -133,14 +134,14 @@ pub struct TurnEnd {
 }
 
 /// `budget.charged`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetCharged {
     /// What this act cost.
     pub usage: Usage,
 }
 
 /// `budget.exhausted`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetExhausted {
     /// `tokens`, `time`, `cost`, `calls` or `errors`.
     pub item: String,

@@ -1,5 +1,6 @@
 //! Bodies of events about workspaces, tests, the workflow, merges.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::BlobRef;
 use crate::{Actor, CallId, Digest, Seq, State};
 
 /// `workspace.frozen`: the base that every change is measured against.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceFrozen {
     /// Digest of the base's manifest.
     pub base: Digest,
@@ -19,7 +20,7 @@ pub struct WorkspaceFrozen {
 }
 
 /// One changed path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedPath {
     /// Path.
     pub path: String,
@@ -28,7 +29,7 @@ pub struct ChangedPath {
 }
 
 /// `workspace.sealed`: the state of the workspace after a call that may have changed it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceSealed {
     /// The call.
     pub call: CallId,
@@ -46,7 +47,7 @@ pub struct WorkspaceSealed {
 }
 
 /// `workspace.rolled_back`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceRolledBack {
     /// The call whose changes went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,7 @@ pub struct WorkspaceRolledBack {
 }
 
 /// `test.evidence`: a test run that the kernel itself made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestEvidence {
     /// The call.
     pub call: CallId,
@@ -90,7 +91,7 @@ pub struct TestEvidence {
 }
 
 /// `workflow.transitioned`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowTransitioned {
     /// State left.
     pub from: State,
@@ -101,7 +102,7 @@ pub struct WorkflowTransitioned {
 }
 
 /// `merge.proposed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MergeProposed {
     /// The `git.commit` call that asked, if a model did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +132,7 @@ pub struct MergeProposed {
 }
 
 /// `merge.approved`, `merge.rejected`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MergeAnswered {
     /// Sequence of `merge.proposed`.
     pub merge: Seq,
@@ -142,7 +143,7 @@ pub struct MergeAnswered {
 }
 
 /// `merge.applied`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MergeApplied {
     /// Sequence of `merge.proposed`.
     pub merge: Seq,
@@ -151,7 +152,7 @@ pub struct MergeApplied {
 }
 
 /// `merge.failed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MergeFailed {
     /// Sequence of `merge.proposed`.
     pub merge: Seq,
@@ -162,7 +163,7 @@ pub struct MergeFailed {
 }
 
 /// `commit.created`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommitCreated {
     /// Sequence of `merge.proposed`.
     pub merge: Seq,
