@@ -225,6 +225,26 @@ pub(crate) enum PolicyCommand {
 /// `audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
+    /// Make a copy of the log; the newest five are kept
+    Backup {
+        /// Where it is, as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a backup in the place of the log, once it is proved
+    Restore {
+        /// The backup (default: the newest)
+        file: Option<PathBuf>,
+        /// List the backups that are kept instead
+        #[arg(long, conflicts_with_all = ["file", "accept_loss"])]
+        list: bool,
+        /// Give up events that the backup lacks; an event says so
+        #[arg(long)]
+        accept_loss: bool,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the JSON Schema of events: what the log's consumers can rely on
     Schema,
     /// Print events, oldest first
@@ -487,6 +507,8 @@ impl Arguments {
             ))
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. }
+                | AuditCommand::Backup { json }
+                | AuditCommand::Restore { json, .. }
                 | AuditCommand::Verify { json }
                 | AuditCommand::Checkpoint { json }
                 | AuditCommand::Prove { json, .. }

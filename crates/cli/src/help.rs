@@ -38,6 +38,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
     ("policy update", "glasshouse policy update"),
     ("audit", "glasshouse audit verify"),
+    ("audit backup", "glasshouse audit backup"),
+    ("audit restore", "glasshouse audit restore --list"),
     ("audit schema", "glasshouse audit schema > events.schema.json"),
     ("audit log", "glasshouse audit log --kind policy.decided"),
     (

@@ -285,6 +285,8 @@ impl Session {
             self.recorder.record(drafts).await.map_err(|_| error)?;
         }
         self.recorder.log().sign_head()?;
+        // A copy that cannot be made is no fault of the turn; the next one tries again.
+        let _ = self.recorder.log().back_up_if_due();
         TurnReport::of(self.state())
     }
 

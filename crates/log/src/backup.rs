@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::home;
@@ -11,11 +12,15 @@ use crate::store::Store;
 pub const KEPT_BACKUPS: usize = 5;
 
 const SUFFIX: &str = ".db";
+/// Largest database that is copied without being asked.
+const MAX_UNASKED_BYTES: u64 = 256 << 20;
+/// Time between two copies that nobody asked for.
+const UNASKED_EVERY: Duration = Duration::from_secs(3600);
 
 /// Makes a backup and removes those beyond [`KEPT_BACKUPS`].
 pub(crate) fn make(store: &dyn Store, directory: &Path) -> Result<PathBuf> {
     home::create_directory(directory)?;
-    let path = directory.join(format!("{:020}{SUFFIX}", store.tree()?.size));
+    let path = directory.join(name_of(store.tree()?.size));
     let unfinished = directory.join(format!("{}.tmp", std::process::id()));
     // A copy that was cut short is litter; it would refuse the next one.
     let _ = fs::remove_file(&unfinished);
@@ -29,18 +34,53 @@ pub(crate) fn make(store: &dyn Store, directory: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn remove_old(directory: &Path) -> Result<()> {
+/// Whether a session's end should make one.
+pub(crate) fn is_due(store: &dyn Store, directory: &Path) -> Result<bool> {
+    let database = directory.with_file_name("log.db");
+    let bytes = database.metadata().map_or(0, |file| file.len());
+    let Some(newest) = list(directory)?.pop() else { return Ok(bytes <= MAX_UNASKED_BYTES) };
+    let age = newest.metadata().and_then(|file| file.modified()).ok();
+    let is_old = age.and_then(|time| time.elapsed().ok()).is_none_or(|age| age >= UNASKED_EVERY);
+    let present = name_of(store.tree()?.size);
+    let holds_all = newest.file_name().is_some_and(|name| *name == *present);
+    Ok(is_old && !holds_all && bytes <= MAX_UNASKED_BYTES)
+}
+
+/// Backups, the oldest first.
+pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     let failed = |cause: std::io::Error| Error::file("list", directory, &cause);
+    let entries = match fs::read_dir(directory) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(failed)?,
+    };
     let mut kept = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
+    for entry in entries {
         let path = entry.map_err(failed)?.path();
         if path.to_string_lossy().ends_with(SUFFIX) {
             kept.push(path);
         }
     }
     kept.sort_unstable();
-    for old in kept.iter().rev().skip(KEPT_BACKUPS) {
+    Ok(kept)
+}
+
+/// Removes every backup.
+pub(crate) fn remove_all(directory: &Path) -> Result<()> {
+    remove(&list(directory)?)
+}
+
+fn remove_old(directory: &Path) -> Result<()> {
+    let kept = list(directory)?;
+    remove(&kept[..kept.len().saturating_sub(KEPT_BACKUPS)])
+}
+
+fn remove(backups: &[PathBuf]) -> Result<()> {
+    for old in backups {
         fs::remove_file(old).map_err(|cause| Error::file("remove", old, &cause))?;
     }
     Ok(())
+}
+
+fn name_of(events: u64) -> String {
+    format!("{events:020}{SUFFIX}")
 }

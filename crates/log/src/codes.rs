@@ -114,6 +114,20 @@ pub const LOG_REPLACED: Code = Code::new(
     false,
     "stop, put the files of the log back, and run `glasshouse audit verify`",
 );
+/// A backup that lacks events which the log's signed heads vouch for.
+pub const RESTORE_LOSES_EVENTS: Code = Code::new(
+    "restore_loses_events",
+    Exit::Conflict,
+    false,
+    "restore a newer backup, or pass `--accept-loss` to give these events up for good",
+);
+/// A backup that does not prove itself.
+pub const BACKUP_INVALID: Code = Code::new(
+    "backup_invalid",
+    Exit::Mismatch,
+    false,
+    "restore another backup; `glasshouse audit restore --list` names them",
+);
 /// Something says that there was a log, but it is gone.
 pub const MISSING_LOG: Code = Code::new(
     "missing_log",
@@ -175,6 +189,8 @@ pub const ALL: &[Code] = &[
     LOG_FORMAT_UNKNOWN,
     LOG_READ_ONLY,
     LOG_REPLACED,
+    RESTORE_LOSES_EVENTS,
+    BACKUP_INVALID,
     MISSING_LOG,
     NOTHING_RECORDED,
     SESSION_OWNED,

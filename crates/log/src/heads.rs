@@ -87,6 +87,19 @@ impl Heads {
     }
 }
 
+/// Sets the heads aside that cover more than `events`: a person gave those events up.
+pub(crate) fn give_up_beyond(directory: &Path, aside: &Path, events: u64) -> Result<()> {
+    home::create_directory(aside)?;
+    let _lock = FileLock::acquire(&directory.join("lock"))?;
+    let beyond = kept_sizes(directory)?.into_iter().filter(|size| *size > events);
+    let notes = beyond.map(|size| kept_path(directory, size)).chain([latest_path(directory)]);
+    for note in notes.filter(|note| note.exists()) {
+        let name = note.file_name().unwrap_or_default();
+        home::rename_durably(&note, &aside.join(name))?;
+    }
+    Ok(())
+}
+
 fn kept_sizes(directory: &Path) -> Result<Vec<u64>> {
     let entries = match fs::read_dir(directory) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,7 +1,7 @@
 //! The data directory of one tenant: where each file lives, with which rights, and how files are
 //! replaced so that a crash leaves the old one or the new one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+/// Whom it is locked by says who may write to the log.
+const IN_USE: &str = "run/log.lock";
 /// Suffix of files that are being written; whatever carries it may be deleted.
 const TEMPORARY: &str = ".tmp";
 
@@ -99,6 +101,16 @@ impl Home {
         Ok(first_entry(&self.blobs(), |_| true)?.is_some())
     }
 
+    /// Held by everyone who may write to the log.
+    pub(crate) fn lock_in_use(&self) -> Result<FileLock> {
+        FileLock::share(&self.root.join(IN_USE))
+    }
+
+    /// Held while the log's files are exchanged; `None` while somebody may write to them.
+    pub(crate) fn lock_unused(&self) -> Result<Option<FileLock>> {
+        FileLock::try_acquire(&self.root.join(IN_USE))
+    }
+
     /// Held while the home is opened, so that two processes do not both create it.
     pub(crate) fn lock_opening(&self) -> Result<FileLock> {
         FileLock::acquire(&self.root.join("run/open.lock"))
@@ -136,6 +148,23 @@ impl FileLock {
         let file = open_private(path)?;
         file.lock().map_err(|cause| Error::file("lock", path, &cause))?;
         Ok(Self { _file: file })
+    }
+
+    /// Shared with others who do the same.
+    fn share(path: &Path) -> Result<Self> {
+        let file = open_private(path)?;
+        file.lock_shared().map_err(|cause| Error::file("lock", path, &cause))?;
+        Ok(Self { _file: file })
+    }
+
+    /// `None` while anybody else has it, shared or not.
+    fn try_acquire(path: &Path) -> Result<Option<Self>> {
+        let file = open_private(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(cause)) => Err(Error::file("lock", path, &cause)),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod merge;
 mod owner;
 mod proof;
 mod record;
+mod restore;
 mod rules;
 mod signer;
 mod sqlite;
@@ -69,6 +70,7 @@ pub use proof::{
     Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,
 };
 pub use record::Record;
+pub use restore::{Restored, backups, restore};
 pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
 pub use subscription::Subscription;
 pub use verify::{Broken, Sound, Verification};

@@ -24,6 +24,7 @@ use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
 use crate::export::{self, Exported};
 use crate::heads::Heads;
+use crate::home::FileLock;
 use crate::keys::PublicKey;
 use crate::lease::Lease;
 use crate::merge::MergeBranch;
@@ -83,6 +84,8 @@ struct Inner {
     /// Where backups go; `None` in memory.
     backups: Option<PathBuf>,
     signer: Option<Signer>,
+    /// Keeps others from exchanging the files. The last to go.
+    _in_use: Option<FileLock>,
 }
 
 impl Log {
@@ -193,6 +196,10 @@ impl Log {
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
         let appended = self.inner.store.erase(append, events, blobs)?;
         self.inner.delete_erased_blobs()?;
+        if let Some(backups) = &self.inner.backups {
+            // They hold what was erased.
+            backup::remove_all(backups)?;
+        }
         self.tell_stored();
         Ok(appended)
     }
@@ -354,7 +361,7 @@ impl Log {
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest
     /// [`KEPT_BACKUPS`](crate::KEPT_BACKUPS). Blobs, heads and keys are files that are only ever added: they need no
-    /// copy to be restored beside it.
+    /// copy to be restored beside it. An erasure removes all backups, since they hold what was erased.
     ///
     /// # Errors
     /// Why nothing may be written, `storage_full`, or another storage error.
@@ -366,6 +373,22 @@ impl Log {
             );
         };
         backup::make(self.inner.store.as_ref(), directory)
+    }
+
+    /// As [`Log::back_up`], unless the newest backup is younger than an hour, holds all there is, or the
+    /// log is larger than what is copied without being asked (256 MiB): what a session does at its end.
+    ///
+    /// # Errors
+    /// As [`Log::back_up`].
+    pub fn back_up_if_due(&self) -> Result<Option<PathBuf>> {
+        self.inner.may_write()?;
+        let Some(directory) = &self.inner.backups else { return Ok(None) };
+        let store = self.inner.store.as_ref();
+        if backup::is_due(store, directory)? {
+            backup::make(store, directory).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Takes the right to write to a branch.

@@ -1,5 +1,7 @@
 //! `glasshouse audit`: log, verify, checkpoint, prove, check.
 
+mod backups;
+
 use std::io::IsTerminal;
 use std::path::Path;
 
@@ -18,6 +20,11 @@ use crate::{home, input};
 pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
     match command {
         AuditCommand::Log { session, kind, json } => log(session.as_ref(), kind.as_ref(), json),
+        AuditCommand::Backup { json } => backups::make(json),
+        AuditCommand::Restore { list: true, json, .. } => backups::list(json),
+        AuditCommand::Restore { file, accept_loss, json, .. } => {
+            backups::restore(file, accept_loss, json)
+        }
         AuditCommand::Schema => {
             let schema = glasshouse_model::body::schema();
             output::data(&serde_json::to_string_pretty(&schema).unwrap_or_default());

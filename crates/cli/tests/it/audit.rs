@@ -120,3 +120,34 @@ fn close(directory: &Path) {
     }
     fs::set_permissions(directory, fs::Permissions::from_mode(0o500)).unwrap();
 }
+
+/// A session's end leaves a backup; a log that is lost comes back with all that it holds.
+#[test]
+fn e2e_a_lost_log_comes_back_from_its_backup() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let hello = "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n";
+    place.scenario(&project, hello).expect_status(0);
+    let run = |arguments: &[&str]| place.run(&[&["audit"], arguments].concat());
+    let listed = run(&["restore", "--list"]).expect_status(0).stdout;
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let made = run(&["backup", "--json"]).expect_status(0).last();
+    let made = made["backup"].as_str().unwrap().to_owned();
+    let events = run(&["verify", "--json"]).expect_status(0).last()["events"].clone();
+    std::fs::remove_file(place.home().join("log.db")).unwrap();
+    run(&["verify", "--json"]).expect_status(5);
+    let restored = run(&["restore", "--json"]).expect_status(0).last();
+    assert_eq!(restored["events"], events);
+    assert_eq!(restored["lost_events"], 0);
+    assert_eq!(run(&["verify", "--json"]).expect_status(0).last()["events"], events);
+    // Later events are not given up by accident.
+    place.scenario(&project, hello).expect_status(0);
+    let refused = run(&["restore", &made, "--json"]).expect_status(8).last();
+    assert_eq!(refused["error"]["code"], "restore_loses_events");
+    let restored = run(&["restore", &made, "--accept-loss", "--json"]).expect_status(0).last();
+    assert!(restored["lost_events"].as_u64().unwrap() > 0, "{restored}");
+    run(&["verify", "--json"]).expect_status(0);
+    let said = run(&["log", "--kind", "log.recovered", "--json"]).expect_status(0).stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    run(&["restore", "/none.db", "--json"]).expect_status(9);
+}

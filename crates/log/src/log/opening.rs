@@ -14,7 +14,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::founding;
 use crate::heads::Heads;
-use crate::home::Home;
+use crate::home::{FileLock, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::memory::Memory;
 use crate::owner::Owner;
@@ -49,6 +49,7 @@ struct Opened {
     refusal: Option<Error>,
     backups: Option<PathBuf>,
     signer: Option<Signer>,
+    in_use: Option<FileLock>,
 }
 
 impl Log {
@@ -73,6 +74,7 @@ impl Log {
         let home = Home::new(home);
         home.create()?;
         let _opening = home.lock_opening()?;
+        let in_use = Some(home.lock_in_use()?);
         if !Sqlite::exists(&home.database(), vfs.as_deref())? {
             founding::refuse_replacing(&home)?;
         }
@@ -90,7 +92,7 @@ impl Log {
         };
         let blobs = Blobs::new(home.blobs());
         let backups = Some(home.backups());
-        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer };
+        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use };
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
             log.inner.delete_erased_blobs()?;
@@ -123,6 +125,7 @@ impl Log {
             ),
             backups: None,
             signer: None,
+            in_use: None,
         };
         Ok(Self::of(tenant, Arc::new(SystemClock), opened))
     }
@@ -140,13 +143,13 @@ impl Log {
         heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
         let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
         let blobs = Blobs::in_memory();
-        let (refusal, backups) = (None, None);
-        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer };
+        let (refusal, backups, in_use) = (None, None, None);
+        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use };
         Ok(Self::of(tenant, clock, opened))
     }
 
     fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, blobs, heads, public_key, refusal, backups, signer } = opened;
+        let Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use } = opened;
         let inner = Inner {
             tenant: tenant.clone(),
             store,
@@ -160,6 +163,7 @@ impl Log {
             bell: Bell::default(),
             backups,
             signer,
+            _in_use: in_use,
         };
         Self { inner: Arc::new(inner) }
     }

@@ -19,6 +19,7 @@ mod leases;
 mod model;
 mod power;
 mod proofs;
+mod restores;
 mod storage_full;
 mod subscriptions;
 mod support;

@@ -1,0 +1,193 @@
+//! Putting a backup in the place of the database.
+//!
+//! The backup is proved before anything changes, and what it replaces is set aside, not deleted. Events
+//! that it lacks are given up only when the caller says so, and then an event says it: heads that
+//! covered them are set aside too, so a roll-back that nobody accepted is still found out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use glasshouse_model::body::LogRecovered;
+use glasshouse_model::{BranchId, Draft, Kind, SessionId, TenantId};
+use serde::Serialize;
+
+use crate::blobs::Blobs;
+use crate::branch::NewBranch;
+use crate::checkpoint::SignedHead;
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::heads::{self, Heads};
+use crate::home::{self, Home};
+use crate::keys::{HeadKey, PublicKey};
+use crate::log::Log;
+use crate::sqlite::Sqlite;
+use crate::store::{Store as _, TreeHead};
+use crate::verify::verify_part;
+use crate::{backup, clock};
+
+/// What a restore did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// Events in the log now, without the one that records the restore.
+    pub events: u64,
+    /// Events that were given up.
+    pub lost_events: u64,
+    /// Where the files are that were replaced.
+    pub replaced: PathBuf,
+}
+
+/// The backups of a home, the oldest first.
+///
+/// # Errors
+/// A storage error.
+pub fn backups(home: &Path) -> Result<Vec<PathBuf>> {
+    backup::list(&Home::new(home).backups())
+}
+
+/// Puts a backup in the place of the log's database.
+///
+/// # Errors
+/// `log_busy` while a process has the log open; `backup_invalid`; `restore_loses_events` unless
+/// `accept_loss`; `head_key_invalid`; or a storage error. Before `Ok` nothing but whole files were
+/// exchanged: where it was cut short, restoring again finishes it.
+pub fn restore(
+    home: &Path,
+    tenant: &TenantId,
+    backup: &Path,
+    accept_loss: bool,
+) -> Result<Restored> {
+    let place = Home::new(home);
+    let opening = place.lock_opening()?;
+    let Some(unused) = place.lock_unused()? else {
+        return Err(
+            Error::new(codes::LOG_BUSY, "could not restore the log").why("a process has it open")
+        );
+    };
+    let coming = place.root().join("log.db.restoring");
+    let tree = prove(&place, tenant, backup, &coming)?;
+    let signed = newest_signed(&place)?;
+    let known = signed.iter().map(|head| head.tree.size).chain(present_size(&place, tenant)).max();
+    let lost_events = known.unwrap_or(0).saturating_sub(tree.size);
+    if lost_events > 0 && !accept_loss {
+        let _ = fs::remove_file(&coming);
+        return Err(Error::new(codes::RESTORE_LOSES_EVENTS, "could not restore the log")
+            .why(format!("the backup lacks the last {lost_events} events"))
+            .with("backup_events", tree.size)
+            .with("lost_events", lost_events));
+    }
+    let key = HeadKey::load(&place.secret_key())?;
+    let replaced = set_aside(&place, tree.size, lost_events > 0)?;
+    home::rename_durably(&coming, &place.database())?;
+    let heads = Heads::new(place.heads());
+    heads.publish(&SignedHead::sign(tree.clone(), &key), key.public())?;
+    drop((unused, opening));
+    if lost_events > 0 {
+        record(home, tenant, &tree, signed, lost_events)?;
+    }
+    Ok(Restored { events: tree.size, lost_events, replaced })
+}
+
+/// Copies a backup beside the database and proves the copy.
+fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Result<TreeHead> {
+    let invalid = |why: &dyn std::fmt::Display| {
+        let _ = fs::remove_file(coming);
+        Error::new(codes::BACKUP_INVALID, format!("could not restore {}", backup.display()))
+            .why(why)
+    };
+    let bytes = fs::read(backup).map_err(|cause| Error::file("read", backup, &cause))?;
+    home::write_atomically(coming, &bytes)?;
+    let store = match Sqlite::open_reading(coming, tenant) {
+        Ok(Some(store)) => store,
+        Ok(None) => return Err(invalid(&"it has no tables")),
+        Err(error) => return Err(invalid(&error)),
+    };
+    let (blobs, heads) = (Blobs::new(place.blobs()), Heads::new(place.heads()));
+    let key = PublicKey::load(&place.public_key());
+    match verify_part(&store, &blobs, &heads, &key) {
+        Ok(None) => {}
+        Ok(Some(broken)) => {
+            return Err(invalid(&format!(
+                "{}: {}, found {}",
+                broken.kind, broken.expected, broken.found
+            )));
+        }
+        Err(error) => return Err(invalid(&error)),
+    }
+    let tree = store.tree()?;
+    drop(store);
+    for side in ["log.db.restoring-wal", "log.db.restoring-shm"] {
+        let _ = fs::remove_file(place.root().join(side));
+    }
+    Ok(tree)
+}
+
+fn newest_signed(place: &Home) -> Result<Option<SignedHead>> {
+    let key = PublicKey::load(&place.public_key())?;
+    let note = Heads::new(place.heads()).latest()?;
+    Ok(note.and_then(|note| SignedHead::open(&note, &key).ok()))
+}
+
+/// Events of the present database; `None` when there is none that can be read.
+fn present_size(place: &Home, tenant: &TenantId) -> Option<u64> {
+    let store = Sqlite::open_reading(&place.database(), tenant).ok()??;
+    store.tree().ok().map(|tree| tree.size)
+}
+
+/// Moves what is replaced into a directory of its own.
+fn set_aside(place: &Home, events: u64, gives_up: bool) -> Result<PathBuf> {
+    use clock::Clock as _;
+    let all = place.root().join("replaced");
+    home::create_directory(&all)?;
+    let aside = all.join(clock::SystemClock.now_us().to_string());
+    home::create_directory(&aside)?;
+    if gives_up {
+        heads::give_up_beyond(&place.heads(), &aside.join("heads"), events)?;
+    }
+    // The side files first: a database without them is whole as of its last checkpoint, while they
+    // beside another database would be taken for its own.
+    for name in ["log.db-wal", "log.db-shm", "log.db"] {
+        let path = place.root().join(name);
+        if path.exists() {
+            home::rename_durably(&path, &aside.join(name))?;
+        }
+    }
+    home::sync_directory_of(&place.database())?;
+    Ok(aside)
+}
+
+/// Says in the log what was given up.
+fn record(
+    home: &Path,
+    tenant: &TenantId,
+    tree: &TreeHead,
+    signed: Option<SignedHead>,
+    lost_events: u64,
+) -> Result<()> {
+    let log = Log::open(home, tenant)?;
+    let mut random = [[0; 8]; 2];
+    for bytes in &mut random {
+        getrandom::fill(bytes).map_err(|cause| {
+            Error::new(codes::STORAGE_FAILED, "could not record the restore").why(cause)
+        })?;
+    }
+    let body = LogRecovered {
+        what: "events".to_owned(),
+        branch: None,
+        seq: None,
+        expected: signed.map(|head| head.tree.root),
+        found: Some(tree.root),
+        detail: Some(format!(
+            "a backup of {} events was restored; {lost_events} later events were given up",
+            tree.size
+        )),
+    };
+    let new = NewBranch {
+        session: SessionId::from_random(random[0]),
+        branch: BranchId::from_random(random[1]),
+        name: "main".to_owned(),
+        parent: None,
+    };
+    log.create_branch_with(new, vec![Draft::new(Kind::LogRecovered, &body)])?;
+    log.sign_head()?;
+    Ok(())
+}
