@@ -245,6 +245,12 @@ pub(crate) enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compare what is kept to spare time with the events, and repair it; exit 5 when it differed
+    CheckState {
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the JSON Schema of events: what the log's consumers can rely on
     Schema,
     /// Print events, oldest first
@@ -508,6 +514,7 @@ impl Arguments {
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. }
                 | AuditCommand::Backup { json }
+                | AuditCommand::CheckState { json }
                 | AuditCommand::Restore { json, .. }
                 | AuditCommand::Verify { json }
                 | AuditCommand::Checkpoint { json }

@@ -40,6 +40,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("audit", "glasshouse audit verify"),
     ("audit backup", "glasshouse audit backup"),
     ("audit restore", "glasshouse audit restore --list"),
+    ("audit check-state", "glasshouse audit check-state"),
     ("audit schema", "glasshouse audit schema > events.schema.json"),
     ("audit log", "glasshouse audit log --kind policy.decided"),
     (

@@ -26,8 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use glasshouse_log::{Lease, Log};
-use glasshouse_model::body::{CallStatus, Outcome, SessionCreated, TurnEnd, TurnStarted};
+use glasshouse_log::{Deviation, Lease, Log};
+use glasshouse_model::body::{
+    CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd, TurnStarted,
+};
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
 };
@@ -63,6 +65,8 @@ use workbench::Workbench;
 const PARTIAL_EVERY: Duration = Duration::from_secs(2);
 /// How long running work may take to notice that the turn was cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// Most repairs that one append tells of.
+const MAX_SAID: usize = 100;
 /// How often the lease is renewed while a turn runs; well below its time to live.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
@@ -128,12 +132,52 @@ impl Kernel {
         self.state_of(&self.main_branch(session)?)
     }
 
-    /// Folds a branch.
+    /// Folds a branch, from a snapshot where there is one: to be looked at. What acts on a branch folds
+    /// it from its first event.
     ///
     /// # Errors
     /// What reading the log answers.
     pub fn state_of(&self, branch: &BranchId) -> Result<State> {
-        recorder::fold(&self.log, branch)
+        let state: State = self.log.project(branch)?;
+        if let Some(seq) = state.unreadable {
+            return Err(recorder::unreadable(branch, seq));
+        }
+        Ok(state)
+    }
+
+    /// Compares the snapshots of every branch with fresh folds, repairs those that differ, and says so in
+    /// an event. Answers how many branches were compared and what was found.
+    ///
+    /// # Errors
+    /// What reading the log answers, or a storage error.
+    pub fn check_states(&self) -> Result<(u64, Vec<Deviation>)> {
+        let (mut compared, mut found) = (0, Vec::new());
+        for session in self.log.sessions()? {
+            for row in self.log.branches(&session.session)? {
+                compared += 1;
+                found.extend(self.log.check_projection::<State>(&row.branch)?);
+            }
+        }
+        let said = found.iter().map(|deviation| {
+            let body = LogRecovered {
+                what: "snapshot of a session".to_owned(),
+                branch: Some(deviation.branch.clone()),
+                seq: Some(deviation.seq),
+                expected: Some(deviation.expected),
+                found: Some(deviation.found),
+                detail: None,
+            };
+            Draft::new(Kind::LogRecovered, &body)
+        });
+        let said: Vec<_> = said.collect();
+        if !said.is_empty() {
+            let journal = journal::Journal::open(self)?;
+            for part in said.chunks(MAX_SAID) {
+                journal.append(part.to_vec())?;
+            }
+            self.log.sign_head()?;
+        }
+        Ok((compared, found))
     }
 
     /// Makes again what the kernel made of a branch's inputs, up to `to`, with nothing but the log.

@@ -57,6 +57,10 @@ impl Home {
         self.root.join("blobs")
     }
 
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join("cache/snapshots")
+    }
+
     pub(crate) fn backups(&self) -> PathBuf {
         self.root.join("backups")
     }
@@ -190,12 +194,35 @@ pub(crate) fn create_directory(path: &Path) -> Result<()> {
     }
 }
 
+/// Makes a directory and those above it that are missing.
+pub(crate) fn create_directories(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(path)
+        .map_err(|cause| Error::file("create", path, &cause))
+}
+
+/// As [`write_atomically`] for what may be lost: nothing is synced.
+pub(crate) fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = temporary(path);
+    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|cause| {
+        let _ = fs::remove_file(&temporary);
+        Error::file("write", path, &cause)
+    })
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    path.with_extension(format!("{}-{serial}{TEMPORARY}", std::process::id()))
+}
+
 /// Replaces a file: after a crash it holds the old bytes or the new ones, and after `Ok` the new
 /// ones survive the loss of power. Answers the nanoseconds that syncs took.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<u64> {
-    static SERIAL: AtomicU64 = AtomicU64::new(0);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{serial}{TEMPORARY}", std::process::id()));
+    let temporary = temporary(path);
     let written = write_synced(&temporary, bytes).and_then(|sync_ns| {
         fs::rename(&temporary, path)?;
         Ok(sync_ns)

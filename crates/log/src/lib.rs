@@ -34,6 +34,7 @@ mod log;
 mod memory;
 mod merge;
 mod owner;
+mod projection;
 mod proof;
 mod record;
 mod restore;
@@ -66,6 +67,7 @@ pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Log, Options};
 pub use merge::MergeBranch;
+pub use projection::{Deviation, Projection};
 pub use proof::{
     Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,
 };

@@ -6,7 +6,7 @@ mod opening;
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use glasshouse_model::body::{EventRef, LogErased};
@@ -15,7 +15,7 @@ use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, Ten
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::backup;
 use crate::blobs::Blobs;
-use crate::branch::{BranchRow, NewBranch, SessionRow, last_shared};
+use crate::branch::{BranchRow, NewBranch, Segment, SessionRow, last_shared};
 use crate::chain::Chain;
 use crate::checkpoint::SignedHead;
 use crate::clock::Clock;
@@ -84,6 +84,8 @@ struct Inner {
     /// Where backups go; `None` in memory.
     backups: Option<PathBuf>,
     signer: Option<Signer>,
+    /// Where snapshots of folds are kept; `None` in memory.
+    snapshots: Option<PathBuf>,
     /// Keeps others from exchanging the files. The last to go.
     _in_use: Option<FileLock>,
 }
@@ -257,6 +259,15 @@ impl Log {
     pub fn subscribe(&self, branch: &BranchId, from: Seq) -> Result<Subscription> {
         self.branch(branch)?;
         Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
+    }
+
+    pub(crate) fn snapshot_root(&self) -> Option<&Path> {
+        self.inner.snapshots.as_deref()
+    }
+
+    /// The parts of a branch by who stores them, oldest first.
+    pub(crate) fn segments(&self, branch: &BranchId) -> Result<Vec<Segment>> {
+        Ok(self.chain(branch)?.segments().to_vec())
     }
 
     pub(crate) fn bell(&self) -> &Bell {

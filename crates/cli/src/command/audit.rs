@@ -25,6 +25,7 @@ pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
         AuditCommand::Restore { file, accept_loss, json, .. } => {
             backups::restore(file, accept_loss, json)
         }
+        AuditCommand::CheckState { json } => check_state(json),
         AuditCommand::Schema => {
             let schema = glasshouse_model::body::schema();
             output::data(&serde_json::to_string_pretty(&schema).unwrap_or_default());
@@ -46,6 +47,23 @@ fn signing_log() -> Result<Log, Error> {
         Err(error) if error.is(glasshouse_log::codes::STORAGE_FAILED) => Ok(read_only),
         other => Ok(other?),
     }
+}
+
+fn check_state(json: bool) -> Result<u8, Error> {
+    drop(Log::open_read_only(&home::data_dir()?, &TenantId::local())?);
+    let (branches, found) = home::kernel()?.check_states()?;
+    if json {
+        let repaired: Vec<_> = found.iter().map(|deviation| &deviation.branch).collect();
+        output::json_line(&serde_json::json!({
+            "ok": found.is_empty(), "branches": branches, "repaired": repaired,
+        }));
+    } else {
+        for deviation in &found {
+            output::data(&format!("repaired: {} at event {}", deviation.branch, deviation.seq));
+        }
+        output::data(&format!("{branches} branches compared, {} repaired", found.len()));
+    }
+    Ok(if found.is_empty() { Exit::Done.status() } else { Exit::Mismatch.status() })
 }
 
 fn checkpoint(json: bool) -> Result<u8, Error> {

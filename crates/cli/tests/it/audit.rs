@@ -151,3 +151,46 @@ fn e2e_a_lost_log_comes_back_from_its_backup() {
     assert_eq!(said.lines().count(), 1, "{said}");
     run(&["restore", "/none.db", "--json"]).expect_status(9);
 }
+
+/// What is kept to spare time is never the truth: lost, it is made again; wrong, it is found.
+#[test]
+fn e2e_law_2_snapshots_are_only_a_cache() {
+    let place = Place::new();
+    let dir = place.path("sample").display().to_string();
+    place.run(&["demo", "--json", "--dir", &dir]).expect_status(0);
+    let list = || place.run(&["session", "list", "--json"]).expect_status(0).stdout;
+    let first = list();
+    let snapshots = place.home().join("cache/snapshots");
+    let kept = snapshot_files(&snapshots);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(list(), first);
+    std::fs::remove_dir_all(&snapshots).unwrap();
+    assert_eq!(list(), first);
+    let check = || place.run(&["audit", "check-state", "--json"]);
+    assert_eq!(check().expect_status(0).last()["ok"], true);
+    let file = snapshot_files(&snapshots).pop().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (label, state) = text.split_once('\n').unwrap();
+    let mut label: serde_json::Value = serde_json::from_str(label).unwrap();
+    let state = state.replacen("\"committed\"", "\"answered\"", 1);
+    label["digest"] = glasshouse_model::Digest::of(state.as_bytes()).to_string().into();
+    std::fs::write(&file, format!("{label}\n{state}")).unwrap();
+    assert_ne!(list(), first, "the control");
+    assert_eq!(check().expect_status(5).last()["repaired"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        place.run(&["session", "list", "--json"]).expect_status(0).stdout.lines().last(),
+        first.lines().last()
+    );
+    let said = place.run(&["audit", "log", "--kind", "log.recovered", "--json"]).stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(check().expect_status(0).last()["ok"], true);
+}
+
+fn snapshot_files(root: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = |dir: &std::path::Path| -> Vec<_> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let folds = entries(root).into_iter().flat_map(|fold| entries(&fold));
+    folds.flat_map(|branch| entries(&branch)).collect()
+}

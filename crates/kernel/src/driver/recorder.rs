@@ -190,15 +190,17 @@ pub(crate) fn fold_to(log: &Log, branch: &BranchId, to: Seq) -> Result<State> {
             state.apply(event);
         }
         if let Some(seq) = state.unreadable {
-            return Err(Error::new(
-                codes::LOG_UNREADABLE,
-                format!("event {seq} of {branch} cannot be folded"),
-            )
-            .with("seq", seq));
+            return Err(unreadable(branch, seq));
         }
         if page.len() < left {
             break;
         }
     }
     Ok(state)
+}
+
+/// An event whose body is not in its kind's shape.
+pub(super) fn unreadable(branch: &BranchId, seq: Seq) -> Error {
+    Error::new(codes::LOG_UNREADABLE, format!("event {seq} of {branch} cannot be folded"))
+        .with("seq", seq)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
     CallEnd, CommitCreated, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted,
@@ -12,9 +13,10 @@ use glasshouse_model::body::{
 use glasshouse_model::{
     CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
 };
+use serde::{Deserialize, Serialize};
 
 /// One entry of the conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
     /// A text for the model, by a person or by the kernel.
     Message(String),
@@ -28,7 +30,7 @@ pub enum Item {
 }
 
 /// Where the exchange with the model stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModelPhase {
     /// No request is under way. `attempt` and `delay_ms` describe the next one.
     #[default]
@@ -45,7 +47,7 @@ pub enum ModelPhase {
 }
 
 /// Where a call stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallPhase {
     /// Written by the model, not yet decided.
     Proposed,
@@ -62,7 +64,7 @@ pub enum CallPhase {
 }
 
 /// A call and all that is known of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// As the model wrote it.
     pub proposed: ToolProposed,
@@ -79,7 +81,7 @@ impl CallRecord {
 }
 
 /// Where a merge stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MergePhase {
     /// Waits for the person asked in the approval of this sequence.
     InReview(Option<Seq>),
@@ -90,7 +92,7 @@ pub enum MergePhase {
 }
 
 /// A merge under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeRecord {
     /// Sequence of `merge.proposed`.
     pub seq: Seq,
@@ -101,7 +103,7 @@ pub struct MergeRecord {
 }
 
 /// The latest test run of the kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceRecord {
     /// Sequence of `test.evidence`.
     pub seq: Seq,
@@ -112,7 +114,7 @@ pub struct EvidenceRecord {
 }
 
 /// A session branch, folded from its events.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct State {
     /// What the session was started with.
     pub created: Option<SessionCreated>,
@@ -165,6 +167,25 @@ pub struct State {
     pub isolation: Option<String>,
     /// Set when a body could not be read; the branch then refuses new turns.
     pub unreadable: Option<Seq>,
+}
+
+impl Projection for State {
+    const NAME: &'static str = "session";
+    /// Goes up with every change of what folding does or of the state's shape.
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, event: &Event) {
+        Self::apply(self, event);
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        // A branch that cannot be folded is told so each time, by the event that cannot.
+        if self.unreadable.is_some() { None } else { serde_json::to_vec(self).ok() }
+    }
+
+    fn load(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
 }
 
 impl State {
@@ -451,5 +472,27 @@ impl State {
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.last_turn.as_ref().map(|end| end.outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::Digest;
+
+    use super::*;
+
+    /// A snapshot of another shape must have another version: when this fails, raise
+    /// `Projection::VERSION` and put the new digest here.
+    #[test]
+    fn the_saved_shape_belongs_to_its_version() {
+        let saved = State::default().save().unwrap();
+        let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
+        assert_eq!(
+            shape,
+            (1, "d83e0b132a56a390".to_owned()),
+            "{}",
+            String::from_utf8_lossy(&saved)
+        );
+        assert_eq!(State::load(&saved).unwrap().save().unwrap(), saved);
     }
 }

@@ -49,6 +49,7 @@ struct Opened {
     refusal: Option<Error>,
     backups: Option<PathBuf>,
     signer: Option<Signer>,
+    snapshots: Option<PathBuf>,
     in_use: Option<FileLock>,
 }
 
@@ -91,8 +92,9 @@ impl Log {
             Err(error) => return Err(error),
         };
         let blobs = Blobs::new(home.blobs());
-        let backups = Some(home.backups());
-        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use };
+        let (backups, snapshots) = (Some(home.backups()), Some(home.snapshots()));
+        let opened =
+            Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use };
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
             log.inner.delete_erased_blobs()?;
@@ -125,6 +127,7 @@ impl Log {
             ),
             backups: None,
             signer: None,
+            snapshots: Some(home.snapshots()),
             in_use: None,
         };
         Ok(Self::of(tenant, Arc::new(SystemClock), opened))
@@ -143,13 +146,15 @@ impl Log {
         heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
         let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
         let blobs = Blobs::in_memory();
-        let (refusal, backups, in_use) = (None, None, None);
-        let opened = Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use };
+        let (refusal, backups, snapshots, in_use) = (None, None, None, None);
+        let opened =
+            Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use };
         Ok(Self::of(tenant, clock, opened))
     }
 
     fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, blobs, heads, public_key, refusal, backups, signer, in_use } = opened;
+        let Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use } =
+            opened;
         let inner = Inner {
             tenant: tenant.clone(),
             store,
@@ -163,6 +168,7 @@ impl Log {
             bell: Bell::default(),
             backups,
             signer,
+            snapshots,
             _in_use: in_use,
         };
         Self { inner: Arc::new(inner) }

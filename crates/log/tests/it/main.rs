@@ -18,6 +18,7 @@ mod images;
 mod leases;
 mod model;
 mod power;
+mod projections;
 mod proofs;
 mod restores;
 mod storage_full;

@@ -1,0 +1,141 @@
+//! Snapshots spare work and change nothing: whatever lies in the cache, a fold is what the events say.
+
+use std::fs;
+use std::path::PathBuf;
+
+use glasshouse_log::{Log, Projection};
+use glasshouse_model::{Digest, Event, TenantId};
+
+use crate::support::{Fixture, branch, fork, numbered};
+
+/// Sums the numbers of events, and counts how many it was given.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+struct Sum {
+    sum: u64,
+    seen: u64,
+}
+
+/// Events folded by all that follow, to tell what a snapshot spared.
+fn folded(log: &Log, id: &str) -> (u64, u64) {
+    FOLDED.with(|count| count.set(0));
+    let state: Sum = log.project(&branch(id)).unwrap();
+    (state.sum, FOLDED.with(std::cell::Cell::get))
+}
+
+thread_local! {
+    static FOLDED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+impl Projection for Sum {
+    const NAME: &'static str = "sum";
+    const VERSION: u32 = 3;
+
+    fn apply(&mut self, event: &Event) {
+        FOLDED.with(|count| count.set(count.get() + 1));
+        self.sum += event.body["n"].as_u64().unwrap_or(0);
+        self.seen += 1;
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        Some(format!("{} {}", self.sum, self.seen).into_bytes())
+    }
+
+    fn load(bytes: &[u8]) -> Option<Self> {
+        let (sum, seen) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+        Some(Self { sum: sum.parse().ok()?, seen: seen.parse().ok()? })
+    }
+}
+
+fn snapshots(fixture: &Fixture, id: &str) -> Vec<PathBuf> {
+    let dir = fixture.path().join("cache/snapshots/sum-3").join(id);
+    let mut found: Vec<_> =
+        fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_snapshot_spares_the_fold_and_forks_share_it() {
+    let fixture = Fixture::of_events(100);
+    let log = fixture.log();
+    assert_eq!(folded(log, "b_main"), (5_050, 100));
+    assert_eq!(folded(log, "b_main"), (5_050, 0));
+    fixture.append(101);
+    assert_eq!(folded(log, "b_main"), (5_151, 1));
+    log.create_branch(fork("b_late", "b_main", 101)).unwrap();
+    assert_eq!(folded(log, "b_late"), (5_151, 1), "from the parent's snapshot");
+    log.create_branch(fork("b_early", "b_main", 50)).unwrap();
+    assert_eq!(folded(log, "b_early"), (1_275, 50), "the parent's snapshot lies beyond the fork");
+    for n in 102..=400 {
+        fixture.append(n);
+        folded(log, "b_main");
+    }
+    assert_eq!(snapshots(&fixture, "b_main").len(), 2, "the newest two are kept");
+}
+
+#[test]
+fn whatever_lies_in_the_cache_the_events_decide() {
+    type Spoil = fn(&[u8]) -> Vec<u8>;
+    let spoils: [(&str, Spoil); 6] = [
+        ("empty", |_| Vec::new()),
+        ("cut", |whole| whole[..whole.len() - 1].to_vec()),
+        ("noise", |_| vec![0xff; 300]),
+        ("another state", |whole| [whole, b"1"].concat()),
+        ("another event", |whole| {
+            let hash = Digest::of(b"another").to_string();
+            let text = String::from_utf8(whole.to_vec()).unwrap();
+            let at = text.find("\"hash\":\"").unwrap() + 8;
+            [&text[..at], &hash, &text[at + hash.len()..]].concat().into_bytes()
+        }),
+        ("another sequence", |whole| {
+            String::from_utf8(whole.to_vec()).unwrap().replacen("100", "99", 1).into_bytes()
+        }),
+    ];
+    for (name, spoil) in spoils {
+        let fixture = Fixture::of_events(100);
+        folded(fixture.log(), "b_main");
+        let file = snapshots(&fixture, "b_main").pop().unwrap();
+        fs::write(&file, spoil(&fs::read(&file).unwrap())).unwrap();
+        assert_eq!(folded(fixture.log(), "b_main"), (5_050, 100), "{name}");
+    }
+    // The control: left alone, it is used.
+    let fixture = Fixture::of_events(100);
+    folded(fixture.log(), "b_main");
+    assert_eq!(folded(fixture.log(), "b_main"), (5_050, 0));
+    fs::remove_dir_all(fixture.path().join("cache")).unwrap();
+    assert_eq!(folded(fixture.log(), "b_main"), (5_050, 100), "deleting the cache costs time only");
+}
+
+#[test]
+fn a_snapshot_that_leads_elsewhere_is_found_and_repaired() {
+    let fixture = Fixture::of_events(100);
+    let log = fixture.log();
+    folded(log, "b_main");
+    let compared = || log.check_projection::<Sum>(&branch("b_main")).unwrap();
+    assert_eq!(compared(), None, "the control");
+    // Made by somebody who knows the form: only a fresh fold can tell.
+    let file = snapshots(&fixture, "b_main").pop().unwrap();
+    let text = String::from_utf8(fs::read(&file).unwrap()).unwrap();
+    let (label, _) = text.split_once('\n').unwrap();
+    let mut label: serde_json::Value = serde_json::from_str(label).unwrap();
+    label["digest"] = Digest::of(b"7 100").to_string().into();
+    fs::write(&file, format!("{label}\n7 100")).unwrap();
+    assert_eq!(folded(log, "b_main").0, 7);
+    let deviation = compared().expect("it differs");
+    assert_eq!((deviation.seq, deviation.found), (100, Digest::of(b"7 100")));
+    assert_eq!(deviation.expected, Digest::of(b"5050 100"));
+    assert_eq!(compared(), None);
+    assert_eq!(folded(log, "b_main").0, 5_050);
+}
+
+#[test]
+fn a_log_in_memory_folds_without_snapshots() {
+    let clock = std::sync::Arc::new(glasshouse_log::SystemClock);
+    let log = Log::in_memory(&TenantId::local(), clock).unwrap();
+    log.create_branch(crate::support::root("s_1", "b_main")).unwrap();
+    for n in 1..=70 {
+        log.append(numbered("b_main", n)).unwrap();
+    }
+    assert_eq!(folded(&log, "b_main"), (2_485, 70));
+    assert_eq!(folded(&log, "b_main"), (2_485, 70));
+}
