@@ -130,7 +130,7 @@ fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<(
 /// # Errors
 /// `export_invalid` naming the first bad line, or a storage error.
 pub fn check_export(mut input: impl BufRead) -> Result<Exported> {
-    let mut reading = Reading { digest: Digest::ZERO, events: 0, hashes: HashMap::new(), at: 0 };
+    let mut reading = Reading { digest: Digest::ZERO, events: 0, branches: HashMap::new(), at: 0 };
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -164,9 +164,17 @@ pub fn check_export(mut input: impl BufRead) -> Result<Exported> {
 struct Reading {
     digest: Digest,
     events: u64,
-    /// By branch: the sequence before its first own event, and the hashes from there on.
-    hashes: HashMap<BranchId, (Seq, Vec<Digest>)>,
+    branches: HashMap<BranchId, ReadBranch>,
     at: u64,
+}
+
+/// A branch as far as it was read.
+struct ReadBranch {
+    parent: Option<BranchId>,
+    /// Sequence before its first own event.
+    base: Seq,
+    /// The hashes from there on.
+    hashes: Vec<Digest>,
 }
 
 impl Reading {
@@ -177,24 +185,28 @@ impl Reading {
     }
 
     fn branch(&mut self, branch: BranchId, parent: Option<(BranchId, Seq)>) -> Result<()> {
-        let base = match parent {
-            None => (0, vec![Digest::ZERO]),
+        let line = match parent {
+            None => ReadBranch { parent: None, base: 0, hashes: vec![Digest::ZERO] },
             Some((parent, seq)) => {
                 let hash = self.hash(&parent, seq);
-                (seq, vec![hash.ok_or_else(|| self.bad("its parent has no such event"))?])
+                let hash = hash.ok_or_else(|| self.bad("its parent has no such event"))?;
+                ReadBranch { parent: Some(parent), base: seq, hashes: vec![hash] }
             }
         };
-        match self.hashes.insert(branch, base) {
+        match self.branches.insert(branch, line) {
             None => Ok(()),
             Some(_) => Err(self.bad("the branch is there twice")),
         }
     }
 
-    /// Hash of an event that a branch stores, or of the one that it forked from.
+    /// Hash of an event of a branch, its ancestors' included.
     fn hash(&self, branch: &BranchId, seq: Seq) -> Option<Digest> {
-        let (base, hashes) = self.hashes.get(branch)?;
-        let index = usize::try_from(seq.checked_sub(*base)?).ok()?;
-        hashes.get(index).copied()
+        let mut line = self.branches.get(branch)?;
+        // A parent was there before its child, so this ends.
+        while seq < line.base {
+            line = self.branches.get(line.parent.as_ref()?)?;
+        }
+        line.hashes.get(usize::try_from(seq - line.base).ok()?).copied()
     }
 
     fn event(&mut self, line: ExportedEvent) -> Result<()> {
@@ -222,9 +234,9 @@ impl Reading {
             (None, None) if event.salt.is_none() => {}
             _ => return Err(self.bad("the body does not have the hash in the header")),
         }
-        let added = self.hashes.get_mut(&branch).map(|(base, hashes)| {
-            hashes.push(event.hash);
-            *base + u64::try_from(hashes.len()).unwrap_or(u64::MAX) - 1 == seq
+        let added = self.branches.get_mut(&branch).map(|line| {
+            line.hashes.push(event.hash);
+            line.base + u64::try_from(line.hashes.len()).unwrap_or(u64::MAX) - 1 == seq
         });
         if added != Some(true) {
             return Err(self.bad("the event is there twice"));

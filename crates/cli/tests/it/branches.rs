@@ -218,7 +218,10 @@ fn e2e_an_export_proves_itself() {
         .scenario(&project, "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n")
         .expect_status(0);
     let (session, main) = place.events();
-    place.run(&["session", "fork", session.as_str(), "--at", "2"]).expect_status(0);
+    place.run(&["session", "fork", session.as_str(), "--at", "5"]).expect_status(0);
+    // Of the fork, but before it left the main branch.
+    let early = ["session", "fork", session.as_str(), "--branch", "fork-1", "--at", "2"];
+    place.run(&early).expect_status(0);
     let file = place.path("session.jsonl");
     let path = file.to_str().unwrap();
     let export = ["session", "export", session.as_str(), "--out", path, "--json"];
@@ -228,6 +231,11 @@ fn e2e_an_export_proves_itself() {
     let piped = place.run(&["session", "export", session.as_str()]).expect_status(0).stdout;
     assert_eq!(piped, std::fs::read_to_string(&file).unwrap());
     place.run(&export).expect_status(9);
+    // A reader that has seen enough is no failure.
+    let mut child = place.command(&["session", "export", session.as_str()]);
+    let mut child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
     std::fs::write(&file, piped.replacen("\\\"hi\\\"", "\\\"ho\\\"", 1)).unwrap();
     let bad = place.run(&["session", "check-export", path, "--json"]).expect_status(5);
     assert_eq!(bad.last()["error"]["code"], "export_invalid");

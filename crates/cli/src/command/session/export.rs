@@ -1,7 +1,7 @@
 //! `session export` and `session check-export`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -21,8 +21,11 @@ pub(super) fn write(
 ) -> Result<u8, Error> {
     kernel.main_branch(id)?;
     let Some(path) = out else {
-        let mut stdout = std::io::stdout().lock();
-        kernel.log().export_session(id, &mut stdout)?;
+        let mut stdout = Leaving { out: std::io::stdout().lock(), is_gone: false };
+        let exported = kernel.log().export_session(id, &mut stdout);
+        if !stdout.is_gone {
+            exported?;
+        }
         return Ok(Exit::Done.status());
     };
     let failed = |cause: std::io::Error| {
@@ -41,6 +44,24 @@ pub(super) fn write(
     stored.map_err(failed)?;
     tell(&exported, json, "written");
     Ok(Exit::Done.status())
+}
+
+/// Stdout whose reader may have seen enough: that is no failure.
+struct Leaving<W> {
+    out: W,
+    is_gone: bool,
+}
+
+impl<W: Write> Write for Leaving<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.is_gone |= written.as_ref().is_err_and(|e| e.kind() == ErrorKind::BrokenPipe);
+        written
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Proves an export.
