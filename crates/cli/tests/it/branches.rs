@@ -240,3 +240,66 @@ fn e2e_an_export_proves_itself() {
     let bad = place.run(&["session", "check-export", path, "--json"]).expect_status(5);
     assert_eq!(bad.last()["error"]["code"], "export_invalid");
 }
+
+/// B1: a call that ended before a process died is not made again, whatever waited behind it.
+#[test]
+fn e2e_b1_what_was_done_before_the_pause_is_not_done_again() {
+    let yaml = "
+version: 1
+reviews: [ { tool: shell.run, answer: approve } ]
+steps:
+  - emit: [ { call: { id: plan, tool: plan.complete, args: { summary: s, steps: [a] } } } ]
+  - emit:
+      - { call: { id: line, tool: shell.run, args: { script: 'echo line >> tests/t_lines.sh' } } }
+      - { call: { id: risky, tool: shell.run, args: { argv: [rm, -rf, /tmp/x] } } }
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+";
+    for _ in 0..5 {
+        let place = Place::new();
+        let project = place.shell_project();
+        let mut running = place.spawn(place.scenario_command(&project, yaml));
+        let session =
+            place.wait_for("the question", |events| count(events, &Kind::ApprovalRequested) == 1);
+        running.kill_9();
+        place.run(&["session", "resume", session.as_str(), "--json"]);
+        let file = ["session", "files", session.as_str(), "tests/t_lines.sh"];
+        assert_eq!(place.run(&file).expect_status(0).stdout, "line\n");
+        assert_each_ended_once(&place.events().1);
+    }
+}
+
+/// A13: a tool finds no log to change: from a command it is not there, a path to it is denied.
+#[test]
+fn e2e_a13_the_log_is_out_of_reach_of_tools() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let home = place.home().display().to_string();
+    let script = format!(
+        "cat {home}/log.db; echo x >> {home}/log.db; mv {home}/log.db {home}/x; rm -r {home}; \
+         test -e {home} || echo it is absent"
+    );
+    let yaml = serde_json::json!({ "version": 1, "steps": [
+        { "emit": [ { "call": { "id": "command", "tool": "shell.run", "args": { "script": script } } } ] },
+        { "emit": [ { "call": { "id": "path", "tool": "fs.read", "args": { "path": "../home/log.db" } } } ] },
+        { "emit": [ { "text": "done" } ] },
+    ], "reviews": [ { "tool": "shell.run", "answer": "approve" } ] });
+    place.scenario(&project, &yaml.to_string()).expect_status(0);
+    let (_, events) = place.events();
+    let ends: Vec<_> = events.iter().filter(|event| event.kind().ends_call()).collect();
+    assert!(ends[0].body["text"].as_str().unwrap().contains("it is absent"), "{:?}", ends[0].body);
+    assert_eq!(*ends[1].kind(), Kind::ToolDenied);
+    let denied = events
+        .iter()
+        .any(|event| *event.kind() == Kind::PolicyDecided && event.body["decision"] == "deny");
+    assert!(denied);
+    place.run(&["audit", "verify", "--json"]).expect_status(0);
+    // The control: the same script outside finds the log.
+    let copy = place.path("copy");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(place.home().join("log.db"), copy.join("log.db")).unwrap();
+    let script = script.replace(&home, copy.to_str().unwrap());
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.stdout.len() > 1_000 && !copy.exists(), "the control");
+}
