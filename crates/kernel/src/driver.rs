@@ -145,6 +145,14 @@ impl Kernel {
         Ok(state)
     }
 
+    /// Folds a branch from its first event: for what acts on it.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn state_to_act_on(&self, branch: &BranchId) -> Result<State> {
+        recorder::fold(&self.log, branch)
+    }
+
     /// Compares the snapshots of every branch with fresh folds, repairs those that differ, and says so in
     /// an event. Answers how many branches were compared and what was found.
     ///

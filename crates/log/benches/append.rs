@@ -27,6 +27,8 @@ const PAIRS: u64 = 500;
 const WRITERS: u64 = 64;
 const EVENTS_PER_WRITER: u64 = 200;
 const EVENTS: u64 = 1_000_000;
+const SESSIONS: u64 = 10_000;
+const EVENTS_PER_SESSION: usize = 20;
 
 type Section = (&'static str, fn(&Path, u64));
 
@@ -39,6 +41,7 @@ const SECTIONS: &[Section] = &[
     ("writers-on-disk", |_, scale| by_many_writers(&std::env::temp_dir(), "disk", scale)),
     ("writers-in-memory", |memory, scale| by_many_writers(memory, "memory", scale)),
     ("reads", reads),
+    ("sessions", with_many_sessions),
 ];
 
 fn main() {
@@ -268,6 +271,47 @@ fn reads(memory: &Path, scale: u64) {
     rate("replay: proved and decoded", events, took, 300_000.0);
     let took = timed(|| assert!(bench.log.verify().expect("a result").is_ok()));
     rate("verify: chain, tree and signed heads,", events, took, 300_000.0);
+}
+
+/// How soon a log with many sessions is there, and can be written to and listed.
+fn with_many_sessions(memory: &Path, scale: u64) {
+    let sessions = SESSIONS / scale;
+    let home = tempfile::tempdir_in(memory).expect("a temporary directory");
+    let open = || Log::open(home.path(), &TenantId::local()).expect("a log");
+    let id = |n: u64| {
+        (format!("s_{n}").parse().expect("an id"), format!("b_{n}").parse().expect("an id"))
+    };
+    let event = || Draft::new(Kind::Heartbeat, &json!({ "summary": PAD }));
+    let log = open();
+    for n in 0..sessions {
+        let (session, branch) = id(n);
+        let new = NewBranch { session, branch, name: "main".to_owned(), parent: None };
+        log.create_branch_with(new, vec![event(); EVENTS_PER_SESSION]).expect("a session");
+    }
+    drop(log);
+    let mut starts: Vec<_> = (0..20)
+        .map(|n| {
+            let (session, branch) = id(n % sessions);
+            timed(|| {
+                drop(open().append(Append::new(session, branch, vec![event()])).expect("an append"))
+            })
+        })
+        .collect();
+    let start = quantile(&mut starts, 0.5);
+    let text = format!(
+        "start: {:.1} ms to open a log with {sessions} sessions, append and close, promised 50 ms,",
+        start.as_secs_f64() * 1e3
+    );
+    line(&text, start.as_secs_f64() / 50e-3, 1.0);
+    let log = open();
+    let mut lists: Vec<_> =
+        (0..20).map(|_| timed(|| drop(log.sessions().expect("a list")))).collect();
+    let list = quantile(&mut lists, 0.5);
+    let text = format!(
+        "list: {:.1} ms for {sessions} sessions, promised 50 ms,",
+        list.as_secs_f64() * 1e3
+    );
+    line(&text, list.as_secs_f64() / 50e-3, 1.0);
 }
 
 fn rate(what: &str, events: u64, took: Duration, promised: f64) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::home;
+use crate::home::{self, FileLock};
 use crate::store::Store;
 
 /// Backups that are kept; an older one goes when a newer one is made.
@@ -21,6 +21,8 @@ const UNASKED_EVERY: Duration = Duration::from_secs(3600);
 pub(crate) fn make(store: &dyn Store, directory: &Path) -> Result<PathBuf> {
     home::create_directory(directory)?;
     let path = directory.join(name_of(store.tree()?.size));
+    // One at a time: two would write the same unfinished file.
+    let _lock = FileLock::acquire(&lock_of(directory))?;
     let unfinished = directory.join(format!("{}.tmp", std::process::id()));
     // A copy that was cut short is litter; it would refuse the next one.
     let _ = fs::remove_file(&unfinished);
@@ -64,8 +66,12 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(kept)
 }
 
-/// Removes every backup.
+/// Removes every backup, also one that is being made.
 pub(crate) fn remove_all(directory: &Path) -> Result<()> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    let _lock = FileLock::acquire(&lock_of(directory))?;
     remove(&list(directory)?)
 }
 
@@ -79,6 +85,10 @@ fn remove(backups: &[PathBuf]) -> Result<()> {
         fs::remove_file(old).map_err(|cause| Error::file("remove", old, &cause))?;
     }
     Ok(())
+}
+
+fn lock_of(directory: &Path) -> PathBuf {
+    directory.with_file_name("run").join("backup.lock")
 }
 
 fn name_of(events: u64) -> String {

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use glasshouse_model::body::LogRecovered;
-use glasshouse_model::{BranchId, Draft, Kind, SessionId, TenantId};
-use serde::Serialize;
+use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId, TenantId};
+use serde::{Deserialize, Serialize};
 
 use crate::blobs::Blobs;
 use crate::branch::NewBranch;
@@ -65,9 +65,12 @@ pub fn restore(
     };
     let coming = place.root().join("log.db.restoring");
     let tree = prove(&place, tenant, backup, &coming)?;
-    let signed = newest_signed(&place)?;
-    let known = signed.iter().map(|head| head.tree.size).chain(present_size(&place, tenant)).max();
-    let lost_events = known.unwrap_or(0).saturating_sub(tree.size);
+    let signed = signed_heads(&place)?;
+    let newest_root = signed.iter().max_by_key(|head| head.tree.size).map(|head| head.tree.root);
+    let earlier = given_up(&place).unwrap_or(None);
+    let known = signed.iter().map(|head| head.tree.size).chain(present_size(&place, tenant));
+    let known = known.chain(earlier.as_ref().map(|earlier| earlier.known)).max().unwrap_or(0);
+    let lost_events = known.saturating_sub(tree.size);
     if lost_events > 0 && !accept_loss {
         let _ = fs::remove_file(&coming);
         return Err(Error::new(codes::RESTORE_LOSES_EVENTS, "could not restore the log")
@@ -76,13 +79,22 @@ pub fn restore(
             .with("lost_events", lost_events));
     }
     let key = HeadKey::load(&place.secret_key())?;
+    if lost_events > 0 {
+        let signed = earlier.and_then(|earlier| earlier.signed);
+        let signed = signed.or(newest_root);
+        let given_up = GivenUp { known, kept: tree.size, signed, root: tree.root };
+        let bytes = serde_json::to_vec(&given_up).map_err(|cause| {
+            Error::new(codes::STORAGE_FAILED, "could not record the restore").why(cause)
+        })?;
+        home::write_atomically(&marker(&place), &bytes)?;
+    }
     let replaced = set_aside(&place, tree.size, lost_events > 0)?;
     home::rename_durably(&coming, &place.database())?;
     let heads = Heads::new(place.heads());
     heads.publish(&SignedHead::sign(tree.clone(), &key), key.public())?;
     drop((unused, opening));
     if lost_events > 0 {
-        record(home, tenant, &tree, signed, lost_events)?;
+        Log::open(home, tenant)?.sign_head()?;
     }
     Ok(Restored { events: tree.size, lost_events, replaced })
 }
@@ -121,10 +133,12 @@ fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Resul
     Ok(tree)
 }
 
-fn newest_signed(place: &Home) -> Result<Option<SignedHead>> {
+/// Every head that the log's key vouches for: one of them may be damaged.
+fn signed_heads(place: &Home) -> Result<Vec<SignedHead>> {
     let key = PublicKey::load(&place.public_key())?;
-    let note = Heads::new(place.heads()).latest()?;
-    Ok(note.and_then(|note| SignedHead::open(&note, &key).ok()))
+    let heads = Heads::new(place.heads());
+    let notes = heads.kept()?.into_iter().map(|(_, note)| note).chain(heads.latest()?);
+    Ok(notes.filter_map(|note| SignedHead::open(&note, &key).ok()).collect())
 }
 
 /// Events of the present database; `None` when there is none that can be read.
@@ -155,30 +169,56 @@ fn set_aside(place: &Home, events: u64, gives_up: bool) -> Result<PathBuf> {
     Ok(aside)
 }
 
-/// Says in the log what was given up.
-fn record(
-    home: &Path,
-    tenant: &TenantId,
-    tree: &TreeHead,
-    signed: Option<SignedHead>,
-    lost_events: u64,
-) -> Result<()> {
-    let log = Log::open(home, tenant)?;
+/// What a person gave up, kept from before the first file moves until an event says it.
+#[derive(Serialize, Deserialize)]
+struct GivenUp {
+    /// Events that were known.
+    known: u64,
+    /// Events of the backup.
+    kept: u64,
+    /// Root that the newest signed head vouched for.
+    signed: Option<Digest>,
+    /// Root of the backup.
+    root: Digest,
+}
+
+fn marker(place: &Home) -> PathBuf {
+    place.root().join("restoring.json")
+}
+
+/// What an earlier restore that was cut short gave up.
+fn given_up(place: &Home) -> Result<Option<GivenUp>> {
+    let path = marker(place);
+    match fs::read(&path) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::file("read", &path, &cause)),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|cause| {
+            Error::new(codes::STORAGE_FAILED, "the record of a restore cannot be read")
+                .why(cause)
+                .fix("restore the log again")
+        }),
+    }
+}
+
+/// Says in the log what a restore gave up. Every opening for writing asks for it, so a restore that was
+/// cut short is told of too.
+pub(crate) fn finish(place: &Home, log: &Log) -> Result<()> {
+    let Some(GivenUp { known, kept, signed, root }) = given_up(place)? else { return Ok(()) };
     let mut random = [[0; 8]; 2];
     for bytes in &mut random {
         getrandom::fill(bytes).map_err(|cause| {
             Error::new(codes::STORAGE_FAILED, "could not record the restore").why(cause)
         })?;
     }
+    let lost = known.saturating_sub(kept);
     let body = LogRecovered {
         what: "events".to_owned(),
         branch: None,
         seq: None,
-        expected: signed.map(|head| head.tree.root),
-        found: Some(tree.root),
+        expected: signed,
+        found: Some(root),
         detail: Some(format!(
-            "a backup of {} events was restored; {lost_events} later events were given up",
-            tree.size
+            "a backup of {kept} events was restored; {lost} later events were given up"
         )),
     };
     let new = NewBranch {
@@ -188,6 +228,8 @@ fn record(
         parent: None,
     };
     log.create_branch_with(new, vec![Draft::new(Kind::LogRecovered, &body)])?;
-    log.sign_head()?;
+    let path = marker(place);
+    fs::remove_file(&path).map_err(|cause| Error::file("remove", &path, &cause))?;
+    home::sync_directory_of(&path)?;
     Ok(())
 }

@@ -160,7 +160,19 @@ pub(crate) fn verify(
     let cells_read = add_stored_cells(store, &mut cells);
     let mut events = Events::new(store, blobs, cells, settled);
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    if let Some(broken) = events.first_bad(threads.min(MAX_THREADS))? {
+    let marks = signed.as_deref().unwrap_or_default();
+    // The tree is over hashes alone, so that it can be proved beside the events, which come first in
+    // what is answered.
+    let (bad, proved) = std::thread::scope(|scope| {
+        let proving = scope.spawn(|| match &tree {
+            Ok(tree) => check_tree(store, tree, marks),
+            Err(_) => Ok(None),
+        });
+        let bad = events.first_bad(threads.min(MAX_THREADS));
+        let proved = proving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (bad, proved)
+    });
+    if let Some(broken) = bad? {
         return Ok(Verification::Broken(broken));
     }
     let tree = match tree {
@@ -170,8 +182,6 @@ pub(crate) fn verify(
         }
         tree => tree?,
     };
-    let marks = signed.as_deref().unwrap_or_default();
-    let proved = check_tree(store, &tree, marks);
     if let Ok(Some(broken)) = proved {
         return Ok(Verification::Broken(broken));
     }

@@ -56,7 +56,8 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         }
         SessionCommand::Resume { id, message, branch, no_approver, json } => {
             let branch = branch_of(&kernel, &id, branch.as_deref())?.branch;
-            let state = kernel.state_of(&branch)?;
+            // It says whose server gets the user's key.
+            let state = kernel.state_to_act_on(&branch)?;
             let created = state.created.clone().ok_or_else(|| {
                 Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
             })?;

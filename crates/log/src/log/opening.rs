@@ -18,6 +18,7 @@ use crate::home::{FileLock, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::memory::Memory;
 use crate::owner::Owner;
+use crate::restore;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
 use crate::store::{Flaw, Store};
@@ -97,6 +98,7 @@ impl Log {
             Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use };
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
+            restore::finish(&home, &log)?;
             log.inner.delete_erased_blobs()?;
         }
         Ok(log)

@@ -140,3 +140,36 @@ fn a_backup_is_made_unasked_only_when_there_is_need() {
         "storage_failed"
     );
 }
+
+/// A restore that was cut short after its files were moved: the loss is told by whoever opens the log next.
+#[test]
+fn a_loss_is_told_also_when_the_restore_was_cut_short() {
+    let mut fixture = Fixture::of_events(3);
+    let backup = fixture.log().back_up().unwrap();
+    for n in 4..=7 {
+        fixture.append(n);
+    }
+    fixture.close();
+    assert_eq!(put_back(&fixture, &backup, true), "3 -4");
+    let marker = fixture.path().join("restoring.json");
+    assert!(!marker.exists());
+    // As it lies there before the event: files in place, nothing said.
+    std::fs::copy(&backup, fixture.path().join("again.db")).unwrap();
+    let root = format!("sha256:{}", "0".repeat(64));
+    let left = format!("{{\"known\":9,\"kept\":4,\"signed\":null,\"root\":\"{root}\"}}");
+    std::fs::write(&marker, &left).unwrap();
+    // Restoring again knows what was given up.
+    let again = fixture.path().join("again.db");
+    assert_eq!(put_back(&fixture, &again, false), "restore_loses_events");
+    let log = fixture.open();
+    let told: usize = log
+        .sessions()
+        .unwrap()
+        .iter()
+        .flat_map(|row| log.read(&row.main, 1, 99).unwrap())
+        .filter(|event| *event.kind() == Kind::LogRecovered)
+        .count();
+    assert_eq!(told, 2);
+    assert!(!marker.exists());
+    assert_eq!(fixture.verdict(), "ok 5");
+}

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::workspace::beneath::{Found, Root, WriteHow};
 use rustix::fs::{AtFlags, CWD, RenameFlags};
@@ -11,6 +12,9 @@ use super::util::{file, path};
 
 /// Enough tries that an unprotected writer escapes many times.
 const TRIES: usize = 2_000;
+
+/// Longest wait for the first of them that meets what it is to be tried on.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs `act` while another thread exchanges `ws/d` with a link to `outside` as fast as it can.
 fn raced(act: impl FnOnce(&Path)) -> usize {
@@ -38,7 +42,15 @@ fn a_racer_that_swaps_a_directory_for_a_link_never_gets_a_write_out() {
     let mut written = 0;
     let escaped = raced(|ws| {
         let root = Root::open(ws).unwrap();
-        for number in 0..TRIES {
+        // On a busy machine the racer may sleep while the link is in place.
+        let started = Instant::now();
+        let goes_on = |number: usize, written: usize| {
+            number < TRIES || (written == 0 && started.elapsed() < PATIENCE)
+        };
+        for number in 0.. {
+            if !goes_on(number, written) {
+                break;
+            }
             let name = format!("f{number}");
             let Ok((holder, _)) = root.make_holder(&path(&format!("d/{name}")), None) else {
                 continue;
@@ -53,7 +65,12 @@ fn a_racer_that_swaps_a_directory_for_a_link_never_gets_a_write_out() {
     assert!(written > 0, "no write met the directory, so nothing was tried");
     // The control: the same writes by name.
     let escaped = raced(|ws| {
-        for number in 0..TRIES {
+        let started = Instant::now();
+        let none_yet = || std::fs::read_dir(ws.join("../outside")).unwrap().next().is_none();
+        for number in 0.. {
+            if number >= TRIES && (started.elapsed() >= PATIENCE || !none_yet()) {
+                break;
+            }
             let _ = std::fs::write(ws.join(format!("d/f{number}")), "x");
         }
     });
