@@ -5,6 +5,7 @@
 mod attacks;
 mod browser;
 mod changes;
+mod chromium;
 mod complaints;
 mod conformance;
 mod documents;
