@@ -192,6 +192,29 @@ fn missing_keys_and_wrong_values() {
         83,
         &["true or false"],
     );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { ui_profile: careful } }"),
+        "policy_bad_value",
+        2,
+        69,
+        &["balanced"],
+    );
+    check(
+        &rule(
+            "{ name: a, match: {}, action: allow, constraints: { ui_limits: { max_nodes: 1 } } }",
+        ),
+        "policy_unknown_key",
+        2,
+        70,
+        &["max_node_count"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { ui_hosts: ['https://x/'] } }"),
+        "policy_bad_value",
+        2,
+        68,
+        &["no host"],
+    );
     check("version: 2\n", "policy_version_unsupported", 1, 10, &["version 1"]);
     check("version: '1'\n", "policy_version_unsupported", 1, 10, &[]);
     check("network_whitelist: { docs: ['a b'] }", "policy_bad_value", 1, 29, &["`a b`"]);
