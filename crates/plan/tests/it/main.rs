@@ -14,6 +14,7 @@ mod hostile;
 mod pages;
 mod patches;
 mod properties;
+mod pure;
 mod states;
 mod streams;
 mod targets;

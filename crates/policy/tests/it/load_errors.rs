@@ -192,6 +192,13 @@ fn missing_keys_and_wrong_values() {
         83,
         &["true or false"],
     );
+    check("version: 2\n", "policy_version_unsupported", 1, 10, &["version 1"]);
+    check("version: '1'\n", "policy_version_unsupported", 1, 10, &[]);
+    check("network_whitelist: { docs: ['a b'] }", "policy_bad_value", 1, 29, &["`a b`"]);
+}
+
+#[test]
+fn demands_on_interfaces() {
     check(
         &rule("{ name: a, match: {}, action: allow, constraints: { ui_profile: careful } }"),
         "policy_bad_value",
@@ -215,9 +222,6 @@ fn missing_keys_and_wrong_values() {
         68,
         &["no host"],
     );
-    check("version: 2\n", "policy_version_unsupported", 1, 10, &["version 1"]);
-    check("version: '1'\n", "policy_version_unsupported", 1, 10, &[]);
-    check("network_whitelist: { docs: ['a b'] }", "policy_bad_value", 1, 29, &["`a b`"]);
 }
 
 #[test]
