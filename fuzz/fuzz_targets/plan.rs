@@ -17,11 +17,12 @@ mod tokens;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((choice, rest)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
-    match choice % 5 {
+    match choice % 6 {
         0 => targets::validator(text),
         1 => targets::templates(text),
         2 => targets::paths(text),
         3 => targets::html(text),
+        4 => targets::splits(text),
         _ => targets::intakes(text),
     }
 });

@@ -18,6 +18,7 @@ mod skips;
 mod soak;
 mod suite;
 mod tidy;
+mod wasm;
 
 use std::process::ExitCode;
 
@@ -74,6 +75,12 @@ const COMMANDS: &[Command] = &[
         arguments: "FILE [--verbose]",
         about: "run a file of plan cases; print each failing id and the counts",
         run: conformance::command,
+    },
+    Command {
+        name: "wasm",
+        arguments: "",
+        about: "build plans for a browser, and compare what they show there with what they show here",
+        run: wasm::command,
     },
     Command {
         name: "soak",

@@ -80,6 +80,14 @@ const NEEDS: &[Need] = &[
         used_by: &[Use::Test],
     },
     Need {
+        program: "chromium",
+        probe: &["--version"],
+        source: Source::Debian("chromium"),
+        purpose: "hostile plans in a browser",
+        required: false,
+        used_by: &[Use::Test],
+    },
+    Need {
         program: "busybox",
         probe: &["true"],
         source: Source::Debian("busybox-static"),

@@ -432,6 +432,9 @@ pub(crate) struct EventArguments {
     pub(crate) event: String,
     /// Data of the event, a JSON object
     pub(crate) payload: Option<String>,
+    /// What was entered where it happened, a JSON object with value, checked, key, fields
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
     /// Refuse when the state is at another revision
     #[arg(long, value_name = "N")]
     pub(crate) expect_revision: Option<u64>,

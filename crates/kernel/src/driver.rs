@@ -33,7 +33,7 @@ use glasshouse_model::body::{
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
 };
-use glasshouse_policy::{Consent, Policy};
+use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_tools::Registry;
@@ -111,12 +111,14 @@ impl Kernel {
         Ok(Arc::clone(self.host.get_or_init(|| host)))
     }
 
-    /// The plans of this installation's tenant, with what it may use.
+    /// The plans of this installation's tenant, with what it may use. The policy of the project that
+    /// they are shown for decides, as it does in a session.
     ///
     /// # Errors
-    /// The policy's load errors; the log's errors.
-    pub fn plans(&self, quota: Quota) -> Result<Plans> {
-        let policy = self.compile(&[rules::shipped(Consent::Joint)])?;
+    /// As [`Kernel::project_policy`]; the policy's load errors.
+    pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
+        let own = self.project_policy(project)?;
+        let policy = self.compile(&rules::project_texts(own.as_ref()))?;
         Plans::open(&self.log, policy, journal::local_user(), quota)
     }
 

@@ -6,6 +6,7 @@
 //! what stood before it and compare bytes.
 
 mod carry;
+mod chosen;
 mod fold;
 mod governor;
 mod work;
@@ -18,11 +19,11 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    BranchId, Call, Digest, Draft, Effect, Kind, Principal, Seq, SessionId, TenantId,
+    BranchId, Call, Constraints, Draft, Effect, Kind, Principal, Seq, SessionId, TenantId,
 };
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
-use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
+use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::{Policy, Request};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ use crate::driver::now_us;
 use crate::{Error, Result, codes};
 
 pub use carry::Carried;
+pub(crate) use chosen::Chosen;
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 
@@ -45,6 +47,9 @@ const BRANCH_KEY: &str = "branch";
 /// How often a run is decided anew because another one came first. Each attempt lets one other
 /// through, so this many writers at once all get their turn.
 const ATTEMPTS: usize = 500;
+
+/// What a decision demands of a run, or why there is none.
+type Decided = Result<Constraints, String>;
 
 /// Where the events are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -221,17 +226,19 @@ impl Plans {
         self.run(&Ask::Rollback { plan: plan.to_owned(), version }, profile)
     }
 
-    fn run(&mut self, ask: &Ask, profile: ProfileName) -> Result<Run> {
+    fn run(&mut self, ask: &Ask, asked: ProfileName) -> Result<Run> {
         let begun = Instant::now();
-        let (home, ticket, decided) = self.begin(ask, profile, begun)?;
+        let (home, ticket, decided) = self.begin(ask, asked, begun)?;
+        let unconstrained = Constraints::default();
+        let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
         for _ in 0..ATTEMPTS {
             self.sync()?;
             let done = match &decided {
-                Ok(()) => work::work(&self.fold, &self.log, ask, &Profile::named(profile)),
+                Ok(_) => work::work(&self.fold, &self.log, ask, &chosen.profile),
                 Err(why) => Err(Failure::new(denied(why))),
             };
             let release = self.governor.release(&ticket)?;
-            match self.record(&home, ask, profile, done, release, begun) {
+            match self.record(&home, ask, &chosen, done, release, begun) {
                 Err(error) if is_race(&error) => {}
                 result => return result,
             }
@@ -241,14 +248,14 @@ impl Plans {
             .why(format!("others came first {ATTEMPTS} times")))
     }
 
-    /// Takes the right to one run and records the policy's decision in one transaction. Answers the
-    /// policy's reasons when it does not allow the run.
+    /// Takes the right to one run and records the policy's decision in one transaction. Answers what
+    /// the decision demands, or its reasons when it does not allow the run.
     fn begin(
         &mut self,
         ask: &Ask,
-        profile: ProfileName,
+        asked: ProfileName,
         begun: Instant,
-    ) -> Result<(Home, Ticket, Result<(), String>)> {
+    ) -> Result<(Home, Ticket, Decided)> {
         for _ in 0..ATTEMPTS {
             let (home, cell) = self.place()?;
             let (event, decided, reserved) = match self.governor.reserve(now_us())? {
@@ -257,9 +264,10 @@ impl Plans {
                     (event, decided, Ok((ticket, write)))
                 }
                 Err(throttled) => {
-                    let mut body = self.body(ask, profile, &[]);
+                    let unconstrained = Constraints::default();
+                    let mut body = self.body(ask, &Chosen::new(asked, &unconstrained)?, &[]);
                     body.end(RunStatus::Throttled, Some(codes::PLAN_THROTTLED.name), begun);
-                    (body.draft(Kind::QuotaThrottled), Ok(()), Err(throttled))
+                    (body.draft(Kind::QuotaThrottled), Ok(unconstrained), Err(throttled))
                 }
             };
             let mut cells: Vec<CellWrite> = cell.into_iter().collect();
@@ -283,14 +291,14 @@ impl Plans {
         Err(Error::new(codes::PLAN_CONFLICT, "the run did not get its turn"))
     }
 
-    /// Asks the policy whether a plan may be shown.
-    fn decide(&self, home: &Home, ask: &Ask) -> (Draft, Result<(), String>) {
+    /// Asks the policy whether a plan may be shown, and how.
+    fn decide(&self, home: &Home, ask: &Ask) -> (Draft, Decided) {
         let mut call = Call::new(name::UI_RENDER, self.user.clone());
         call.session = Some(home.session.clone());
         let decision =
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
         let decided = match decision.effect {
-            Effect::Allow => Ok(()),
+            Effect::Allow => Ok(decision.constraints.clone()),
             Effect::Deny | Effect::RequireReview => Err(decision.reasons.join("; ")),
         };
         let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
@@ -301,14 +309,14 @@ impl Plans {
         &mut self,
         home: &Home,
         ask: &Ask,
-        profile: ProfileName,
+        chosen: &Chosen,
         done: Result<Work, Failure>,
         release: CellWrite,
         begun: Instant,
     ) -> Result<Run> {
         match done {
             Ok(work) => {
-                let mut body = self.body(ask, profile, &work.blobs);
+                let mut body = self.body(ask, chosen, &work.blobs);
                 body.led_to(&work);
                 body.end(RunStatus::Succeeded, None, begun);
                 let mut drafts = work.drafts;
@@ -327,7 +335,7 @@ impl Plans {
                 })
             }
             Err(Failure { error, report, given }) => {
-                let mut body = self.body(ask, profile, given.as_slice());
+                let mut body = self.body(ask, chosen, given.as_slice());
                 let rejected = report.is_some()
                     || error.is(codes::POLICY_DENIED)
                     || error.is(codes::PLAN_REFUSED);
@@ -355,17 +363,11 @@ impl Plans {
         Ok(appended.head.seq)
     }
 
-    fn body(
-        &self,
-        ask: &Ask,
-        profile: ProfileName,
-        given: &[glasshouse_model::body::BlobRef],
-    ) -> Body {
-        let fields = serde_json::to_vec(&Profile::named(profile)).unwrap_or_default();
+    fn body(&self, ask: &Ask, chosen: &Chosen, given: &[glasshouse_model::body::BlobRef]) -> Body {
         Body(PlanShown {
             call: None,
             plan: ask.plan().map(str::to_owned),
-            profile: profile.to_string(),
+            profile: chosen.name.to_string(),
             html: None,
             issues: None,
             run: Some(PlanRun {
@@ -377,7 +379,8 @@ impl Plans {
                 keep_input: ask.keeps_input(),
                 event: ask.event(),
                 of: None,
-                profile_digest: Some(Digest::of(&fields)),
+                profile_digest: Some(chosen.digest()),
+                constraints: chosen.constraints.clone(),
                 renderer: RENDERER.to_owned(),
                 text: None,
                 state: None,
@@ -403,15 +406,14 @@ impl Plans {
         let ask = Ask::of(&self.log, &shown, was)?;
         let mut before = Fold::default();
         before.follow(&self.log, &home.branch, was.first - 1)?;
-        let profile = Profile::named(name);
-        let fields = serde_json::to_vec(&profile).unwrap_or_default();
+        let chosen = Chosen::new(name, &was.constraints)?;
         let mut differences = Vec::new();
-        let again = work::work(&before, &self.log, &ask, &profile);
+        let again = work::work(&before, &self.log, &ask, &chosen.profile);
         let succeeded = was.status == RunStatus::Succeeded;
         if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
             differences.push("status");
         }
-        if was.profile_digest != Some(Digest::of(&fields)) {
+        if was.profile_digest != Some(chosen.digest()) {
             differences.push("profile");
         }
         if let Ok(work) = &again

@@ -1,5 +1,7 @@
 //! Decisions: allow, deny or require review, with the rules and reasons that made them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,15 @@ pub struct Constraints {
     /// Longest run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_duration_ms: Option<u64>,
+    /// Least careful profile that an interface is shown under.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ui_profile: Option<String>,
+    /// Limits of that profile that are lower than its own, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub ui_limits: BTreeMap<String, u64>,
+    /// The only hosts that an interface may name, of those that its profile lists.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ui_hosts: Option<BTreeSet<String>>,
 }
 
 /// The answer to a [`Call`](crate::Call).
@@ -88,7 +99,7 @@ pub struct Decision {
     pub constraints: Constraints,
 }
 
-fn is_unconstrained(constraints: &Constraints) -> bool {
+pub(crate) fn is_unconstrained(constraints: &Constraints) -> bool {
     *constraints == Constraints::default()
 }
 

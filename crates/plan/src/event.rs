@@ -1,4 +1,5 @@
-//! Events: what happened on a surface, with data.
+//! Events: what happened on a surface, with the data that the plan gives it and with what a person
+//! had entered there. The two are kept apart: nothing that is typed can pass for the plan's own data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,6 +15,11 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 /// Deepest payload.
 pub const MAX_PAYLOAD_DEPTH: usize = 32;
 
+/// Members of an input, and what they may hold.
+const INPUT_MEMBERS: [&str; 4] = ["value", "checked", "key", "fields"];
+/// Most fields of one form.
+const MAX_FIELDS: usize = 1_000;
+
 /// An event with a name and perhaps a payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
@@ -22,6 +28,8 @@ pub struct Event {
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Map<String, Value>>,
 }
 
 /// An event as it is written, before its limits are checked.
@@ -31,13 +39,18 @@ struct Written {
     #[serde(rename = "type")]
     kind: String,
     payload: Option<Map<String, Value>>,
+    input: Option<Map<String, Value>>,
 }
 
 impl TryFrom<Written> for Event {
     type Error = Error;
 
     fn try_from(written: Written) -> Result<Self, Error> {
-        Self::new(&written.kind, written.payload)
+        let event = Self::new(&written.kind, written.payload)?;
+        match written.input {
+            Some(input) => event.with_input(input),
+            None => Ok(event),
+        }
     }
 }
 
@@ -60,7 +73,51 @@ impl Event {
                     .why(format!("limits {MAX_PAYLOAD_BYTES} bytes, {MAX_PAYLOAD_DEPTH} levels")));
             }
         }
-        Ok(Self { kind: kind.to_owned(), payload })
+        Ok(Self { kind: kind.to_owned(), payload, input: None })
+    }
+
+    /// The event with what a person had entered where it happened: `value` and `checked` of the
+    /// element, the `key` that was pressed, and the `fields` of its form by name. A value is a text, a
+    /// number, true or false, or a list of texts.
+    ///
+    /// ```
+    /// use glasshouse_plan::Event;
+    /// let input = serde_json::json!({"value": "Ada", "fields": {"mail": "ada@example.org"}});
+    /// let event = Event::new("save", None)?.with_input(input.as_object().unwrap().clone())?;
+    /// assert_eq!(event.input().unwrap()["value"], "Ada");
+    /// # Ok::<(), glasshouse_plan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `plan_state_event_invalid` for another member, another kind of value, and for an input that is
+    /// too large.
+    pub fn with_input(mut self, input: Map<String, Value>) -> Result<Self, Error> {
+        let invalid = |why: String| {
+            Error::new(codes::STATE_EVENT_INVALID, "the input of the event cannot be used").why(why)
+        };
+        if size::of_members(&input).bytes > MAX_PAYLOAD_BYTES {
+            return Err(invalid(format!("at most {MAX_PAYLOAD_BYTES} bytes")));
+        }
+        for (member, value) in &input {
+            let usable = match member.as_str() {
+                "value" => is_entered(value),
+                "checked" => value.is_boolean(),
+                "key" => value.is_string(),
+                "fields" => value.as_object().is_some_and(|fields| {
+                    fields.len() <= MAX_FIELDS && fields.values().all(is_entered)
+                }),
+                _ => {
+                    let known = INPUT_MEMBERS.join(", ");
+                    return Err(invalid(format!("{member:?} is not one of {known}")));
+                }
+            };
+            if !usable {
+                return Err(invalid(format!("{member:?} holds another kind of value")));
+            }
+        }
+        self.input = Some(input);
+        Ok(self)
     }
 
     /// The name.
@@ -73,5 +130,20 @@ impl Event {
     #[must_use]
     pub fn payload(&self) -> Option<&Map<String, Value>> {
         self.payload.as_ref()
+    }
+
+    /// What a person had entered.
+    #[must_use]
+    pub fn input(&self) -> Option<&Map<String, Value>> {
+        self.input.as_ref()
+    }
+}
+
+/// What a field can hold.
+fn is_entered(value: &Value) -> bool {
+    match value {
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => true,
+        Value::Array(items) => items.len() <= MAX_FIELDS && items.iter().all(Value::is_string),
+        Value::Null | Value::Object(_) => false,
     }
 }

@@ -135,6 +135,28 @@ pub struct EventBinding {
     pub event: Event,
 }
 
+impl EventBinding {
+    /// The event as it happened, with what a person had entered. Names of fields are given as the
+    /// markup has them; the plan knows them without the surface's prefix.
+    ///
+    /// # Errors
+    ///
+    /// As [`Event::with_input`].
+    pub fn happened(&self, surface: &str, input: Map<String, Value>) -> Result<Event, Error> {
+        let own = |(member, value): (String, Value)| match (member.as_str(), value) {
+            ("fields", Value::Object(fields)) => {
+                let prefix = format!("{surface}-");
+                let own = |(name, value): (String, Value)| {
+                    name.strip_prefix(&prefix).map(|name| (name.to_owned(), value))
+                };
+                (member, Value::Object(fields.into_iter().filter_map(own).collect()))
+            }
+            (_, value) => (member, value),
+        };
+        self.event.clone().with_input(input.into_iter().map(own).collect())
+    }
+}
+
 /// Rendered HTML: a fragment for the body of a document. A host puts it into a box that clips
 /// (`contain: layout paint`), so that a wide or long plan stays in its place.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -10,12 +10,15 @@ mod grow;
 mod lines;
 mod text;
 
+use serde_json::json;
+
 use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
-use crate::json::PushReader;
+use crate::json::{Document, PushReader};
 use crate::limits::Limits;
-use crate::patch::{End, Frame, Patch};
+use crate::normalise;
+use crate::patch::{End, Frame, Live, Patch};
 use crate::plan::{Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::render::Context;
@@ -57,6 +60,9 @@ pub struct Outcome {
     pub after: String,
     /// Code from a fence.
     pub source: Option<Source>,
+    /// Whether the plan was written with habits that have one meaning, such as `"type": "p"`, and was
+    /// read by it. It is shown with the last frame.
+    pub normalised: bool,
 }
 
 enum State<'c> {
@@ -345,8 +351,9 @@ impl<'c> Stream<'c> {
             );
         }
         let (mut plan, mut report, mut error) = (None, None, None);
+        let mut normalised = false;
         let found = !matches!(self.state, State::Searching | State::Trying(..));
-        let end = match std::mem::replace(&mut self.state, State::Searching) {
+        let mut end = match std::mem::replace(&mut self.state, State::Searching) {
             State::Searching | State::Trying(..) => {
                 error = self.tried.take();
                 error.get_or_insert_with(|| no_plan("no plan was found"));
@@ -367,9 +374,10 @@ impl<'c> Stream<'c> {
             State::Behind(reading) => {
                 let bare = reading.growing.form() == Form::Node;
                 match self.plan(*reading, bare) {
-                    Ok(whole) => {
+                    Ok((whole, repaired)) => {
                         let checked = check_to_show(&whole, self.profile);
                         let safe = checked.safe;
+                        normalised = safe && repaired;
                         plan = Some(whole).filter(|_| safe);
                         report = Some(checked);
                         if safe { End::Complete } else { End::Refused }
@@ -381,12 +389,20 @@ impl<'c> Stream<'c> {
                 }
             }
         };
-        if end == End::Refused {
+        if end == End::Refused || normalised {
             self.root_sent = sent;
             patches = self.take_back();
         }
-        let mut before = std::mem::take(&mut self.before);
-        let mut after = String::new();
+        if let Some(whole) = plan.as_ref().filter(|_| normalised) {
+            match self.all_of(whole) {
+                Ok(all) => patches.extend(all),
+                Err(why) => {
+                    (end, plan, normalised) = (End::Refused, None, false);
+                    report = Some(Report::of(&why));
+                }
+            }
+        }
+        let (mut before, mut after) = (std::mem::take(&mut self.before), String::new());
         if found {
             after = self.finder.take_after()
         } else {
@@ -394,11 +410,38 @@ impl<'c> Stream<'c> {
         }
         let source = self.finder.take_source();
         let frame = self.number(patches, Some(end));
-        Outcome { end, frame, plan, report, error, before, after, source }
+        Outcome { end, frame, plan, report, error, before, after, source, normalised }
     }
 
-    fn plan(&self, reading: Reading<'_>, bare: bool) -> Result<Plan, Error> {
+    /// Everything of a plan that was accepted.
+    fn all_of(&self, plan: &Plan) -> Result<Vec<Patch>, Error> {
+        Live::new(plan.clone(), self.profile, self.context)?.first(self.context)
+    }
+
+    /// The plan, and whether it had to be read by its habits.
+    fn plan(&self, reading: Reading<'_>, bare: bool) -> Result<(Plan, bool), Error> {
+        let refused = reading.growing.refusal().is_some();
         let document = reading.reader.into_document();
+        // Only a plan that was refused while it came may need another reading.
+        let value = refused.then(|| document.root().to_value());
+        let (value, error) = match (self.as_written(document, bare), value) {
+            (Err(error), Some(value)) if error.is(codes::SHAPE_INVALID) => (value, error),
+            (read, _) => return read.map(|plan| (plan, false)),
+        };
+        // The document is in memory and is gone over once, however it arrived.
+        let whole = if bare {
+            let root = normalise::node(&value);
+            root.map(|root| {
+                json!({"specVersion": SPEC_VERSION, "id": self.node_id, "version": 1, "root": root})
+            })
+        } else {
+            normalise::plan(&value, None)
+        };
+        let whole = whole.ok_or(error)?;
+        Ok((crate::plan::parse(&whole.to_string(), &self.limits)?, true))
+    }
+
+    fn as_written(&self, document: Document, bare: bool) -> Result<Plan, Error> {
         if !bare {
             return Plan::of(document, &self.limits);
         }

@@ -129,6 +129,7 @@ impl<'a> Scope<'a> {
                 Some(Cow::Owned(Value::String(event.kind().to_owned())))
             }
             "payload" => inside(event.payload()?, path),
+            "input" => inside(event.input()?, path),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::builtin::{BUILT_INS, BuiltIn, Facts};
 use crate::extension::{Extension, ExtensionError};
 use crate::grant::{GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
-use crate::rule::{Demands, Rule};
+use crate::rule::{Demands, Interface, Rule, UI_PROFILES};
 
 /// What is to be decided, and with what rights.
 #[derive(Clone, Copy)]
@@ -131,6 +131,8 @@ struct Ledger {
     constraints: Constraints,
     /// Templates demanded, to notice when they differ.
     sandboxes: Vec<Box<str>>,
+    /// Place of the most careful profile demanded.
+    ui_profile: Option<usize>,
     grant_use: Option<GrantUse>,
     approval_use: Option<GrantUse>,
 }
@@ -178,6 +180,27 @@ impl Ledger {
         tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
         tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
         self.sandboxes.extend(demands.sandbox.clone());
+        self.tighten_interface(&demands.interface);
+    }
+
+    /// The most careful profile, the lowest limits, the hosts that every rule lists.
+    fn tighten_interface(&mut self, demands: &Interface) {
+        if let Some(place) = demands.profile {
+            let place = self.ui_profile.map_or(place, |other| other.min(place));
+            self.ui_profile = Some(place);
+            self.constraints.ui_profile = UI_PROFILES.get(place).map(|name| (*name).to_owned());
+        }
+        for (name, most) in &demands.limits {
+            let limit = self.constraints.ui_limits.entry(name.clone()).or_insert(*most);
+            *limit = (*limit).min(*most);
+        }
+        if let Some(hosts) = &demands.hosts {
+            let both = match &self.constraints.ui_hosts {
+                None => hosts.clone(),
+                Some(others) => others.intersection(hosts).cloned().collect(),
+            };
+            self.constraints.ui_hosts = Some(both);
+        }
     }
 
     /// What one source allows, another whose consent is needed may not know of.

@@ -51,6 +51,16 @@ pub fn explain_text(decision: &Decision) -> String {
     if let Some(milliseconds) = constraints.max_duration_ms {
         let _ = writeln!(out, "  at most {milliseconds} ms");
     }
+    if let Some(profile) = &constraints.ui_profile {
+        let _ = writeln!(out, "  at most under the profile {profile}");
+    }
+    for (name, most) in &constraints.ui_limits {
+        let _ = writeln!(out, "  {name} at most {most}");
+    }
+    if let Some(hosts) = &constraints.ui_hosts {
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let _ = writeln!(out, "  only the hosts: {}", hosts.join(", "));
+    }
     let _ = writeln!(out, "  policy {}", decision.policy_version);
     out
 }

@@ -52,6 +52,7 @@ pub use grant::{
 };
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
+pub use rule::{UI_LIMITS, UI_PROFILES};
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};
 pub use source::{Consent, Source, Warning};

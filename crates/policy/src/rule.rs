@@ -1,6 +1,8 @@
 //! One rule, and when it matches a call. This module is the meaning of a policy; the index only
 //! spares it work.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
 
@@ -52,7 +54,37 @@ pub(crate) struct Demands {
     pub(crate) token: bool,
     pub(crate) max_file_size_bytes: Option<u64>,
     pub(crate) max_duration_ms: Option<u64>,
+    pub(crate) interface: Interface,
 }
+
+/// What a rule demands of an interface that is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    /// Place in [`UI_PROFILES`].
+    pub(crate) profile: Option<usize>,
+    pub(crate) limits: BTreeMap<String, u64>,
+    pub(crate) hosts: Option<BTreeSet<String>>,
+}
+
+/// Profiles of interfaces, the most careful first.
+pub const UI_PROFILES: [&str; 4] = ["strict", "balanced", "trusted", "relaxed"];
+
+/// Limits of a profile that a rule can lower.
+pub const UI_LIMITS: [&str; 13] = [
+    "max_actions_per_transition",
+    "max_allowed_component_invocations",
+    "max_allowed_execution_ms",
+    "max_allowed_imports",
+    "max_node_count",
+    "max_plan_bytes",
+    "max_props_per_node",
+    "max_runtime_source_bytes",
+    "max_source_import_specifiers",
+    "max_state_bytes",
+    "max_string_bytes",
+    "max_transitions_per_plan",
+    "max_tree_depth",
+];
 
 /// Conditions on different keys are joined by AND. In the order of [`Condition`], so that the same
 /// conditions compare equal however they are written.

@@ -1,6 +1,7 @@
 //! A policy text becomes rules; anything doubtful is an error with its place.
 
 mod conditions;
+mod interface;
 
 use glasshouse_model::syscall::name;
 use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
@@ -76,8 +77,15 @@ pub(crate) struct Contents {
 const TOP_KEYS: &[&str] = &["version", "capabilities", "network_whitelist"];
 const RULE_KEYS: &[&str] =
     &["name", "match", "action", "except", "reason", "constraints", "examples"];
-const CONSTRAINT_KEYS: &[&str] =
-    &["require_sandbox", "require_capability_token", "max_file_size", "max_duration"];
+const CONSTRAINT_KEYS: &[&str] = &[
+    "require_sandbox",
+    "require_capability_token",
+    "max_file_size",
+    "max_duration",
+    interface::PROFILE,
+    interface::LIMITS,
+    interface::HOSTS,
+];
 const EXAMPLE_KEYS: &[&str] = &["match", "not_match"];
 
 /// Reads one source; `index` is its position among the sources.
@@ -295,6 +303,7 @@ impl RuleReader<'_> {
             token,
             max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
             max_duration_ms: quantity("max_duration", parse_time_ms)?,
+            interface: interface::read(&reader, &fields)?,
         })
     }
 

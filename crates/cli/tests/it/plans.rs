@@ -4,13 +4,14 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::Place;
+use crate::harness::{Place, Ran};
 
 fn counter(version: i64, title: &str) -> String {
     json!({
         "specVersion": "runtime-plan/v1", "id": "counter", "version": version,
         "state": {"initial": {"count": 0, "name": ""}, "transitions": {
             "add": [{"type": "increment", "path": "count"}],
+            "typed": [{"type": "set", "path": "name", "value": {"$from": "event.input.fields.name"}}],
             "name": [{"type": "set", "path": "name", "value": {"$from": "event.payload.name"}}]}},
         "root": {"type": "element", "tag": "p", "children": [
             {"type": "text", "value": format!("{title} {{{{state.count}}}}{{{{state.name}}}}")}]},
@@ -37,6 +38,11 @@ fn e2e_a_plan_is_registered_stepped_rolled_back_and_replayed() {
     assert_eq!((&event["revision"], &event["handled"]), (&json!(1), &json!(true)));
     assert_eq!(event["patches"][0]["value"], "one 1");
     place.run(&["ui", "event", "counter", "name", r#"{"name":" <Ada>"}"#]).expect_status(0);
+    let typed = ["ui", "event", "counter", "typed", "--input", r#"{"fields":{"name":"Bo"}}"#];
+    place.run(&typed).expect_status(0);
+    let state = place.run(&["ui", "state", "counter", "--json"]).expect_status(0).last();
+    assert_eq!(state["state"]["name"], "Bo");
+    place.run(&["ui", "event", "counter", "name", r#"{"name":" <Ada>"}"#]).expect_status(0);
     let state = place.run(&["ui", "state", "counter", "--json"]).expect_status(0).last();
     assert_eq!(state["state"], json!({"count": 1, "name": " <Ada>"}));
 
@@ -52,7 +58,7 @@ fn e2e_a_plan_is_registered_stepped_rolled_back_and_replayed() {
         .iter()
         .map(|run| run["mode"].as_str().unwrap())
         .collect();
-    assert_eq!(modes, ["rollback", "plan", "event", "event", "plan"]);
+    assert_eq!(modes, ["rollback", "plan", "event", "event", "event", "event", "plan"]);
     for run in history["runs"].as_array().unwrap() {
         let run = run["run"].to_string();
         let replayed = place.run(&["ui", "replay", &run, "--json"]).expect_status(0).last();
@@ -84,6 +90,24 @@ fn e2e_plan_commands_refuse_what_they_must() {
     place.run(&["ui", "render-plan", &good]).expect_status(0);
     let stale = ["ui", "event", "counter", "add", "--expect-revision", "7", "--json"];
     assert_eq!(place.run(&stale).expect_status(8).last()["error"]["code"], "plan_conflict");
+}
+
+#[test]
+fn e2e_a_plan_is_shown_where_nothing_can_be_recorded() {
+    let place = Place::new();
+    let plan = file(&place, "1.json", &counter(1, "one"));
+    let run = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("GLASSHOUSE_HOME", "/dev/null/home");
+        Ran::new(&command.output().unwrap())
+    };
+    let ran = run(&["ui", "render-plan", &plan]).expect_status(0);
+    assert_eq!(ran.stdout, "<p>one 0</p>\n");
+    assert!(ran.stderr.contains("not registered: "), "{ran:?}");
+    run(&["ui", "render-plan", &plan, "--keep-input"]).expect_status(9);
+    let bad = file(&place, "bad.json", &counter(1, "x").replace("\"p\"", "\"script\""));
+    assert_eq!(run(&["ui", "render-plan", &bad]).expect_status(3).stdout, "");
+    run(&["ui", "event", "counter", "add"]).expect_status(9);
 }
 
 #[test]

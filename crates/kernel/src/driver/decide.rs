@@ -188,8 +188,7 @@ impl Session {
             }
         };
         let decision = in_demanded_sandbox(decision, &arguments);
-        let (is_allowed, max_duration_ms) =
-            (decision.is_allowed(), decision.constraints.max_duration_ms);
+        let (is_allowed, constraints) = (decision.is_allowed(), decision.constraints.clone());
         let mut drafts = Vec::new();
         for used in &uses {
             let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
@@ -203,7 +202,7 @@ impl Session {
             return self.recorder.record_with(drafts, cells).await;
         }
         let path = call.path;
-        let allowed = Allowed { id, arguments, path, opened, max_duration_ms, drafts, cells };
+        let allowed = Allowed { id, arguments, path, opened, constraints, drafts, cells };
         self.start_call(tasks, allowed, cancel).await
     }
 

@@ -14,8 +14,8 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CallId, CanonicalPath, ChangeClass, Draft, Effect, Fault, Kind, Principal, SessionId,
-    State,
+    Call, CallId, CanonicalPath, ChangeClass, Constraints, Draft, Effect, Fault, Kind, Principal,
+    SessionId, State,
 };
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::Verdict;
@@ -64,8 +64,8 @@ pub(super) struct Allowed {
     pub(super) path: Option<CanonicalPath>,
     /// What was opened there, for a look.
     pub(super) opened: Option<ResolvedPath>,
-    /// Longest run that the decision allows.
-    pub(super) max_duration_ms: Option<u64>,
+    /// What the decision demands of the act.
+    pub(super) constraints: Constraints,
     /// The events of the decision, recorded with the start.
     pub(super) drafts: Vec<Draft>,
     /// The cells that go with them.
@@ -78,7 +78,7 @@ struct Execution {
     arguments: Arguments,
     path: Option<CanonicalPath>,
     opened: Option<ResolvedPath>,
-    max_duration_ms: Option<u64>,
+    constraints: Constraints,
     state: String,
     session: SessionId,
     agent: Principal,
@@ -135,7 +135,7 @@ impl Session {
         allowed: Allowed,
         cancel: &Cancel,
     ) -> Result<()> {
-        let Allowed { id, arguments, path, opened, max_duration_ms, mut drafts, cells } = allowed;
+        let Allowed { id, arguments, path, opened, constraints, mut drafts, cells } = allowed;
         let started = Instant::now();
         let isolation = match self.isolation_of(&arguments) {
             Ok(isolation) => isolation,
@@ -169,7 +169,7 @@ impl Session {
             id,
             path,
             opened,
-            max_duration_ms,
+            constraints,
             arguments,
             state: self.state().workflow().to_string(),
             session: self.id().clone(),
@@ -556,7 +556,8 @@ impl Execution {
     ) -> Result<End> {
         let mut command = Command::new(argv);
         command.cwd = cwd;
-        command.timeout_ms = self.max_duration_ms.map_or(timeout_ms, |limit| timeout_ms.min(limit));
+        let most = self.constraints.max_duration_ms;
+        command.timeout_ms = most.map_or(timeout_ms, |limit| timeout_ms.min(limit));
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
         let mut output = Vec::new();
         let mut masked = self.masker.stream();

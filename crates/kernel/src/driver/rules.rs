@@ -207,13 +207,19 @@ pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
 #[must_use]
 pub fn policy_texts(test: &TestSetup, own: Option<&ProjectPolicy>) -> Vec<PolicyText> {
     let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
-    let workflow = PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint);
+    let mut texts = vec![PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint)];
+    texts.extend(project_texts(own));
+    texts
+}
+
+/// The texts that decide outside a session's workflow.
+pub(super) fn project_texts(own: Option<&ProjectPolicy>) -> Vec<PolicyText> {
     let project =
         |own: &ProjectPolicy, consent| PolicyText::new(PROJECT_POLICY, own.text.clone(), consent);
     match own {
-        None => vec![workflow, shipped(Consent::Joint)],
-        Some(own) if own.accepted => vec![workflow, project(own, Consent::Joint)],
-        Some(own) => vec![workflow, shipped(Consent::Own), project(own, Consent::Own)],
+        None => vec![shipped(Consent::Joint)],
+        Some(own) if own.accepted => vec![project(own, Consent::Joint)],
+        Some(own) => vec![shipped(Consent::Own), project(own, Consent::Own)],
     }
 }
 

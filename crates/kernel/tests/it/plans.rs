@@ -4,14 +4,16 @@ use std::path::Path;
 
 use glasshouse_kernel::Kernel;
 use glasshouse_kernel::plans::{Plans, Quota};
-use glasshouse_model::body::{RunMode, RunStatus};
+use glasshouse_log::Append;
+use glasshouse_model::body::{PlanShown, RunMode, RunStatus};
+use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId};
 use glasshouse_plan::{Event, ProfileName};
 use serde_json::{Value, json};
 
 const WIDE: Quota = Quota { runs_per_minute: 100_000, concurrent: 64 };
 
 fn open(home: &Path, quota: Quota) -> Plans {
-    Kernel::open(home, Path::new("/glasshouse")).unwrap().plans(quota).unwrap()
+    Kernel::open(home, Path::new("/glasshouse")).unwrap().plans(home, quota).unwrap()
 }
 
 fn home() -> tempfile::TempDir {
@@ -207,7 +209,7 @@ fn a_writer_that_expects_another_revision_is_told() {
 fn parallel_events_are_all_counted() {
     let home = home();
     show(&mut open(home.path(), WIDE), &form(1, "a", &["name"]));
-    let (writers, each) = (4, 25);
+    let (writers, each) = (8, 125);
     std::thread::scope(|scope| {
         for _ in 0..writers {
             scope.spawn(|| {
@@ -219,7 +221,108 @@ fn parallel_events_are_all_counted() {
         }
     });
     let state = open(home.path(), WIDE).state("form").unwrap();
-    assert_eq!((state.values["count"].as_i64(), state.revision), (Some(100), 100));
+    assert_eq!((state.values["count"].as_i64(), state.revision), (Some(1_000), 1_000));
+}
+
+#[test]
+fn an_event_carries_what_was_entered() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let text = form(1, "n", &["name"]).replace("event.payload.value", "event.input.fields.name");
+    show(&mut plans, &text);
+    let input = json!({"value": "x", "fields": {"name": "<Ada>", "other": [1]}});
+    let members = |value: &Value| value.as_object().unwrap().clone();
+    let error = Event::new("set-name", None).unwrap().with_input(members(&input)).unwrap_err();
+    assert_eq!(error.code(), "plan_state_event_invalid");
+    let input = json!({"value": "x", "fields": {"name": "<Ada>"}});
+    let sent = Event::new("set-name", None).unwrap().with_input(members(&input)).unwrap();
+    let run = plans.event("form", sent, None, ProfileName::Strict).unwrap();
+    assert_eq!(run.html.markup, "<p>n 0 &lt;Ada&gt;</p>");
+    assert!(plans.replay(run.seq).unwrap().equal, "the log has what was entered");
+}
+
+/// The policy of the project decides how a plan is shown, and a replay decides as it did then.
+#[test]
+fn a_decision_tightens_the_profile() {
+    let (home, project) = (home(), tempfile::tempdir().unwrap());
+    let place = project.path().join(".glasshouse");
+    std::fs::create_dir(&place).unwrap();
+    let rule = |demand: &str| {
+        let text = format!(
+            "capabilities:\n  - {{ name: ui, match: {{ syscall: ui.render }}, action: allow, \
+             constraints: {{ {demand} }} }}\n"
+        );
+        std::fs::write(place.join("policy.yaml"), text).unwrap();
+        let kernel = Kernel::open(home.path(), Path::new("/glasshouse")).unwrap();
+        kernel.plans(project.path(), WIDE).unwrap()
+    };
+    let text = form(1, "n", &["name"]);
+    let mut runs = Vec::new();
+    let mut refused = |demand: &str, code: &str| {
+        let mut plans = rule(demand);
+        let error = plans.show(&text, RunMode::Plan, false, ProfileName::Trusted).unwrap_err();
+        assert_eq!(error.report().context["issues"][0]["code"], code, "{demand}: {error:?}");
+        runs.push(plans.history(1).unwrap().runs[0].run);
+    };
+    refused("ui_limits: { max_node_count: 1 }", "plan_too_large");
+    refused("ui_limits: { max_tree_depth: 0 }", "plan_too_deep");
+    let mut plans = rule("ui_profile: strict");
+    let shown = plans.show(&text, RunMode::Plan, false, ProfileName::Trusted).unwrap();
+    runs.push(shown.seq);
+    let mut plans = open(home.path(), WIDE);
+    for run in runs {
+        assert!(plans.replay(run).unwrap().equal, "{run}");
+    }
+}
+
+/// What the log says of another renderer is told, whether or not it matters.
+#[test]
+fn l2_a_replay_names_another_renderer() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let run = plans.show(&form(1, "v", &["name"]), RunMode::Plan, false, ProfileName::Strict);
+    let run = run.unwrap().seq;
+    let kernel = Kernel::open(home.path(), Path::new("/glasshouse")).unwrap();
+    let log = kernel.log();
+    let (session, branch) = plans_branch(&kernel);
+    let written = log.read(&branch, run, 1).unwrap().remove(0);
+    for (markup, differences) in [(None, vec![]), (Some(Digest::of(b"other")), vec!["markup"])] {
+        let mut body: PlanShown = written.body_as().unwrap();
+        let old = body.run.as_mut().unwrap();
+        old.renderer = "0.0.1".to_owned();
+        old.markup = markup.or(old.markup);
+        let draft = Draft::new(Kind::PlanRendered, &body);
+        let append = Append::new(session.clone(), branch.clone(), vec![draft]);
+        let seq = log.append(append).unwrap().head.seq;
+        let replayed = plans.replay(seq).unwrap();
+        assert!(replayed.renderer_changed);
+        assert_eq!((replayed.equal, replayed.differences), (differences.is_empty(), differences));
+    }
+}
+
+fn plans_branch(kernel: &Kernel) -> (SessionId, BranchId) {
+    let cell = kernel.log().cell("plans", "branch").unwrap().unwrap();
+    let home: Value = serde_json::from_slice(&cell.bytes).unwrap();
+    let part = |name: &str| home[name].clone();
+    (
+        serde_json::from_value(part("session")).unwrap(),
+        serde_json::from_value(part("branch")).unwrap(),
+    )
+}
+
+/// Two tenants have a log each: the same plan, version and event meet nothing of the other's.
+#[test]
+fn a_state_belongs_to_a_tenant_a_plan_and_a_version() {
+    let (one, other) = (home(), home());
+    let (mut one, mut other) = (open(one.path(), WIDE), open(other.path(), WIDE));
+    for plans in [&mut one, &mut other] {
+        show(plans, &form(1, "n", &["name"]));
+    }
+    event(&mut one, "add", "");
+    assert_eq!(one.state("form").unwrap().values["count"], 1);
+    assert_eq!(other.state("form").unwrap().values["count"], 0);
+    show(&mut one, &form(2, "m", &["name"]));
+    assert_eq!(one.state("form").unwrap().values["count"], 0, "nothing comes over unasked");
 }
 
 #[test]

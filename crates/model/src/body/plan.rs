@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{BlobRef, is_false};
-use crate::{CallId, Digest, Seq};
+use crate::decision::is_unconstrained;
+use crate::{CallId, Constraints, Digest, Seq};
 
 /// `plan.rendered`, `plan.refused`: of a call of an agent, or of a run that the registry records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +88,9 @@ pub struct PlanRun {
     /// Digest of the profile's fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_digest: Option<Digest>,
+    /// What the decision demanded of the profile.
+    #[serde(default, skip_serializing_if = "is_unconstrained")]
+    pub constraints: Constraints,
     /// Version of the renderer.
     pub renderer: String,
     /// Digest of the plan's stored text.

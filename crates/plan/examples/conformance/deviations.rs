@@ -137,8 +137,8 @@ fn html(got: &Value, want: &Value) -> Option<Vec<&'static str>> {
         Some(markup) => markup::explain(markup, want.as_str()?),
         // Where others blank a part, nothing of the plan is shown.
         None => {
-            let mut codes = got["issues"].as_array()?.iter();
-            codes.all(is_blanked).then(|| vec!["refused-as-a-whole"])
+            let codes = got["issues"].as_array()?.iter();
+            codes.map(|code| refused_part(code.as_str()?)).collect()
         }
     }
 }
@@ -170,8 +170,12 @@ fn execute(got: &Value, want: &Value) -> Option<Vec<&'static str>> {
     {
         return Some(vec!["no-weaker-isolation-than-asked"]);
     }
-    if nothing && !ours.is_empty() && ours.iter().all(is_refusal) {
-        return Some(vec!["refused-as-a-whole"]);
+    if nothing && !ours.is_empty() {
+        // An issue of our own check is told with this prefix.
+        let refused = |text: &Value| refused_part(text.as_str()?.strip_prefix("refused:")?);
+        if let Some(rules) = ours.iter().map(refused).collect() {
+            return Some(rules);
+        }
     }
     if ours != theirs {
         return None;
@@ -179,26 +183,18 @@ fn execute(got: &Value, want: &Value) -> Option<Vec<&'static str>> {
     markup::explain(got["html"].as_str()?, want["html"].as_str()?)
 }
 
-/// Whether a diagnostic is an issue of our own check.
-fn is_refusal(diagnostic: &Value) -> bool {
-    let code = diagnostic.as_str().and_then(|text| text.strip_prefix("refused:"));
-    code.is_some_and(|code| is_blanked(&json!(code)))
-}
-
-/// Whether an issue is about a part that others leave out or write down unchecked.
-fn is_blanked(code: &Value) -> bool {
-    let codes = [
-        "tag_denied",
-        "url_denied",
-        "host_denied",
-        "attribute_denied",
-        "style_denied",
-        "event_invalid",
-        "nesting_invalid",
-        "module_denied",
-    ];
-    let text = code.as_str().unwrap_or_default();
-    text.strip_prefix("plan_").is_some_and(|code| codes.contains(&code))
+/// The rule by which a plan is refused for a part that others leave out or write down unchecked.
+fn refused_part(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "plan_tag_denied" => "an-element-refused",
+        "plan_url_denied" => "an-address-refused",
+        "plan_host_denied" => "a-host-refused",
+        "plan_attribute_denied" => "an-attribute-refused",
+        "plan_style_denied" => "a-style-refused",
+        "plan_nesting_invalid" => "a-nesting-refused",
+        "plan_module_denied" => "a-module-refused",
+        _ => return None,
+    })
 }
 
 fn event(input: &Value, got: &Value, want: &Value) -> Option<Vec<&'static str>> {

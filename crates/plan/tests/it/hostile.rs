@@ -26,7 +26,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, sides: usize) -> usize {
+    pub(crate) fn below(&mut self, sides: usize) -> usize {
         usize::try_from(self.roll() % sides.max(1) as u64).unwrap()
     }
 

@@ -5,6 +5,7 @@
 mod attacks;
 mod browser;
 mod changes;
+mod chromium;
 mod complaints;
 mod conformance;
 mod documents;
@@ -13,6 +14,7 @@ mod hostile;
 mod pages;
 mod patches;
 mod properties;
+mod pure;
 mod states;
 mod streams;
 mod targets;

@@ -1,7 +1,7 @@
 //! State: limits, revisions, and writes that must not leave plain data.
 
 use glasshouse_plan::state::{Host, State, StateLimits, apply};
-use glasshouse_plan::{Event, Limits, Plan, Profile, ProfileName, check, parse};
+use glasshouse_plan::{Context, Event, Limits, Plan, Profile, ProfileName, check, parse, render};
 use serde_json::{Map, Value, json};
 
 fn plan(initial: Value, actions: Value) -> Plan {
@@ -165,4 +165,66 @@ fn an_event_without_a_transition_says_so() {
         assert_eq!(applied.state, state);
     }
     assert_eq!(Event::new(" ", None).unwrap_err().code(), "plan_state_event_invalid");
+}
+
+#[test]
+fn input_is_apart_from_the_payload_and_has_a_shape() {
+    let check = |input: Value, good: bool| {
+        let members = input.as_object().unwrap().clone();
+        let made = Event::new("go", None).unwrap().with_input(members);
+        assert_eq!(made.is_ok(), good, "{input}");
+        let written = json!({"type": "go", "input": input});
+        assert_eq!(serde_json::from_value::<Event>(written).is_ok(), good, "{input}");
+    };
+    for (input, good) in [
+        (json!({}), true),
+        (json!({"value": "x", "checked": true, "key": "Enter"}), true),
+        (json!({"value": 1.5}), true),
+        (json!({"value": ["a", "b"]}), true),
+        (json!({"fields": {"a": "x", "b": true, "c": ["d"]}}), true),
+        (json!({"value": null}), false),
+        (json!({"value": {"a": 1}}), false),
+        (json!({"value": [1]}), false),
+        (json!({"checked": "on"}), false),
+        (json!({"key": 1}), false),
+        (json!({"fields": ["a"]}), false),
+        (json!({"fields": {"a": {"b": 1}}}), false),
+        (json!({"files": "x"}), false),
+        (json!({"value": "x".repeat(256 * 1024)}), false),
+    ] {
+        check(input, good);
+    }
+    // What is typed does not pass for the plan's own data, and no template in it is read.
+    let plan = plan(
+        json!({"own": 0, "typed": 0}),
+        json!([
+            {"type": "set", "path": "own", "value": {"$from": "event.payload.value"}},
+            {"type": "set", "path": "typed", "value": {"$from": "event.input.value"}}]),
+    );
+    let input = json!({"value": "{{state.own}}"}).as_object().unwrap().clone();
+    let payload = json!({"value": "mine"}).as_object().cloned();
+    let event = Event::new("go", payload).unwrap().with_input(input).unwrap();
+    let state = State::initial(&plan, &StateLimits::default()).unwrap();
+    let host = Host { user_id: "u", variables: &Map::new() };
+    let applied = apply(&state, &plan, &event, &host, &StateLimits::default()).unwrap();
+    assert_eq!(
+        Value::Object(applied.state.values),
+        json!({"own": "mine", "typed": "{{state.own}}"})
+    );
+}
+
+/// A host reads names from the page, where they have the surface's prefix.
+#[test]
+fn a_binding_happens_with_the_fields_of_its_own_surface() {
+    let text = json!({"specVersion": "runtime-plan/v1", "id": "p", "version": 1,
+        "root": {"type": "element", "tag": "form", "props": {"onSubmit": "send"}, "children": [
+            {"type": "element", "tag": "input", "props": {"name": "mail", "aria-label": "Mail"}}]}});
+    let plan = parse(&text.to_string(), &Limits::default()).unwrap();
+    let context = Context::new("s1").unwrap();
+    let html = render(&plan, &Profile::named(ProfileName::Strict), &context).unwrap();
+    assert!(html.markup.contains("name=\"s1-mail\""), "{}", html.markup);
+    let input = json!({"fields": {"s1-mail": "a@b", "mail": "not ours", "s2-mail": "theirs"}});
+    let event = html.events[0].happened("s1", input.as_object().unwrap().clone()).unwrap();
+    let written = serde_json::to_value(&event).unwrap();
+    assert_eq!(written, json!({"type": "send", "input": {"fields": {"mail": "a@b"}}}));
 }

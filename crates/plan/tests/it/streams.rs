@@ -547,3 +547,32 @@ proptest! {
         prop_assert_eq!(&one.outcome.before, &all.outcome.before);
     }
 }
+
+/// A model's habits that mean one thing are read when the plan is complete, however it is cut.
+#[test]
+fn a12_habits_are_read_in_the_end() {
+    let head = r#"{"specVersion":"runtime-plan/v1","id":"x","version":1,"root":"#;
+    for (root, want) in [
+        (
+            r#"{"type":"section","className":"c","children":["hi",{"type":"p","nodes":["x"]}]}"#,
+            Some(r#"<section class="c">hi<p>x</p></section>"#),
+        ),
+        (
+            r#"{"type":"element","tag":"div","children":[{"type":"b","children":["{{state.n}}"]}]}"#,
+            Some("<div><b></b></div>"),
+        ),
+        (r#"{"type":"p","text":"two meanings"}"#, None),
+        (r#"{"type":"p","children":[null]}"#, None),
+        (r#"{"type":"script","children":["x"]}"#, None),
+        (r#"{"type":"a","props":{"href":"javascript:x"},"children":["x"]}"#, None),
+    ] {
+        let text = format!("{head}{root}}}");
+        for width in [1, 5, text.len()] {
+            let seen = send_text(&text, width);
+            let end = if want.is_some() { End::Complete } else { End::Refused };
+            assert_eq!(seen.outcome.end, end, "{root} in {width}: {:?}", seen.outcome.report);
+            assert_eq!(seen.outcome.normalised, want.is_some());
+            assert_eq!(seen.markup(), want.unwrap_or_default(), "{root} in {width}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! What must hold for every text, as plain functions: a property test calls them here, and the
 //! fuzzers in `fuzz/` call the same ones with texts of their own.
 
+use glasshouse_plan::patch::{Frame, Screen};
+use glasshouse_plan::stream::Stream;
 use glasshouse_plan::template::{Piece, Scope, pieces, problems, resolve_string, resolve_text};
 use glasshouse_plan::{
     Context, Limits, Profile, ProfileName, check, check_text, event_binding, inspect_url_attribute,
@@ -115,6 +117,43 @@ pub(crate) fn intakes(text: &str) {
     }
 }
 
+/// Any text as a model's answer: however it is cut, the same is shown in the end, and what is shown is
+/// at no time anything that runs, loads or leads away.
+pub(crate) fn splits(text: &str) {
+    let bytes = text.as_bytes();
+    let whole = streamed([bytes].into_iter());
+    let single = streamed(bytes.chunks(1));
+    assert_eq!(single, whole, "one byte at a time: {text:?}");
+    for at in (1..bytes.len()).step_by(bytes.len() / 16 + 1) {
+        let (first, second) = bytes.split_at(at);
+        assert_eq!(streamed([first, second].into_iter()), whole, "cut at {at}: {text:?}");
+    }
+}
+
+/// How a stream ends, and what is shown then.
+fn streamed<'p>(pieces: impl Iterator<Item = &'p [u8]>) -> (String, String, Option<String>) {
+    let profile = Profile::named(ProfileName::Balanced);
+    let context = Context::new("s").unwrap();
+    let mut stream = Stream::new(1, &profile, &context);
+    let mut screen = Screen::default();
+    let mut take = |frame: &Frame| {
+        screen.accept(frame).unwrap();
+        let markup = screen.view().markup();
+        let found = browser::live(&browser::parse(&markup), &["ga.jspm.io", "cdn.jspm.io"]);
+        assert!(found.is_empty(), "{found:?} in {markup}");
+    };
+    for piece in pieces {
+        stream.push(piece);
+        if let Some(frame) = stream.frame() {
+            take(&frame);
+        }
+    }
+    let outcome = stream.finish();
+    take(&outcome.frame);
+    let error = outcome.error.map(|error| error.code().to_owned());
+    (format!("{:?}", outcome.end), screen.view().markup(), error)
+}
+
 const UNSUPPORTED: glasshouse_plan::Code = glasshouse_plan::codes::MODULE_UNSUPPORTED;
 
 mod properties {
@@ -192,6 +231,8 @@ mod properties {
             super::paths(&text);
             super::html(&text);
             super::intakes(&text);
+            super::splits(&text);
+            super::splits(&format!(r#"{{"id":"s","version":1,"specVersion":"runtime-plan/v1","root":{text}"#));
         }
     }
 }

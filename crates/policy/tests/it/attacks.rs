@@ -189,6 +189,28 @@ fn constraints_are_enforced() {
 }
 
 #[test]
+fn the_tightest_demands_on_an_interface_hold() {
+    let rules = [
+        "- { name: a, match: { syscall: ui.render }, action: allow, constraints: { ui_profile: balanced,
+         ui_limits: { max_node_count: 90, max_tree_depth: 4 }, ui_hosts: [a.example, b.example] } }",
+        "- { name: b, match: { syscall: ui.render }, action: allow, constraints: { ui_profile: strict,
+         ui_limits: { max_node_count: 50 } } }",
+        "- { name: c, match: { caller: user }, action: allow, constraints: { ui_profile: relaxed,
+         ui_limits: { max_node_count: 70 }, ui_hosts: [b.example, c.example] } }",
+    ];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let text: Vec<&str> = order.iter().map(|at| rules[*at]).collect();
+        let policy = compile(&format!("capabilities:\n  {}\n", text.join("\n  "))).unwrap();
+        let found = decision(&policy, "{ syscall: ui.render }").constraints;
+        assert_eq!(found.ui_profile.as_deref(), Some("strict"));
+        let limits: Vec<(&str, u64)> =
+            found.ui_limits.iter().map(|(name, most)| (name.as_str(), *most)).collect();
+        assert_eq!(limits, [("max_node_count", 50), ("max_tree_depth", 4)]);
+        assert_eq!(found.ui_hosts.unwrap().into_iter().collect::<Vec<_>>(), ["b.example"]);
+    }
+}
+
+#[test]
 fn the_tightest_constraint_holds() {
     let policy = compile(
         "

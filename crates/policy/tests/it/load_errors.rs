@@ -198,6 +198,33 @@ fn missing_keys_and_wrong_values() {
 }
 
 #[test]
+fn demands_on_interfaces() {
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { ui_profile: careful } }"),
+        "policy_bad_value",
+        2,
+        69,
+        &["balanced"],
+    );
+    check(
+        &rule(
+            "{ name: a, match: {}, action: allow, constraints: { ui_limits: { max_nodes: 1 } } }",
+        ),
+        "policy_unknown_key",
+        2,
+        70,
+        &["max_node_count"],
+    );
+    check(
+        &rule("{ name: a, match: {}, action: allow, constraints: { ui_hosts: ['https://x/'] } }"),
+        "policy_bad_value",
+        2,
+        68,
+        &["no host"],
+    );
+}
+
+#[test]
 fn units_and_patterns() {
     check(
         &rule("{ name: a, match: {}, action: allow, constraints: { max_file_size: 10Kib } }"),

@@ -1,15 +1,15 @@
 //! `glasshouse ui render-plan`, `event`, `state`, `history`, `rollback`, `replay`, `clear-history`: plans
 //! that are kept in the log.
 
-use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{History, Plans, Quota, Run};
+use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::Exit;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::fault;
 use super::show::{self, Timings};
@@ -38,18 +38,47 @@ struct RunShown<'a> {
 }
 
 fn plans() -> Result<Plans, Error> {
-    Ok(home::kernel()?.plans(Quota::default())?)
+    plans_of(&home::kernel()?)
+}
+
+fn plans_of(kernel: &Kernel) -> Result<Plans, Error> {
+    let here = std::env::current_dir().map_err(|e| {
+        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
+    })?;
+    Ok(kernel.plans(&here, Quota::default())?)
+}
+
+/// The installation, or what keeps it from being written. A log that is damaged or owned elsewhere is
+/// an error: only where nothing can be recorded at all is a plan shown without a record, as
+/// `--no-register` shows it.
+fn writable_kernel() -> Result<Result<Kernel, Error>, Error> {
+    use glasshouse_log::codes::{LOG_READ_ONLY, STORAGE_FAILED};
+    let Ok(dir) = home::data_dir() else { return Ok(home::kernel()) };
+    match Kernel::open(&dir, &home::program()?) {
+        Ok(kernel) => Ok(Ok(kernel)),
+        Err(error) if error.is(STORAGE_FAILED) || error.is(LOG_READ_ONLY) => Ok(Err(error.into())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Timings::default();
     let profile = options.profile.profile();
+    let kernel = match took.of("open", writable_kernel)? {
+        Ok(kernel) => kernel,
+        Err(error) if keep_input => return Err(error),
+        Err(error) => {
+            let report = error.report();
+            output::note(&format!("not registered: {}: {}", report.what, report.why));
+            return show::render(text, &profile, options.json, options.timings);
+        }
+    };
     let report = match took.of("parse", || show::parse(text, &profile)) {
         Ok(plan) => took.of("check", || glasshouse_plan::check(&plan, &profile)),
         Err(report) => report,
     };
-    let mut plans = took.of("open", plans)?;
+    let mut plans = took.of("policy", || plans_of(&kernel))?;
     let name = options.profile.name();
     let run = took.of("render", || plans.show(text, RunMode::Plan, keep_input, name));
     match run {
@@ -104,23 +133,28 @@ fn tell(run: &Run, options: &RunOptions, took: &Timings) -> u8 {
 /// `ui event`.
 pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
     let mut took = Timings::default();
-    let payload = match arguments.payload.as_deref() {
-        None => None,
-        Some(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(members)) => Some(members),
-            _ => {
-                return Err(Error::new(codes::USAGE, "the payload cannot be read")
-                    .why("it is no JSON object")
-                    .fix("write it as {\"name\": \"value\"}"));
-            }
-        },
-    };
-    let event = Event::new(&arguments.event, payload).map_err(|error| fault(&error))?;
+    let payload = members("payload", arguments.payload.as_deref())?;
+    let input = members("input", arguments.input.as_deref())?;
+    let event = Event::new(&arguments.event, payload).and_then(|event| match input {
+        Some(input) => event.with_input(input),
+        None => Ok(event),
+    });
+    let event = event.map_err(|error| fault(&error))?;
     let mut plans = took.of("open", plans)?;
     let name = arguments.options.profile.name();
     let revision = arguments.expect_revision;
     let run = took.of("run", || plans.event(&arguments.plan, event, revision, name))?;
     Ok(tell(&run, &arguments.options, &took))
+}
+
+fn members(what: &str, text: Option<&str>) -> Result<Option<Map<String, Value>>, Error> {
+    text.map(|text| match serde_json::from_str(text) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ => Err(Error::new(codes::USAGE, format!("the {what} cannot be read"))
+            .why("it is no JSON object")
+            .fix("write it as {\"name\": \"value\"}")),
+    })
+    .transpose()
 }
 
 /// `ui state`.

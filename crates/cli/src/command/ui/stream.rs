@@ -38,6 +38,8 @@ struct Summary {
     error: Option<ErrorReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LineIssue>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    normalised: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<Timings>,
 }
@@ -84,6 +86,7 @@ struct Ended {
     after: String,
     source: Option<SourceShown>,
     left_out: Vec<LineIssue>,
+    normalised: bool,
 }
 
 impl Source<'_> {
@@ -118,6 +121,7 @@ impl Source<'_> {
                     after: it.after,
                     source,
                     left_out: Vec::new(),
+                    normalised: it.normalised,
                 }
             }
             Self::Lines(lines) => {
@@ -132,6 +136,7 @@ impl Source<'_> {
                     after: String::new(),
                     source: None,
                     left_out: it.left_out,
+                    normalised: false,
                 }
             }
         }
@@ -250,6 +255,7 @@ impl Show {
             report: ended.report,
             error: ended.error.map(|error| error.report()),
             left_out: ended.left_out,
+            normalised: ended.normalised,
             timings,
         });
         Ok(status.status())

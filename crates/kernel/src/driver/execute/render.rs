@@ -7,18 +7,20 @@ use glasshouse_plan::Limits;
 use super::super::TaskEnd;
 use super::super::start::put;
 use super::{End, Execution};
+use crate::plans::Chosen;
 use crate::{Error, Result, codes};
 
 impl Execution {
     pub(super) fn render(&self, plan: &serde_json::Value) -> Result<TaskEnd> {
         let text = plan.to_string();
-        let profile = glasshouse_plan::Profile::named(glasshouse_plan::ProfileName::Strict);
+        let chosen = Chosen::new(glasshouse_plan::ProfileName::Strict, &self.constraints)?;
+        let profile = chosen.profile;
         let report = glasshouse_plan::check_text(&text, &Limits::default(), &profile);
         let mut shown = PlanShown {
             call: Some(self.id),
             run: None,
             plan: None,
-            profile: "strict".to_owned(),
+            profile: chosen.name.to_string(),
             html: None,
             issues: None,
         };
