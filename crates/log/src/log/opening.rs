@@ -18,6 +18,7 @@ use crate::home::{FileLock, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::memory::Memory;
 use crate::owner::Owner;
+use crate::projection::Snapshots;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
 use crate::store::{Flaw, Store};
@@ -168,7 +169,7 @@ impl Log {
             bell: Bell::default(),
             backups,
             signer,
-            snapshots,
+            snapshots: snapshots.map(Snapshots::new),
             _in_use: in_use,
         };
         Self { inner: Arc::new(inner) }
