@@ -75,6 +75,11 @@ impl<'s> Chain<'s> {
         Ok(())
     }
 
+    /// Its newest event.
+    pub(crate) const fn head(&self) -> Head {
+        self.head
+    }
+
     /// The ancestors' parts and the own one.
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments

@@ -6,7 +6,7 @@ mod opening;
 use std::collections::HashSet;
 use std::fmt;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use glasshouse_model::body::{EventRef, LogErased};
@@ -15,7 +15,7 @@ use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, Ten
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::backup;
 use crate::blobs::Blobs;
-use crate::branch::{BranchRow, NewBranch, Segment, SessionRow, last_shared};
+use crate::branch::{BranchRow, NewBranch, SessionRow, last_shared};
 use crate::chain::Chain;
 use crate::checkpoint::SignedHead;
 use crate::clock::Clock;
@@ -29,6 +29,7 @@ use crate::keys::PublicKey;
 use crate::lease::Lease;
 use crate::merge::MergeBranch;
 use crate::owner::Owner;
+use crate::projection::Snapshots;
 use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
@@ -85,7 +86,7 @@ struct Inner {
     backups: Option<PathBuf>,
     signer: Option<Signer>,
     /// Where snapshots of folds are kept; `None` in memory.
-    snapshots: Option<PathBuf>,
+    snapshots: Option<Snapshots>,
     /// Keeps others from exchanging the files. The last to go.
     _in_use: Option<FileLock>,
 }
@@ -261,13 +262,8 @@ impl Log {
         Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
     }
 
-    pub(crate) fn snapshot_root(&self) -> Option<&Path> {
-        self.inner.snapshots.as_deref()
-    }
-
-    /// The parts of a branch by who stores them, oldest first.
-    pub(crate) fn segments(&self, branch: &BranchId) -> Result<Vec<Segment>> {
-        Ok(self.chain(branch)?.segments().to_vec())
+    pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
+        self.inner.snapshots.as_ref()
     }
 
     pub(crate) fn bell(&self) -> &Bell {
@@ -522,7 +518,7 @@ impl Log {
         stats
     }
 
-    fn chain(&self, branch: &BranchId) -> Result<Chain<'_>> {
+    pub(crate) fn chain(&self, branch: &BranchId) -> Result<Chain<'_>> {
         Chain::of(self.inner.store.as_ref(), branch)
     }
 }

@@ -5,23 +5,19 @@
 //! begins further back, at the latest from the first event. A fork uses its ancestors' snapshots below
 //! the point where it left them.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod snapshots;
 
 use glasshouse_model::{BranchId, Digest, Event, Seq};
-use serde::{Deserialize, Serialize};
 
-use crate::chain::PAGE;
+use crate::append::Head;
+use crate::chain::{Chain, PAGE};
 use crate::error::Result;
-use crate::home;
 use crate::log::Log;
+
+pub(crate) use snapshots::Snapshots;
 
 /// Events folded since the last snapshot after which another is written.
 const SNAPSHOT_EVERY: u64 = 64;
-/// Largest snapshot; a larger state is folded from further back each time.
-const MAX_SNAPSHOT_BYTES: usize = 4 << 20;
-/// Snapshots of one fold that are kept for a branch.
-const KEPT: usize = 2;
 
 /// A state that is a fold over a branch's events.
 pub trait Projection: Default {
@@ -40,167 +36,151 @@ pub trait Projection: Default {
     fn load(bytes: &[u8]) -> Option<Self>;
 }
 
-/// What comparing snapshots with fresh folds found for one branch.
+/// A snapshot that is not what the events say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deviation {
     /// The branch.
     pub branch: BranchId,
-    /// The event that both stand at.
+    /// The event that it stands at.
     pub seq: Seq,
     /// Digest of the fresh fold.
     pub expected: Digest,
-    /// Digest of what the snapshots lead to.
+    /// Digest of the snapshot.
     pub found: Digest,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Label {
-    seq: Seq,
-    hash: Digest,
-    digest: Digest,
-}
-
 impl Log {
-    /// Folds a branch up to its head.
+    /// Folds a branch up to its head, from a snapshot where one fits.
     ///
     /// # Errors
     /// As [`Log::read`].
     pub fn project<P: Projection>(&self, branch: &BranchId) -> Result<P> {
-        let (mut state, begun) = self.nearest_snapshot(branch)?;
-        let head = self.fold_from(branch, &mut state, begun)?;
-        if head.is_some_and(|(seq, _)| seq - begun >= SNAPSHOT_EVERY) {
-            self.keep_snapshot(branch, &state, head);
-        }
-        Ok(state)
+        self.project_to(branch, Seq::MAX)
     }
 
-    /// Folds a branch from its first event, whatever snapshots there are.
+    /// Folds a branch as it was after an event.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn project_to<P: Projection>(&self, branch: &BranchId, to: Seq) -> Result<P> {
+        self.project_and_keep(branch, to, SNAPSHOT_EVERY)
+    }
+
+    /// Folds a branch that came to rest, and keeps what came of it for those who look next.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn settle<P: Projection>(&self, branch: &BranchId) -> Result<P> {
+        self.project_and_keep(branch, Seq::MAX, 1)
+    }
+
+    /// Folds a branch from its first event, whatever snapshots there are: for what acts on the state.
     ///
     /// # Errors
     /// As [`Log::read`].
     pub fn project_afresh<P: Projection>(&self, branch: &BranchId) -> Result<P> {
-        let mut state = P::default();
-        self.fold_from(branch, &mut state, 0)?;
+        let (mut state, mut at) = (P::default(), Head::EMPTY);
+        fold(&self.chain(branch)?, &mut state, &mut at, Seq::MAX)?;
         Ok(state)
     }
 
-    /// Compares what a branch's snapshots lead to with a fresh fold. Those that lead elsewhere are
-    /// removed and, where that may be, replaced.
+    /// Compares each snapshot that a branch has of its own with a fresh fold. Those that differ are
+    /// removed, and one is kept of the fresh fold instead. Those that would be passed over go as well.
     ///
     /// # Errors
     /// As [`Log::read`].
-    pub fn check_projection<P: Projection>(&self, branch: &BranchId) -> Result<Option<Deviation>> {
-        let (mut kept, begun) = self.nearest_snapshot::<P>(branch)?;
-        let head = self.fold_from(branch, &mut kept, begun)?;
-        let fresh: P = self.project_afresh(branch)?;
-        let (Some(expected), Some(found)) = (fresh.save(), kept.save()) else { return Ok(None) };
-        if expected == found {
-            return Ok(None);
-        }
-        for segment in self.segments(branch)? {
-            for (_, path) in self.snapshots::<P>(&segment.branch) {
-                let _ = fs::remove_file(path);
+    pub fn check_projection<P: Projection>(&self, branch: &BranchId) -> Result<Vec<Deviation>> {
+        let Some(snapshots) = self.snapshots() else { return Ok(Vec::new()) };
+        let chain = self.chain(branch)?;
+        let (mut state, mut at) = (P::default(), Head::EMPTY);
+        let mut deviations = Vec::new();
+        for kept in snapshots.of(&fold_name::<P>(), branch) {
+            fold(&chain, &mut state, &mut at, kept.seq)?;
+            let Some((_, bytes)) = kept.read().filter(|(label, _)| label.stands_at(at)) else {
+                kept.remove();
+                continue;
+            };
+            let fresh = state.save().unwrap_or_default();
+            if fresh != bytes {
+                let (expected, found) = (Digest::of(&fresh), Digest::of(&bytes));
+                kept.remove();
+                let branch = branch.clone();
+                deviations.push(Deviation { branch, seq: kept.seq, expected, found });
             }
         }
-        self.keep_snapshot(branch, &fresh, head);
-        let (expected, found) = (Digest::of(&expected), Digest::of(&found));
-        let seq = self.head(branch)?.seq;
-        Ok(Some(Deviation { branch: branch.clone(), seq, expected, found }))
+        if !deviations.is_empty() {
+            fold(&chain, &mut state, &mut at, Seq::MAX)?;
+            self.keep(branch, &state, at);
+        }
+        Ok(deviations)
     }
 
-    /// Folds what comes after an event. Answers where the state then stands, if anything came.
-    fn fold_from<P: Projection>(
+    fn project_and_keep<P: Projection>(
         &self,
         branch: &BranchId,
-        state: &mut P,
-        after: Seq,
-    ) -> Result<Option<(Seq, Digest)>> {
-        let (mut seq, mut last) = (after, None);
-        loop {
-            let page = self.read(branch, seq + 1, PAGE)?;
-            for event in &page {
-                state.apply(event);
-                (seq, last) = (event.seq(), Some((event.seq(), event.hash)));
-            }
-            if page.len() < PAGE {
-                return Ok(last);
-            }
+        to: Seq,
+        keep_after: u64,
+    ) -> Result<P> {
+        let chain = self.chain(branch)?;
+        let (mut state, mut at) = self.nearest(&chain, to)?;
+        let begun = at.seq;
+        fold(&chain, &mut state, &mut at, to)?;
+        if at.seq - begun >= keep_after {
+            self.keep(branch, &state, at);
         }
+        Ok(state)
     }
 
-    /// The newest snapshot that fits, and the event it stands at; the beginning without one.
-    fn nearest_snapshot<P: Projection>(&self, branch: &BranchId) -> Result<(P, Seq)> {
-        for segment in self.segments(branch)?.iter().rev() {
-            for (seq, path) in self.snapshots::<P>(&segment.branch).into_iter().rev() {
-                if seq > segment.upto {
+    /// The newest snapshot up to an event that fits, and the event it stands at; without one the
+    /// beginning.
+    fn nearest<P: Projection>(&self, chain: &Chain<'_>, to: Seq) -> Result<(P, Head)> {
+        let snapshots = self.snapshots();
+        for segment in chain.segments().iter().rev() {
+            let upto = segment.upto.min(to);
+            let kept = snapshots.map(|kept| kept.of(&fold_name::<P>(), &segment.branch));
+            for kept in kept.unwrap_or_default().into_iter().rev() {
+                if kept.seq > upto {
                     continue;
                 }
-                let Some((label, bytes)) = read(&path) else { continue };
-                let stored = self.records(branch, seq, 1)?;
-                let stands = stored.first().is_some_and(|record| record.hash == label.hash);
-                if label.seq == seq
-                    && stands
+                let Some((label, bytes)) = kept.read() else { continue };
+                let stored = chain.records(kept.seq, 1)?;
+                let at = stored.first().map(|record| Head { seq: record.seq, hash: record.hash });
+                if let Some(at) = at.filter(|at| label.stands_at(*at))
                     && let Some(state) = P::load(&bytes)
                 {
-                    return Ok((state, seq));
+                    return Ok((state, at));
                 }
             }
         }
-        Ok((P::default(), 0))
-    }
-
-    /// The snapshots of a branch, the oldest first.
-    fn snapshots<P: Projection>(&self, branch: &BranchId) -> Vec<(Seq, PathBuf)> {
-        let Some(directory) = self.snapshot_directory::<P>(branch) else { return Vec::new() };
-        let entries = fs::read_dir(directory).into_iter().flatten().filter_map(|entry| {
-            let entry = entry.ok()?;
-            let seq = entry.file_name().to_str()?.strip_suffix(".snapshot")?.parse().ok()?;
-            Some((seq, entry.path()))
-        });
-        let mut found: Vec<_> = entries.collect();
-        found.sort_unstable();
-        found
-    }
-
-    fn snapshot_directory<P: Projection>(&self, branch: &BranchId) -> Option<PathBuf> {
-        let name = format!("{}-{}", P::NAME, P::VERSION);
-        Some(self.snapshot_root()?.join(name).join(branch.as_str()))
+        Ok((P::default(), Head::EMPTY))
     }
 
     /// Keeps a state. What cannot be kept is folded again.
-    fn keep_snapshot<P: Projection>(
-        &self,
-        branch: &BranchId,
-        state: &P,
-        head: Option<(Seq, Digest)>,
-    ) {
-        let (Some((seq, hash)), Some(bytes)) = (head, state.save()) else { return };
-        let Some(directory) = self.snapshot_directory::<P>(branch) else { return };
-        if bytes.len() > MAX_SNAPSHOT_BYTES || home::create_directories(&directory).is_err() {
-            return;
-        }
-        let label = Label { seq, hash, digest: Digest::of(&bytes) };
-        let Ok(mut text) = serde_json::to_vec(&label) else { return };
-        text.push(b'\n');
-        text.extend_from_slice(&bytes);
-        let path = directory.join(format!("{seq:020}.snapshot"));
-        if home::write_unsynced(&path, &text).is_ok() {
-            let kept = self.snapshots::<P>(branch);
-            for (_, old) in kept.iter().rev().skip(KEPT) {
-                let _ = fs::remove_file(old);
-            }
+    fn keep<P: Projection>(&self, branch: &BranchId, state: &P, at: Head) {
+        if let (Some(snapshots), Some(bytes)) = (self.snapshots(), state.save()) {
+            snapshots.keep(&fold_name::<P>(), branch, at, &bytes);
         }
     }
 }
 
-fn read(path: &Path) -> Option<(Label, Vec<u8>)> {
-    let limit = u64::try_from(MAX_SNAPSHOT_BYTES).ok()? + 1_024;
-    if path.metadata().ok()?.len() > limit {
-        return None;
+/// Folds what comes after `at`, up to an event, and moves it along.
+fn fold<P: Projection>(chain: &Chain<'_>, state: &mut P, at: &mut Head, to: Seq) -> Result<()> {
+    let to = to.min(chain.head().seq);
+    while at.seq < to {
+        let most = usize::try_from(to - at.seq).unwrap_or(PAGE).min(PAGE);
+        let (events, defect) = chain.read(at.seq + 1, most)?;
+        for event in &events {
+            state.apply(event);
+            *at = Head { seq: event.seq(), hash: event.hash };
+        }
+        if let Some(defect) = defect {
+            return Err(defect);
+        }
     }
-    let mut text = fs::read(path).ok()?;
-    let end = memchr::memchr(b'\n', &text)?;
-    let label: Label = serde_json::from_slice(&text[..end]).ok()?;
-    let bytes = text.split_off(end + 1);
-    (Digest::of(&bytes) == label.digest).then_some((label, bytes))
+    Ok(())
+}
+
+/// The directory's name of a fold: another version is another fold.
+fn fold_name<P: Projection>() -> String {
+    format!("{}-{}", P::NAME, P::VERSION)
 }

@@ -18,6 +18,7 @@ use crate::home::{FileLock, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::memory::Memory;
 use crate::owner::Owner;
+use crate::projection::Snapshots;
 use crate::restore;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
@@ -170,7 +171,7 @@ impl Log {
             bell: Bell::default(),
             backups,
             signer,
-            snapshots,
+            snapshots: snapshots.map(Snapshots::new),
             _in_use: in_use,
         };
         Self { inner: Arc::new(inner) }

@@ -17,8 +17,12 @@ struct Sum {
 
 /// Events folded by all that follow, to tell what a snapshot spared.
 fn folded(log: &Log, id: &str) -> (u64, u64) {
+    folded_to(log, id, u64::MAX)
+}
+
+fn folded_to(log: &Log, id: &str, to: u64) -> (u64, u64) {
     FOLDED.with(|count| count.set(0));
-    let state: Sum = log.project(&branch(id)).unwrap();
+    let state: Sum = log.project_to(&branch(id), to).unwrap();
     (state.sum, FOLDED.with(std::cell::Cell::get))
 }
 
@@ -74,6 +78,33 @@ fn a_snapshot_spares_the_fold_and_forks_share_it() {
 }
 
 #[test]
+fn a_state_of_the_past_is_folded_from_a_snapshot_before_it() {
+    let fixture = Fixture::of_events(300);
+    let log = fixture.log();
+    assert_eq!(folded_to(log, "b_main", 0), (0, 0));
+    assert_eq!(folded_to(log, "b_main", 70), (2_485, 70));
+    assert_eq!(folded_to(log, "b_main", 70), (2_485, 0), "kept");
+    assert_eq!(folded_to(log, "b_main", 80), (3_240, 10));
+    assert_eq!(folded_to(log, "b_main", 60), (1_830, 60), "what is kept lies beyond");
+    assert_eq!(folded(log, "b_main"), (45_150, 230));
+    assert_eq!(folded_to(log, "b_main", 80), (3_240, 10), "the older one still serves");
+}
+
+#[test]
+fn a_branch_at_rest_leaves_a_snapshot_whatever_its_length() {
+    let fixture = Fixture::of_events(3);
+    let log = fixture.log();
+    assert_eq!(folded(log, "b_main"), (6, 3));
+    assert_eq!(folded(log, "b_main"), (6, 3), "the control: looking keeps nothing of so few");
+    log.settle::<Sum>(&branch("b_main")).unwrap();
+    assert_eq!(folded(log, "b_main"), (6, 0));
+    let before = fs::metadata(snapshots(&fixture, "b_main").pop().unwrap()).unwrap();
+    log.settle::<Sum>(&branch("b_main")).unwrap();
+    let after = fs::metadata(snapshots(&fixture, "b_main").pop().unwrap()).unwrap();
+    assert_eq!(before.modified().unwrap(), after.modified().unwrap(), "it is there already");
+}
+
+#[test]
 fn whatever_lies_in_the_cache_the_events_decide() {
     type Spoil = fn(&[u8]) -> Vec<u8>;
     let spoils: [(&str, Spoil); 6] = [
@@ -112,20 +143,47 @@ fn a_snapshot_that_leads_elsewhere_is_found_and_repaired() {
     let log = fixture.log();
     folded(log, "b_main");
     let compared = || log.check_projection::<Sum>(&branch("b_main")).unwrap();
-    assert_eq!(compared(), None, "the control");
+    assert_eq!(compared(), [], "the control");
     // Made by somebody who knows the form: only a fresh fold can tell.
     let file = snapshots(&fixture, "b_main").pop().unwrap();
-    let text = String::from_utf8(fs::read(&file).unwrap()).unwrap();
-    let (label, _) = text.split_once('\n').unwrap();
-    let mut label: serde_json::Value = serde_json::from_str(label).unwrap();
-    label["digest"] = Digest::of(b"7 100").to_string().into();
-    fs::write(&file, format!("{label}\n7 100")).unwrap();
+    forge(&file, "7 100");
     assert_eq!(folded(log, "b_main").0, 7);
-    let deviation = compared().expect("it differs");
+    let deviation = compared().pop().expect("it differs");
     assert_eq!((deviation.seq, deviation.found), (100, Digest::of(b"7 100")));
     assert_eq!(deviation.expected, Digest::of(b"5050 100"));
-    assert_eq!(compared(), None);
-    assert_eq!(folded(log, "b_main").0, 5_050);
+    assert_eq!(compared(), []);
+    assert_eq!(folded(log, "b_main"), (5_050, 0), "it was replaced");
+}
+
+/// The failure: only the newest snapshot was compared, and a fork could begin at the other one.
+#[test]
+fn every_snapshot_is_compared_not_only_the_newest() {
+    let fixture = Fixture::of_events(100);
+    let log = fixture.log();
+    folded(log, "b_main");
+    (101..=200).for_each(|n| drop(fixture.append(n)));
+    folded(log, "b_main");
+    let files = snapshots(&fixture, "b_main");
+    forge(&files[0], "7 100");
+    assert_eq!(folded(log, "b_main").0, 20_100, "the newest one is sound");
+    assert_eq!(folded_to(log, "b_main", 101).0, 108, "the control: the older one is used");
+    let found = log.check_projection::<Sum>(&branch("b_main")).unwrap();
+    let found: Vec<_> = found.iter().map(|found| (found.seq, found.found)).collect();
+    assert_eq!(found, [(100, Digest::of(b"7 100"))]);
+    assert_eq!(folded_to(log, "b_main", 101).0, 5_151);
+    // One that would be passed over is no finding, and goes.
+    fs::write(&files[1], b"noise").unwrap();
+    assert_eq!(log.check_projection::<Sum>(&branch("b_main")).unwrap(), []);
+    assert!(!files[1].exists());
+}
+
+/// Replaces a state by another one, in the form of a snapshot.
+fn forge(file: &std::path::Path, state: &str) {
+    let text = String::from_utf8(fs::read(file).unwrap()).unwrap();
+    let (label, _) = text.split_once('\n').unwrap();
+    let mut label: serde_json::Value = serde_json::from_str(label).unwrap();
+    label["digest"] = Digest::of(state.as_bytes()).to_string().into();
+    fs::write(file, format!("{label}\n{state}")).unwrap();
 }
 
 #[test]
