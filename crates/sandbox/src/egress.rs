@@ -22,7 +22,7 @@ mod secret;
 mod upstream;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 pub use allow_list::AllowList;
@@ -31,6 +31,27 @@ pub use host::Host;
 pub use proxy::EgressProxy;
 pub use secret::{BoundSecret, PLACEHOLDER};
 pub use upstream::{Dialer, Resolver, System};
+
+/// Where commands find the proxy, on the loopback of their own network.
+pub const PROXY_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
+
+/// The variables by which programs find a proxy. There is no one spelling that all of them read.
+pub(crate) fn environment() -> Vec<(String, String)> {
+    let proxy = format!("http://{PROXY_ADDRESS}");
+    let own = "localhost,127.0.0.1,::1".to_owned();
+    let variables = [
+        ("HTTP_PROXY", &proxy),
+        ("HTTPS_PROXY", &proxy),
+        ("ALL_PROXY", &proxy),
+        ("NO_PROXY", &own),
+    ];
+    variables
+        .into_iter()
+        .flat_map(|(name, value)| {
+            [name.to_owned(), name.to_lowercase()].map(|n| (n, value.clone()))
+        })
+        .collect()
+}
 
 /// What a request wants, as far as the proxy can see it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! public-looking addresses of that table to sinks on loopback that note every byte they get.
 
 mod attacks;
+mod inside;
 mod limits;
 mod secrets;
 mod support;
