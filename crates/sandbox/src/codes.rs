@@ -153,6 +153,14 @@ pub const WORKSPACE_UNREADABLE: Code = Code::new(
     "check the permissions of the file and the health of the disk",
 );
 
+/// A host to reach, a secret for it, or a certificate that cannot be used.
+pub const EGRESS_INVALID: Code = Code::new(
+    "egress_invalid",
+    Exit::Usage,
+    false,
+    "name hosts as `docs.example.org`, `docs.example.org:8443` or `*.cdn.example.org`",
+);
+
 /// All of them.
 pub const ALL: &[Code] = &[
     ISOLATION_UNAVAILABLE,
@@ -179,4 +187,5 @@ pub const ALL: &[Code] = &[
     WORKSPACE_DAMAGED,
     BASE_GONE,
     GIT_FAILED,
+    EGRESS_INVALID,
 ];

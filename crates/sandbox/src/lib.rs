@@ -6,6 +6,7 @@ pub mod attest;
 pub mod codes;
 pub mod command;
 pub mod doctor;
+pub mod egress;
 pub mod error;
 pub mod host;
 pub mod owner;

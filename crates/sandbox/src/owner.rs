@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use glasshouse_ipc::{Channel, handshake};
 
+use crate::egress::{Egress, EgressProxy};
 use crate::sandbox::Sandbox;
 use crate::spec::{SandboxSpec, WORKSPACE};
+use crate::template::Network;
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
 use crate::{Attestation, Error, OverlayDirs, Result, codes, host, leftovers, tree};
 
@@ -107,6 +109,23 @@ impl SandboxHost {
     /// `sandbox_spec_invalid`, `sandbox_mount_refused`, `isolation_unavailable` (a layer that may
     /// not be missing is), `sandbox_lost`, `sandbox_system`. Nothing is left behind.
     pub fn create(&self, spec: &SandboxSpec) -> Result<Sandbox> {
+        self.make(spec, None)
+    }
+
+    /// Makes a sandbox whose commands reach what a gate lets through, by a proxy that ends with it.
+    ///
+    /// # Errors
+    /// Those of [`SandboxHost::create`]; `sandbox_spec_invalid` for a template without network;
+    /// `egress_invalid`.
+    pub fn create_with_egress(&self, spec: &SandboxSpec, egress: Egress) -> Result<Sandbox> {
+        if spec.template.network != Network::Restricted {
+            return Err(Error::new(codes::SPEC_INVALID, "the sandbox cannot have a proxy")
+                .why("its template has no network"));
+        }
+        self.make(spec, Some(egress))
+    }
+
+    fn make(&self, spec: &SandboxSpec, egress: Option<Egress>) -> Result<Sandbox> {
         spec.check()?;
         let prepare = |dirs| prepare_layers(dirs, spec);
         let (overlay, old) = match spec.overlay.clone().map(prepare).transpose()? {
@@ -124,6 +143,7 @@ impl SandboxHost {
             overlay,
             mounts: spec.mounts.clone(),
             caches: spec.caches.clone(),
+            proxied: egress.is_some(),
         };
         let (ours, theirs) = Channel::pair().map_err(|error| lost(&error))?;
         let theirs = OwnedFd::from(theirs);
@@ -138,15 +158,20 @@ impl SandboxHost {
         };
         // From here the half-made sandbox is ended by dropping it.
         let mut half = Half { link: Arc::clone(&self.link), ticket, pidfd, channel: ours };
-        let mut ready =
+        let ready =
             half.channel.receive_within::<FromInit>(CREATE_LIMIT).map_err(|error| lost(&error))?;
-        match (ready.message, ready.descriptors.pop()) {
+        let mut given = ready.descriptors.into_iter();
+        let nonsense = || Error::new(codes::SANDBOX_LOST, "the sandbox answered nonsense");
+        match (ready.message, given.next()) {
             (FromInit::Ready(attestation), Some(root)) => {
                 let attestation = judge(*attestation)?;
-                Ok(Sandbox::new(half, root, attestation, spec))
+                let proxy = egress
+                    .map(|egress| EgressProxy::start(given.next().ok_or_else(nonsense)?, egress))
+                    .transpose()?;
+                Ok(Sandbox::new(half, root, attestation, spec, proxy))
             }
             (FromInit::Failed(failure), _) => Err(explain(&failure)),
-            _ => Err(Error::new(codes::SANDBOX_LOST, "the sandbox answered nonsense")),
+            _ => Err(nonsense()),
         }
     }
 

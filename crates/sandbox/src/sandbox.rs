@@ -15,6 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::attest::Attestation;
 use crate::command::{Cancel, Command, RunResult, Stream, Usage};
 use crate::disk::{DiskWatch, Place};
+use crate::egress::{self, EgressProxy};
 use crate::owner::{Half, explain, guard, lost};
 use crate::spec::{HOME, SandboxSpec};
 use crate::wire::{Ended, FromInit, Launch, Stop, ToInit};
@@ -47,6 +48,8 @@ pub struct Sandbox {
     max_duration_ms: u64,
     /// What commands may fill, and how far: the layer that takes the changes, and each cache.
     places: Vec<Place>,
+    /// Ends with the sandbox, and after it.
+    proxy: Option<EgressProxy>,
 }
 
 impl Sandbox {
@@ -55,6 +58,7 @@ impl Sandbox {
         root: OwnedFd,
         attestation: Attestation,
         spec: &SandboxSpec,
+        proxy: Option<EgressProxy>,
     ) -> Self {
         let limit_bytes = spec.template.disk_bytes;
         let shown = rustix::fs::fstat(&root).map_or(0, |stat| stat.st_dev);
@@ -72,6 +76,7 @@ impl Sandbox {
             env: spec.env.clone(),
             max_duration_ms: spec.template.max_duration_ms,
             places,
+            proxy,
         }
     }
 
@@ -148,7 +153,8 @@ impl Sandbox {
         ];
         let mut env: Vec<(String, String)> = Vec::new();
         let base = base.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        for (name, value) in base.chain(self.env.clone()).chain(command.env.clone()) {
+        let proxy = self.proxy.iter().flat_map(|_| egress::environment());
+        for (name, value) in base.chain(proxy).chain(self.env.clone()).chain(command.env.clone()) {
             if name.is_empty() || name.contains('=') {
                 return Err(invalid(
                     &format!("`{}` is no environment name", name.escape_debug()),
@@ -226,8 +232,8 @@ impl Sandbox {
         }
     }
 
-    /// Kills everything inside, waits until it is gone and removes its cgroups. Dropping a sandbox
-    /// does the same and hides the error.
+    /// Kills everything inside, waits until it is gone and removes its cgroups; then ends the proxy,
+    /// so that every connection is recorded. Dropping a sandbox does the same and hides the error.
     ///
     /// # Errors
     /// `sandbox_lost` when the host process is gone, which has ended the sandbox too.

@@ -24,7 +24,7 @@ pub enum Profile {
 pub enum Network {
     /// Nothing: an empty network namespace with its own loopback.
     None,
-    /// Nothing but the egress proxy; until one is attached the same as [`Network::None`].
+    /// Nothing but the egress proxy; without one the same as [`Network::None`].
     Restricted,
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Order {
     pub(crate) overlay: Option<OverlayDirs>,
     pub(crate) mounts: Vec<ReadOnlyMount>,
     pub(crate) caches: Vec<WritableMount>,
+    /// Whether a socket for the egress proxy is to be made.
+    pub(crate) proxied: bool,
 }
 
 /// From the host process.
@@ -125,7 +127,7 @@ pub(crate) enum Stop {
 /// From a sandbox's first process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromInit {
-    /// Confined; the descriptor is the workspace root.
+    /// Confined; descriptors: the workspace root, and the listening socket of a proxied sandbox.
     Ready(Box<Attestation>),
     /// A command ended and nothing of it is left.
     Ended(Ended),

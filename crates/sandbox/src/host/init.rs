@@ -4,6 +4,7 @@
 //! in for it, and it is unreadable to everything inside.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use super::seccomp::Filters;
 use super::{Programs, confine, sys};
 use crate::attest::{Attestation, NAMESPACES, Privilege};
 use crate::command::{Limit, Status};
+use crate::egress::PROXY_ADDRESS;
 use crate::spec::WORKSPACE;
 use crate::wire::{Context as _, Ended, Failure, FromInit, Launch, Order, Stop, ToInit};
 
@@ -57,10 +59,12 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
     let Start { base, group, host, .. } = start;
     let parts = Parts { base, order: &order, filters, group, channel, host };
     match settled.and_then(|settled| confine(&parts, settled)) {
-        Ok((attestation, root, signal)) => {
+        Ok(Confined { attestation, root, signal, listener }) => {
             let ready = FromInit::Ready(Box::new(attestation));
-            if parts.channel.send(&ready, &[root.as_fd()]).is_ok() {
-                drop(root);
+            let mut given = vec![root.as_fd()];
+            given.extend(listener.as_ref().map(AsFd::as_fd));
+            if parts.channel.send(&ready, &given).is_ok() {
+                drop((root, listener));
                 Init { parts, signal, stack: sys::Stack::new() }.serve();
             }
         }
@@ -100,14 +104,26 @@ fn settle(start: &Start<'_>) -> Result<Settled, Failure> {
     Ok(Settled { proc, root: rootfs::prepare(base)? })
 }
 
-/// Completes the root and gives up every right; answers what holds, the workspace root and the
-/// descriptor that tells of ended children.
-fn confine(
-    parts: &Parts<'_>,
-    settled: Settled,
-) -> Result<(Attestation, OwnedFd, OwnedFd), Failure> {
+/// A first process without rights.
+struct Confined {
+    /// What holds.
+    attestation: Attestation,
+    /// The workspace root.
+    root: OwnedFd,
+    /// Tells of ended children.
+    signal: OwnedFd,
+    /// Where the owner's proxy accepts, if there is one.
+    listener: Option<TcpListener>,
+}
+
+/// Completes the root and gives up every right.
+fn confine(parts: &Parts<'_>, settled: Settled) -> Result<Confined, Failure> {
     let Parts { base, order, group, .. } = parts;
     let Settled { proc, root } = settled;
+    // On this network's own loopback. The owner accepts, so nothing in here forwards anything, and
+    // the port is taken before a command could take it.
+    let listener = order.proxied.then(|| TcpListener::bind(PROXY_ADDRESS)).transpose();
+    let listener = listener.during("listen for the egress proxy")?;
     root.enter(base, order)?;
     if base.privilege == Privilege::Root {
         confine::leave_root(proc.as_fd())?;
@@ -123,7 +139,7 @@ fn confine(
     let root = open(WORKSPACE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .during("open the workspace")?;
     let signal = sys::child_signal().during("watch for ended processes")?;
-    Ok((attest(parts, landlock_abi)?, root, signal))
+    Ok(Confined { attestation: attest(parts, landlock_abi)?, root, signal, listener })
 }
 
 /// Makes System V shared memory end with its last user, or a command could leave memory behind

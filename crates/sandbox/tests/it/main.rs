@@ -6,6 +6,7 @@
 
 mod basics;
 mod commands;
+mod egress;
 mod escapes;
 mod examination;
 mod files;
