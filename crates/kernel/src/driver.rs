@@ -44,7 +44,7 @@ pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
 pub use once::{OneCommand, OneResult};
-pub use past::{FileChange, PastFiles};
+pub use past::PastFiles;
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
 pub use place::real_path;
 pub use rules::{
@@ -140,11 +140,7 @@ impl Kernel {
     /// # Errors
     /// What reading the log answers.
     pub fn state_of(&self, branch: &BranchId) -> Result<State> {
-        let state: State = self.log.project(branch)?;
-        if let Some(seq) = state.unreadable {
-            return Err(recorder::unreadable(branch, seq));
-        }
-        Ok(state)
+        recorder::readable(branch, self.log.project(branch)?)
     }
 
     /// Folds a branch from its first event: for what acts on it.
@@ -222,16 +218,9 @@ impl Kernel {
     /// The main branch of a session.
     ///
     /// # Errors
-    /// `session_not_found`.
+    /// As [`Kernel::branch`].
     pub fn main_branch(&self, session: &SessionId) -> Result<BranchId> {
-        self.log
-            .sessions()?
-            .into_iter()
-            .find(|row| row.session == *session)
-            .map(|row| row.main)
-            .ok_or_else(|| {
-                Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"))
-            })
+        self.branch(session, None).map(|row| row.branch)
     }
 }
 
@@ -340,7 +329,7 @@ impl Session {
         }
         self.recorder.log().sign_head()?;
         // A copy that cannot be made is no fault of the turn; the next one tries again.
-        let _ = self.recorder.log().back_up_if_due();
+        let _ = in_place(|| self.recorder.log().back_up_if_due());
         TurnReport::of(self.state())
     }
 

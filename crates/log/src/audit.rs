@@ -16,7 +16,7 @@ use crate::heads::Heads;
 use crate::home::Home;
 use crate::keys::PublicKey;
 use crate::sqlite::{FileState, Sqlite};
-use crate::verify::{Broken, Verification, verify};
+use crate::verify::{Broken, Reach, Verification, verify};
 
 /// How every header begins. Where one stands in a file says that an event was there.
 const HEADER_BEGIN: &[u8] = b"{\"v\":1,\"tenant\":\"";
@@ -38,7 +38,8 @@ pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
     let path = home.database();
     let state = FileState::of(&path)?;
     let missing = || missing(&home, &heads, &key);
-    let prove = |store: Sqlite| verify(&store, &Blobs::new(home.blobs()), &heads, &key);
+    let prove =
+        |store: Sqlite| verify(&store, &Blobs::new(home.blobs()), &heads, &key, Reach::Whole);
     let error = match state {
         FileState::Missing => return missing(),
         FileState::Unknown => Error::new(codes::LOG_CORRUPT, "the log's database is damaged")

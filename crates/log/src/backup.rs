@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::home::{self, FileLock};
+use crate::home::{self, FileLock, Home};
 use crate::store::Store;
 
 /// Backups that are kept; an older one goes when a newer one is made.
@@ -18,11 +18,12 @@ const MAX_UNASKED_BYTES: u64 = 256 << 20;
 const UNASKED_EVERY: Duration = Duration::from_secs(3600);
 
 /// Makes a backup and removes those beyond [`KEPT_BACKUPS`].
-pub(crate) fn make(store: &dyn Store, directory: &Path) -> Result<PathBuf> {
-    home::create_directory(directory)?;
+pub(crate) fn make(store: &dyn Store, home: &Home) -> Result<PathBuf> {
+    let directory = home.backups();
+    home::create_directory(&directory)?;
     let path = directory.join(name_of(store.tree()?.size));
     // One at a time: two would write the same unfinished file.
-    let _lock = FileLock::acquire(&lock_of(directory))?;
+    let _lock = home.lock_copies()?;
     let unfinished = directory.join(format!("{}.tmp", std::process::id()));
     // A copy that was cut short is litter; it would refuse the next one.
     let _ = fs::remove_file(&unfinished);
@@ -32,15 +33,14 @@ pub(crate) fn make(store: &dyn Store, directory: &Path) -> Result<PathBuf> {
         let _ = fs::remove_file(&unfinished);
         return Err(error);
     }
-    remove_old(directory)?;
+    remove_old(&directory)?;
     Ok(path)
 }
 
 /// Whether a session's end should make one.
-pub(crate) fn is_due(store: &dyn Store, directory: &Path) -> Result<bool> {
-    let database = directory.with_file_name("log.db");
-    let bytes = database.metadata().map_or(0, |file| file.len());
-    let Some(newest) = list(directory)?.pop() else { return Ok(bytes <= MAX_UNASKED_BYTES) };
+pub(crate) fn is_due(store: &dyn Store, home: &Home) -> Result<bool> {
+    let bytes = home.database().metadata().map_or(0, |file| file.len());
+    let Some(newest) = list(&home.backups())?.pop() else { return Ok(bytes <= MAX_UNASKED_BYTES) };
     let age = newest.metadata().and_then(|file| file.modified()).ok();
     let is_old = age.and_then(|time| time.elapsed().ok()).is_none_or(|age| age >= UNASKED_EVERY);
     let present = name_of(store.tree()?.size);
@@ -66,13 +66,17 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(kept)
 }
 
-/// Removes every backup, also one that is being made.
-pub(crate) fn remove_all(directory: &Path) -> Result<()> {
-    if !directory.exists() {
-        return Ok(());
+/// Removes every copy of the database, and lets none be made while the answer lives: an erasure would
+/// be undone by one.
+pub(crate) fn forbid(home: &Home) -> Result<FileLock> {
+    let lock = home.lock_copies()?;
+    remove(&list(&home.backups())?)?;
+    match fs::remove_dir_all(home.replaced()) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file("remove", &home.replaced(), &cause))
+        }
+        _ => Ok(lock),
     }
-    let _lock = FileLock::acquire(&lock_of(directory))?;
-    remove(&list(directory)?)
 }
 
 fn remove_old(directory: &Path) -> Result<()> {
@@ -85,10 +89,6 @@ fn remove(backups: &[PathBuf]) -> Result<()> {
         fs::remove_file(old).map_err(|cause| Error::file("remove", old, &cause))?;
     }
     Ok(())
-}
-
-fn lock_of(directory: &Path) -> PathBuf {
-    directory.with_file_name("run").join("backup.lock")
 }
 
 fn name_of(events: u64) -> String {

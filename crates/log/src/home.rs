@@ -65,6 +65,11 @@ impl Home {
         self.root.join("backups")
     }
 
+    /// Where a restore sets aside what it replaces.
+    pub(crate) fn replaced(&self) -> PathBuf {
+        self.root.join("replaced")
+    }
+
     pub(crate) fn heads(&self) -> PathBuf {
         self.root.join("heads")
     }
@@ -113,6 +118,11 @@ impl Home {
     /// Held while the log's files are exchanged; `None` while somebody may write to them.
     pub(crate) fn lock_unused(&self) -> Result<Option<FileLock>> {
         FileLock::try_acquire(&self.root.join(IN_USE))
+    }
+
+    /// Held while a copy of the database is made, or while none may be.
+    pub(crate) fn lock_copies(&self) -> Result<FileLock> {
+        FileLock::acquire(&self.root.join("run/backup.lock"))
     }
 
     /// Held while the home is opened, so that two processes do not both create it.

@@ -24,7 +24,7 @@ use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
 use crate::export::{self, Exported};
 use crate::heads::Heads;
-use crate::home::FileLock;
+use crate::home::{FileLock, Home};
 use crate::keys::PublicKey;
 use crate::lease::Lease;
 use crate::merge::MergeBranch;
@@ -35,7 +35,7 @@ use crate::record::Record;
 use crate::signer::Signer;
 use crate::store::{Merge, Stats, Store};
 use crate::subscription::{Bell, Subscription};
-use crate::verify::{self, Verification, verify};
+use crate::verify::{self, Reach, Verification, verify};
 
 pub use self::events::Events;
 pub use self::opening::Options;
@@ -82,8 +82,8 @@ struct Inner {
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
     bell: Bell,
-    /// Where backups go; `None` in memory.
-    backups: Option<PathBuf>,
+    /// Where its files are; `None` in memory, and where nothing may be written.
+    home: Option<Home>,
     signer: Option<Signer>,
     /// Where snapshots of folds are kept; `None` in memory.
     snapshots: Option<Snapshots>,
@@ -197,12 +197,10 @@ impl Log {
         let draft = Draft::new(Kind::LogErased, &body);
         self.prove_to_write(&branch)?;
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
+        // Before the event, so that no crash leaves a copy behind an erasure.
+        let _no_copies = self.inner.home.as_ref().map(backup::forbid).transpose()?;
         let appended = self.inner.store.erase(append, events, blobs)?;
         self.inner.delete_erased_blobs()?;
-        if let Some(backups) = &self.inner.backups {
-            // They hold what was erased.
-            backup::remove_all(backups)?;
-        }
         self.tell_stored();
         Ok(appended)
     }
@@ -368,18 +366,19 @@ impl Log {
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest
     /// [`KEPT_BACKUPS`](crate::KEPT_BACKUPS). Blobs, heads and keys are files that are only ever added: they need no
-    /// copy to be restored beside it. An erasure removes all backups, since they hold what was erased.
+    /// copy to be restored beside it. An erasure removes all copies, since they hold what
+    /// was erased.
     ///
     /// # Errors
     /// Why nothing may be written, `storage_full`, or another storage error.
     pub fn back_up(&self) -> Result<PathBuf> {
         self.inner.may_write()?;
-        let Some(directory) = &self.inner.backups else {
+        let Some(home) = &self.inner.home else {
             return Err(
                 Error::new(codes::STORAGE_FAILED, "could not back up").why("the log is in memory")
             );
         };
-        backup::make(self.inner.store.as_ref(), directory)
+        backup::make(self.inner.store.as_ref(), home)
     }
 
     /// As [`Log::back_up`], unless the newest backup is younger than an hour, holds all there is, or the
@@ -389,13 +388,9 @@ impl Log {
     /// As [`Log::back_up`].
     pub fn back_up_if_due(&self) -> Result<Option<PathBuf>> {
         self.inner.may_write()?;
-        let Some(directory) = &self.inner.backups else { return Ok(None) };
+        let Some(home) = &self.inner.home else { return Ok(None) };
         let store = self.inner.store.as_ref();
-        if backup::is_due(store, directory)? {
-            backup::make(store, directory).map(Some)
-        } else {
-            Ok(None)
-        }
+        if backup::is_due(store, home)? { backup::make(store, home).map(Some) } else { Ok(None) }
     }
 
     /// Takes the right to write to a branch.
@@ -443,7 +438,7 @@ impl Log {
     /// A storage error; what does not prove itself is no error but the result.
     pub fn verify(&self) -> Result<Verification> {
         let Inner { store, blobs, heads, public_key, .. } = &*self.inner;
-        verify(store.as_ref(), blobs, heads, public_key)
+        verify(store.as_ref(), blobs, heads, public_key, Reach::Whole)
     }
 
     /// The newest signed head.

@@ -63,24 +63,24 @@ impl Log {
     /// # Errors
     /// As [`Log::read`].
     pub fn project_to<P: Projection>(&self, branch: &BranchId, to: Seq) -> Result<P> {
-        self.project_and_keep(branch, to, SNAPSHOT_EVERY)
+        let chain = self.chain(branch)?;
+        let (mut state, mut at) = self.nearest(&chain, to)?;
+        let begun = at.seq;
+        fold(&chain, &mut state, &mut at, to)?;
+        if at.seq - begun >= SNAPSHOT_EVERY {
+            self.keep(branch, &state, at);
+        }
+        Ok(state)
     }
 
-    /// Folds a branch that came to rest, and keeps what came of it for those who look next.
+    /// Folds a branch as it was after an event from its first one, whatever snapshots there are: for what
+    /// acts on the state.
     ///
     /// # Errors
     /// As [`Log::read`].
-    pub fn settle<P: Projection>(&self, branch: &BranchId) -> Result<P> {
-        self.project_and_keep(branch, Seq::MAX, 1)
-    }
-
-    /// Folds a branch from its first event, whatever snapshots there are: for what acts on the state.
-    ///
-    /// # Errors
-    /// As [`Log::read`].
-    pub fn project_afresh<P: Projection>(&self, branch: &BranchId) -> Result<P> {
+    pub fn project_afresh<P: Projection>(&self, branch: &BranchId, to: Seq) -> Result<P> {
         let (mut state, mut at) = (P::default(), Head::EMPTY);
-        fold(&self.chain(branch)?, &mut state, &mut at, Seq::MAX)?;
+        fold(&self.chain(branch)?, &mut state, &mut at, to)?;
         Ok(state)
     }
 
@@ -113,22 +113,6 @@ impl Log {
             self.keep(branch, &state, at);
         }
         Ok(deviations)
-    }
-
-    fn project_and_keep<P: Projection>(
-        &self,
-        branch: &BranchId,
-        to: Seq,
-        keep_after: u64,
-    ) -> Result<P> {
-        let chain = self.chain(branch)?;
-        let (mut state, mut at) = self.nearest(&chain, to)?;
-        let begun = at.seq;
-        fold(&chain, &mut state, &mut at, to)?;
-        if at.seq - begun >= keep_after {
-            self.keep(branch, &state, at);
-        }
-        Ok(state)
     }
 
     /// The newest snapshot up to an event that fits, and the event it stands at; without one the

@@ -4,7 +4,8 @@
 //! that it lacks are given up only when the caller says so, and then an event says it: heads that
 //! covered them are set aside too, so a roll-back that nobody accepted is still found out.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use glasshouse_model::body::LogRecovered;
@@ -22,7 +23,7 @@ use crate::keys::{HeadKey, PublicKey};
 use crate::log::Log;
 use crate::sqlite::Sqlite;
 use crate::store::{Store as _, TreeHead};
-use crate::verify::verify_part;
+use crate::verify::{Broken, Reach, Verification, verify};
 use crate::{backup, clock};
 
 /// What a restore did.
@@ -106,8 +107,10 @@ fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Resul
         Error::new(codes::BACKUP_INVALID, format!("could not restore {}", backup.display()))
             .why(why)
     };
-    let bytes = fs::read(backup).map_err(|cause| Error::file("read", backup, &cause))?;
-    home::write_atomically(coming, &bytes)?;
+    let mut from = File::open(backup).map_err(|cause| Error::file("read", backup, &cause))?;
+    let _ = fs::remove_file(coming);
+    let mut to = home::open_private(coming)?;
+    io::copy(&mut from, &mut to).map_err(|cause| Error::file("copy", backup, &cause))?;
     let store = match Sqlite::open_reading(coming, tenant) {
         Ok(Some(store)) => store,
         Ok(None) => return Err(invalid(&"it has no tables")),
@@ -115,13 +118,10 @@ fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Resul
     };
     let (blobs, heads) = (Blobs::new(place.blobs()), Heads::new(place.heads()));
     let key = PublicKey::load(&place.public_key());
-    match verify_part(&store, &blobs, &heads, &key) {
-        Ok(None) => {}
-        Ok(Some(broken)) => {
-            return Err(invalid(&format!(
-                "{}: {}, found {}",
-                broken.kind, broken.expected, broken.found
-            )));
+    match verify(&store, &blobs, &heads, &key, Reach::AsFarAsItGoes) {
+        Ok(Verification::Sound(_)) => {}
+        Ok(Verification::Broken(Broken { kind, expected, found, .. })) => {
+            return Err(invalid(&format!("{kind}: {expected}, found {found}")));
         }
         Err(error) => return Err(invalid(&error)),
     }
@@ -150,7 +150,7 @@ fn present_size(place: &Home, tenant: &TenantId) -> Option<u64> {
 /// Moves what is replaced into a directory of its own.
 fn set_aside(place: &Home, events: u64, gives_up: bool) -> Result<PathBuf> {
     use clock::Clock as _;
-    let all = place.root().join("replaced");
+    let all = place.replaced();
     home::create_directory(&all)?;
     let aside = all.join(clock::SystemClock.now_us().to_string());
     home::create_directory(&aside)?;
@@ -190,7 +190,7 @@ fn marker(place: &Home) -> PathBuf {
 fn given_up(place: &Home) -> Result<Option<GivenUp>> {
     let path = marker(place);
     match fs::read(&path) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(Error::file("read", &path, &cause)),
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|cause| {
             Error::new(codes::STORAGE_FAILED, "the record of a restore cannot be read")

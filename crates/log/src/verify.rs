@@ -6,7 +6,7 @@ mod tree;
 
 use std::num::NonZeroUsize;
 
-use glasshouse_model::{BranchId, Header, Seq};
+use glasshouse_model::{BranchId, Digest, Header, Seq};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -143,7 +143,16 @@ pub(crate) fn cut_below(head: &SignedHead, tree: &TreeHead, store: &dyn Store) -
     Ok(Broken::of_log("truncated", head.tree.size, tree.size))
 }
 
-/// Proves a log.
+/// Which signed heads a store must agree with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All of them: it is the log.
+    Whole,
+    /// Those that cover no more than it holds: it is a copy of earlier.
+    AsFarAsItGoes,
+}
+
+/// Proves a log, or a copy of one.
 ///
 /// The signed heads are read before the tree and the tree before the events, so a log that grows
 /// meanwhile only has more than it must.
@@ -152,9 +161,13 @@ pub(crate) fn verify(
     blobs: &Blobs,
     heads: &Heads,
     key: &Result<PublicKey>,
+    reach: Reach,
 ) -> Result<Verification> {
-    let signed = signed_heads(heads, key)?;
+    let mut signed = signed_heads(heads, key)?;
     let tree = store.tree();
+    if let (Reach::AsFarAsItGoes, Ok(marks), Ok(tree)) = (reach, &mut signed, &tree) {
+        marks.retain(|head| head.tree.size <= tree.size);
+    }
     let settled = tree.as_ref().map_or(0, |tree| tree.size);
     let mut cells = CellProof::new(settled);
     let cells_read = add_stored_cells(store, &mut cells);
@@ -197,46 +210,19 @@ pub(crate) fn verify(
     Ok(match signed {
         Err(broken) => Verification::Broken(broken),
         Ok(marks) => {
-            let newest = marks.last().expect("a log has a signed head");
+            // A log has one; a copy may be older than the oldest that is kept.
+            let newest = marks.last().map(|newest| &newest.tree);
             Verification::Sound(Sound {
                 events: tree.size,
                 head: tree.root.to_string(),
-                signed_head: newest.tree.root.to_string(),
-                signed_events: newest.tree.size,
+                signed_head: newest.map_or(Digest::ZERO, |newest| newest.root).to_string(),
+                signed_events: newest.map_or(0, |newest| newest.size),
                 blobs,
                 erased_events: erased.events,
                 erased_blobs: erased.blobs,
             })
         }
     })
-}
-
-/// Proves a store as far as it goes: heads that cover more than it holds are not asked.
-pub(crate) fn verify_part(
-    store: &dyn Store,
-    blobs: &Blobs,
-    heads: &Heads,
-    key: &Result<PublicKey>,
-) -> Result<Option<Broken>> {
-    let marks = match signed_heads(heads, key)? {
-        Ok(marks) => marks,
-        Err(broken) => return Ok(Some(broken)),
-    };
-    let tree = store.tree()?;
-    let marks: Vec<_> = marks.into_iter().filter(|head| head.tree.size <= tree.size).collect();
-    let mut cells = CellProof::new(tree.size);
-    add_stored_cells(store, &mut cells)?;
-    let mut events = Events::new(store, blobs, cells, tree.size);
-    if let Some(broken) = events.first_bad(1)? {
-        return Ok(Some(broken));
-    }
-    if let Some(broken) = check_tree(store, &tree, &marks)? {
-        return Ok(Some(broken));
-    }
-    if let Some(flaw) = store.flaw(true)? {
-        return Ok(Some(Broken::of_store(flaw)));
-    }
-    Ok(events.first_bad_cell())
 }
 
 /// Every cell, to be compared with what the events say.

@@ -113,7 +113,7 @@ pub trait EgressGate: Send + Sync {
     }
 
     /// Takes the end of a request. Called before the refusal is answered.
-    fn record(&self, _record: &EgressRecord) {}
+    fn record(&self, record: &EgressRecord);
 }
 
 /// Limits of one sandbox's traffic.

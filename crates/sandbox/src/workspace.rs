@@ -21,7 +21,7 @@ pub mod seal;
 pub mod sweep;
 mod upper;
 
-pub use change::{Change, ChangeKind, ChangeSet};
+pub use change::{Change, ChangeKind, ChangeSet, differences};
 pub use freeze::{FrozenBase, GitState, Owner, freeze, recall};
 pub use hold::Hold;
 pub use manifest::{Entry, Manifest, SealManifest, SpecialKind};

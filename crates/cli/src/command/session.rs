@@ -19,27 +19,29 @@ use super::task;
 
 /// Runs the command.
 pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
-    if let SessionCommand::CheckExport { file, json } = command {
-        return export::check(&file, json);
-    }
-    let kernel = home::kernel()?;
+    // Not for `check-export`: whoever proves a file needs no log of their own.
+    let kernel = home::kernel;
     match command {
-        SessionCommand::List { all, json } => list(&kernel, all, json),
-        SessionCommand::Show { id, branches: true, json, .. } => branches::tree(&kernel, &id, json),
+        SessionCommand::List { all, json } => list(&kernel()?, all, json),
+        SessionCommand::Show { id, branches: true, json, .. } => {
+            branches::tree(&kernel()?, &id, json)
+        }
         SessionCommand::Show { id, branch, json, .. } => {
-            show(&kernel, &id, &branch_of(&kernel, &id, branch.as_deref())?, json)
+            let kernel = kernel()?;
+            show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, json)
         }
         SessionCommand::Fork { id, branch, at, name, reason, json } => {
-            let branch = Some(branch_of(&kernel, &id, branch.as_deref())?.branch);
-            branches::fork(&kernel, NewFork { session: id, branch, at, name, reason }, json)
+            branches::fork(&kernel()?, NewFork { session: id, branch, at, name, reason }, json)
         }
         SessionCommand::Diff { id, branch, with, from, to, names, json } => {
-            let old = branch_of(&kernel, &id, branch.as_deref())?;
-            let new = branch_of(&kernel, &id, with.as_deref().or(branch.as_deref()))?;
+            let kernel = kernel()?;
+            let old = kernel.branch(&id, branch.as_deref())?;
+            let new = kernel.branch(&id, with.as_deref().or(branch.as_deref()))?;
             files::diff(&kernel, (&old, from), (&new, to), names, json)
         }
         SessionCommand::Files { id, path, branch, at, out, json } => {
-            let branch = branch_of(&kernel, &id, branch.as_deref())?;
+            let kernel = kernel()?;
+            let branch = kernel.branch(&id, branch.as_deref())?;
             let past = kernel.past_files(&branch.branch, at)?;
             match (path, out) {
                 (Some(path), _) => files::print(&past, &path),
@@ -48,14 +50,16 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             }
         }
         SessionCommand::Export { id, out, json } => {
-            export::write(&kernel, &id, out.as_deref(), json)
+            export::write(&kernel()?, &id, out.as_deref(), json)
         }
-        SessionCommand::CheckExport { .. } => Ok(Exit::Done.status()),
+        SessionCommand::CheckExport { file, json } => export::check(&file, json),
         SessionCommand::Replay { id, branch, to, json } => {
-            replay(&kernel, &branch_of(&kernel, &id, branch.as_deref())?.branch, to, json)
+            let kernel = kernel()?;
+            replay(&kernel, &kernel.branch(&id, branch.as_deref())?.branch, to, json)
         }
         SessionCommand::Resume { id, message, branch, no_approver, json } => {
-            let branch = branch_of(&kernel, &id, branch.as_deref())?.branch;
+            let kernel = kernel()?;
+            let branch = kernel.branch(&id, branch.as_deref())?.branch;
             // It says whose server gets the user's key.
             let state = kernel.state_to_act_on(&branch)?;
             let created = state.created.clone().ok_or_else(|| {
@@ -72,14 +76,6 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             task::resume(&kernel, &created, (&id, branch), message.as_deref(), told)
         }
     }
-}
-
-/// The branch that a user means, by id or name; the main one without.
-fn branch_of(kernel: &Kernel, id: &SessionId, word: Option<&str>) -> Result<BranchRow, Error> {
-    Ok(match word {
-        Some(word) => kernel.branch_named(id, word)?,
-        None => kernel.branch_of(id, None)?,
-    })
 }
 
 fn replay(kernel: &Kernel, branch: &BranchId, to: Option<u64>, json: bool) -> Result<u8, Error> {
@@ -147,7 +143,7 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     let mut left_out = 0;
     let mut lines = Vec::new();
     for row in rows {
-        let state = kernel.state(&row.session)?;
+        let state = kernel.state_of(&row.main)?;
         let status = match (&state.turn, state.outcome()) {
             (Some(_), _) if kernel.log().is_owned(&row.main)? => "running".to_owned(),
             (Some(_), _) => "interrupted".to_owned(),

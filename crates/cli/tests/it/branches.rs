@@ -19,6 +19,9 @@ steps:
   - emit: [ { text: done } ]
 ";
 
+/// A session that only says something.
+const HELLO: &str = "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n";
+
 fn own_events(log: &Log, session: &SessionId, name: &str) -> Vec<Event> {
     let rows = log.branches(session).unwrap();
     let row = rows.iter().find(|row| row.name == name).expect("the branch");
@@ -182,9 +185,7 @@ fn e2e_every_event_can_be_forked_and_gone_on_from() {
 fn e2e_what_cannot_be_forked_is_refused_with_the_reason() {
     let place = Place::new();
     let project = place.shell_project();
-    place
-        .scenario(&project, "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n")
-        .expect_status(0);
+    place.scenario(&project, HELLO).expect_status(0);
     let (session, main) = place.events();
     let id = session.as_str();
     place.run(&["session", "fork", id, "--name", "taken"]).expect_status(0);
@@ -214,9 +215,7 @@ fn e2e_what_cannot_be_forked_is_refused_with_the_reason() {
 fn e2e_an_export_proves_itself() {
     let place = Place::new();
     let project = place.shell_project();
-    place
-        .scenario(&project, "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n")
-        .expect_status(0);
+    place.scenario(&project, HELLO).expect_status(0);
     let (session, main) = place.events();
     place.run(&["session", "fork", session.as_str(), "--at", "5"]).expect_status(0);
     // Of the fork, but before it left the main branch.

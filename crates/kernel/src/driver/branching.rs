@@ -23,8 +23,8 @@ use crate::{Error, Result, codes};
 pub struct NewFork {
     /// The session.
     pub session: SessionId,
-    /// The branch to leave; the main one when absent.
-    pub branch: Option<BranchId>,
+    /// The branch to leave, by id or name; the main one when absent.
+    pub branch: Option<String>,
     /// The last event that both share; the newest when absent.
     pub at: Option<Seq>,
     /// A name, unique in the session; one is made up when absent.
@@ -55,7 +55,7 @@ impl Kernel {
     /// `session_not_found`, `branch_unknown`, `fork_out_of_range` with the head, `branch_exists` for a
     /// name that is taken, `policy_denied`, or an error of the log.
     pub fn fork(&self, new: &NewFork) -> Result<Forked> {
-        let parent = self.branch_of(&new.session, new.branch.as_ref())?;
+        let parent = self.branch(&new.session, new.branch.as_deref())?;
         let at = new.at.unwrap_or(parent.head.seq);
         let decided = self.decide_fork(&new.session, &parent.branch, at)?;
         let branch = BranchId::from_random(random()?);
@@ -107,38 +107,19 @@ impl Kernel {
             .why(reasons.join("; ")))
     }
 
-    /// A branch of a session; the main one when none is named.
+    /// The branch of a session that has this id or name; the main one when none is named.
     ///
     /// # Errors
     /// `session_not_found`, `branch_unknown`, or an error of the log.
-    pub fn branch_of(&self, session: &SessionId, branch: Option<&BranchId>) -> Result<BranchRow> {
-        let wanted = match branch {
-            Some(branch) => branch.clone(),
-            None => self.main_branch(session)?,
-        };
-        let unknown = || {
-            Error::new(
-                codes::BRANCH_UNKNOWN,
-                format!("branch {wanted} is none of session {session}"),
-            )
-        };
-        match self.log.branch(&wanted) {
-            Ok(row) if row.session == *session => Ok(row),
-            Ok(_) => Err(unknown()),
-            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => Err(unknown()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The branch of a session that has this id or name.
-    ///
-    /// # Errors
-    /// As [`Kernel::branch_of`].
-    pub fn branch_named(&self, session: &SessionId, word: &str) -> Result<BranchRow> {
+    pub fn branch(&self, session: &SessionId, word: Option<&str>) -> Result<BranchRow> {
         let rows = self.log.branches(session)?;
-        if rows.is_empty() {
-            self.main_branch(session)?;
-        }
+        let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
+            return Err(Error::new(
+                codes::SESSION_NOT_FOUND,
+                format!("there is no session {session}"),
+            ));
+        };
+        let Some(word) = word else { return Ok(main.clone()) };
         // Ids first: a name may look like one.
         let found = rows.iter().find(|row| row.branch.as_str() == word);
         let found = found.or_else(|| rows.iter().find(|row| row.name == word));

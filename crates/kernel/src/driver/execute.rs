@@ -20,7 +20,7 @@ use glasshouse_model::{
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
-use glasshouse_sandbox::workspace::{Change, ChangeKind, Seal, SealManifest};
+use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, read_tool};
@@ -596,16 +596,7 @@ fn plan_text(summary: &str, steps: Option<&[String]>) -> End {
 
 /// A change as events tell it.
 pub(super) fn changed_path(change: &Change) -> ChangedPath {
-    let word = match &change.kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Deleted => "deleted",
-        ChangeKind::Renamed { .. } => "renamed",
-        ChangeKind::Mode => "mode",
-        ChangeKind::Symlink => "symlink",
-        ChangeKind::Special => "special",
-    };
-    ChangedPath { path: change.path.to_string(), change: word.to_owned() }
+    ChangedPath { path: change.path.to_string(), change: change.kind.as_str().to_owned() }
 }
 
 fn command_end(output: Vec<u8>, result: &RunResult) -> End {

@@ -1,16 +1,16 @@
 //! The files of a branch as they were after any of its events, and what differs between two such states.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use glasshouse_model::{BranchId, CanonicalPath, Seq};
 use glasshouse_sandbox::workspace::{
-    BlobStore as _, Entry, FrozenBase, Manifest, SealManifest, recall,
+    BlobStore as _, Change, Entry, FrozenBase, Manifest, SealManifest, differences, recall,
 };
 
 use super::workbench::{Blobs, current_owner, read_seal};
 use super::{Kernel, recorder};
 use crate::merge::{Version, unified};
+use crate::session::State;
 use crate::{Error, Result, codes};
 
 /// A workspace of the past.
@@ -18,15 +18,6 @@ pub struct PastFiles {
     base: FrozenBase,
     whole: Manifest,
     blobs: Blobs,
-}
-
-/// What differs at one path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileChange {
-    /// The path.
-    pub path: CanonicalPath,
-    /// `added`, `deleted`, `modified`, `mode`, or `type` when it is another kind of thing.
-    pub change: &'static str,
 }
 
 impl Kernel {
@@ -45,7 +36,8 @@ impl Kernel {
             .why(format!("its events are 1 to {head}"))
             .with("head", head));
         }
-        let state = recorder::fold_to(&self.log, branch, at.unwrap_or(Seq::MAX))?;
+        let state = self.log.project_to(branch, at.unwrap_or(Seq::MAX))?;
+        let state: State = recorder::readable(branch, state)?;
         let (Some(created), Some((_, frozen))) = (&state.created, &state.frozen) else {
             return Err(Error::new(codes::NO_WORKSPACE, format!("{branch} had no files there"))
                 .why("no workspace was frozen yet"));
@@ -81,26 +73,10 @@ impl PastFiles {
         if base == Some(digest) { Ok(self.base.read(path)?) } else { Ok(self.blobs.get(digest)?) }
     }
 
-    /// What differs in `other`, in path order.
+    /// What differs in `other`, in path order; a rename is a path that is gone and one that is new.
     #[must_use]
-    pub fn changes(&self, other: &Self) -> Vec<FileChange> {
-        let paths: BTreeSet<_> =
-            self.entries().chain(other.entries()).map(|(path, _)| path).collect();
-        let changed = paths.into_iter().filter_map(|path| {
-            let sides = (self.whole.get(path.as_str()), other.whole.get(path.as_str()));
-            let change = match sides {
-                (old, new) if old == new => return None,
-                (None, _) => "added",
-                (_, None) => "deleted",
-                (Some(old), Some(new)) => match (old.file_digest(), new.file_digest()) {
-                    (Some(old), Some(new)) if old == new => "mode",
-                    (Some(_), Some(_)) => "modified",
-                    _ => "type",
-                },
-            };
-            Some(FileChange { path: path.clone(), change })
-        });
-        changed.collect()
+    pub fn changes(&self, other: &Self) -> Vec<Change> {
+        differences(&self.whole, &other.whole)
     }
 
     /// The difference of one path as text that `git apply` reads.

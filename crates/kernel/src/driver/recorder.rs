@@ -172,35 +172,19 @@ fn draft_of(event: Event) -> Draft {
     Draft { kind, actor, cause, trace, labels, body: event.body }
 }
 
-/// Events read at a time while a branch is folded.
-const FOLD_PAGE: usize = 1_024;
-
-/// Folds a branch from the log.
+/// Folds a branch from its first event.
 pub(crate) fn fold(log: &Log, branch: &BranchId) -> Result<State> {
     fold_to(log, branch, Seq::MAX)
 }
 
-/// Folds a branch as it was after an event.
+/// Folds a branch as it was after an event, from its first one.
 pub(crate) fn fold_to(log: &Log, branch: &BranchId, to: Seq) -> Result<State> {
-    let mut state = State::default();
-    while state.head < to {
-        let left = usize::try_from(to - state.head).unwrap_or(usize::MAX).min(FOLD_PAGE);
-        let page = log.read(branch, state.head + 1, left)?;
-        for event in &page {
-            state.apply(event);
-        }
-        if let Some(seq) = state.unreadable {
-            return Err(unreadable(branch, seq));
-        }
-        if page.len() < left {
-            break;
-        }
-    }
-    Ok(state)
+    readable(branch, log.project_afresh(branch, to)?)
 }
 
-/// An event whose body is not in its kind's shape.
-pub(super) fn unreadable(branch: &BranchId, seq: Seq) -> Error {
-    Error::new(codes::LOG_UNREADABLE, format!("event {seq} of {branch} cannot be folded"))
-        .with("seq", seq)
+/// A state in which every body could be read.
+pub(super) fn readable(branch: &BranchId, state: State) -> Result<State> {
+    let Some(seq) = state.unreadable else { return Ok(state) };
+    Err(Error::new(codes::LOG_UNREADABLE, format!("event {seq} of {branch} cannot be folded"))
+        .with("seq", seq))
 }

@@ -49,7 +49,7 @@ struct Opened {
     heads: Arc<Heads>,
     public_key: Result<PublicKey>,
     refusal: Option<Error>,
-    backups: Option<PathBuf>,
+    home: Option<Home>,
     signer: Option<Signer>,
     snapshots: Option<PathBuf>,
     in_use: Option<FileLock>,
@@ -94,12 +94,13 @@ impl Log {
             Err(error) => return Err(error),
         };
         let blobs = Blobs::new(home.blobs());
-        let (backups, snapshots) = (Some(home.backups()), Some(home.snapshots()));
+        let (at, home) = (home.clone(), Some(home));
+        let snapshots = Some(at.snapshots());
         let opened =
-            Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use };
+            Opened { store, blobs, heads, public_key, refusal, home, signer, snapshots, in_use };
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
-            restore::finish(&home, &log)?;
+            restore::finish(&at, &log)?;
             log.inner.delete_erased_blobs()?;
         }
         Ok(log)
@@ -128,7 +129,7 @@ impl Log {
                 Error::new(codes::LOG_READ_ONLY, "could not write to the log")
                     .why("it was opened for reading only"),
             ),
-            backups: None,
+            home: None,
             signer: None,
             snapshots: Some(home.snapshots()),
             in_use: None,
@@ -149,14 +150,14 @@ impl Log {
         heads.publish(&SignedHead::sign(store.tree()?, &key), key.public())?;
         let signer = Some(Signer::start(Arc::clone(&store), Arc::clone(&heads), key)?);
         let blobs = Blobs::in_memory();
-        let (refusal, backups, snapshots, in_use) = (None, None, None, None);
+        let (refusal, home, snapshots, in_use) = (None, None, None, None);
         let opened =
-            Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use };
+            Opened { store, blobs, heads, public_key, refusal, home, signer, snapshots, in_use };
         Ok(Self::of(tenant, clock, opened))
     }
 
     fn of(tenant: &TenantId, clock: Arc<dyn Clock>, opened: Opened) -> Self {
-        let Opened { store, blobs, heads, public_key, refusal, backups, signer, snapshots, in_use } =
+        let Opened { store, blobs, heads, public_key, refusal, home, signer, snapshots, in_use } =
             opened;
         let inner = Inner {
             tenant: tenant.clone(),
@@ -169,7 +170,7 @@ impl Log {
             refusal,
             proved: Mutex::new(HashSet::new()),
             bell: Bell::default(),
-            backups,
+            home,
             signer,
             snapshots: snapshots.map(Snapshots::new),
             _in_use: in_use,

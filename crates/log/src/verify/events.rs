@@ -1,6 +1,7 @@
 //! The events: each against the one before it, against the fork it builds on, and against the blobs
 //! it names.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,6 +40,19 @@ pub(super) struct Events<'a> {
     bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
     /// Position, event and digest of blobs that are not there.
     missing: Vec<(u64, BranchId, Seq, Digest)>,
+}
+
+/// A bad event: about where it was committed, and the number of its branch in the order of creation.
+#[derive(Debug)]
+struct Found {
+    position: u64,
+    branch: usize,
+    broken: Broken,
+}
+
+/// The one that is named, whoever found it and when.
+fn first_of(found: impl Iterator<Item = Found>) -> Option<Found> {
+    found.min_by_key(|found| (found.position, found.branch))
 }
 
 /// The end of a branch as an event tells it.
@@ -87,8 +101,9 @@ impl<'a> Events<'a> {
         Erasures { events: count(self.bodiless.len()), blobs: count(gone.count()) }
     }
 
-    /// The bad event that was committed first. Branches are proved side by side, at most `threads` at a
-    /// time: what is found does not depend on how many.
+    /// The bad event that was committed first, as far as places tell; of two with one place that of the
+    /// branch created first. Branches are proved side by side, at most `threads` at a time: what is
+    /// found does not depend on how many.
     pub(super) fn first_bad(&mut self, threads: usize) -> Result<Option<Broken>> {
         let rows = self.store.branches(None)?;
         let threads = threads.clamp(1, rows.len().max(1));
@@ -118,29 +133,26 @@ impl<'a> Events<'a> {
                 proved
             });
             let found = proved.into_iter().collect::<Result<Vec<_>>>()?;
-            found.into_iter().flatten().min_by_key(|(position, _)| *position)
+            first_of(found.into_iter().flatten())
         };
+        let first = first.map(|found| (found.position, found.broken));
         let unaccounted = self.first_unaccounted();
         let merge = self.first_bad_merge(&rows);
         let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
         Ok(first.map(|(_, broken)| broken))
     }
 
-    /// Proves branches until all are taken. Answers the bad event that was committed first among them.
-    fn check_branches(
-        &mut self,
-        rows: &[BranchRow],
-        next: &AtomicUsize,
-    ) -> Result<Option<(u64, Broken)>> {
-        let mut first: Option<(u64, Broken)> = None;
-        while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(found) = self.check_branch(row)?
-                && first.as_ref().is_none_or(|(position, _)| found.0 < *position)
-            {
-                first = Some(found);
+    /// Proves branches until all are taken. Answers the first bad event among them.
+    fn check_branches(&mut self, rows: &[BranchRow], next: &AtomicUsize) -> Result<Option<Found>> {
+        let mut first = None;
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(row) = rows.get(index) else { return Ok(first) };
+            if let Some((position, broken)) = self.check_branch(row)? {
+                let found = Found { position, branch: index, broken };
+                first = first_of(first.into_iter().chain([found]));
             }
         }
-        Ok(first)
     }
 
     /// For another thread: what it finds is added to this.
@@ -151,7 +163,7 @@ impl<'a> Events<'a> {
     fn add(&mut self, other: Self) {
         self.seen.extend(other.seen);
         self.cells.add_changes(other.cells);
-        self.merged.extend(other.merged);
+        other.merged.into_iter().for_each(|(source, merged)| self.note_merged(source, merged));
         self.erased.extend(other.erased);
         self.erased_blobs.extend(other.erased_blobs);
         self.bodiless.extend(other.bodiless);
@@ -208,6 +220,15 @@ impl<'a> Events<'a> {
         Some(Broken { kind: "hash_mismatch", branch, seq, expected, found })
     }
 
+    /// A branch ends once: of two events that say so the one committed first counts.
+    fn note_merged(&mut self, source: BranchId, merged: Merged) {
+        match self.merged.entry(source) {
+            Entry::Occupied(known) if known.get().position <= merged.position => {}
+            Entry::Occupied(mut known) => drop(known.insert(merged)),
+            Entry::Vacant(free) => drop(free.insert(merged)),
+        }
+    }
+
     /// Remembers what an event says of cells and erasures, and what of it is gone.
     fn note(&mut self, branch: &BranchId, record: &Record) {
         self.cells.note(branch, record);
@@ -215,7 +236,7 @@ impl<'a> Events<'a> {
             merge::said_by(record)
         {
             let (position, by) = (record.position, (branch.clone(), record.seq));
-            self.merged.insert(source, Merged { position, by, head: Head { seq, hash } });
+            self.note_merged(source, Merged { position, by, head: Head { seq, hash } });
         }
         if let Some(said) = erase::said_by(record) {
             let events = said.events.into_iter();
@@ -400,4 +421,31 @@ fn explain(store: &dyn Store, record: &Record, prev: &Digest, defect: Defect) ->
         return Ok(Defect::Hash { expected: expected.to_string(), found: found.to_string() });
     }
     Ok(defect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Damage of a branch and of its fork may have one place; which was named depended on which thread
+    /// took which branch.
+    #[test]
+    fn what_is_named_does_not_depend_on_who_found_it_first() {
+        let check = |found: &[(u64, usize)], expected: (u64, usize)| {
+            for turned in 0..found.len() {
+                let mut order = found.to_vec();
+                order.rotate_left(turned);
+                let found = order.iter().map(|(position, branch)| Found {
+                    position: *position,
+                    branch: *branch,
+                    broken: Broken::missing_log("nothing"),
+                });
+                let first = first_of(found).map(|first| (first.position, first.branch));
+                assert_eq!(first, Some(expected), "{order:?}");
+            }
+        };
+        check(&[(3, 0), (3, 1)], (3, 0));
+        check(&[(3, 7), (2, 9), (3, 1)], (2, 9));
+        check(&[(3, 7), (4, 0), (3, 1)], (3, 1));
+    }
 }

@@ -8,11 +8,12 @@ use glasshouse_log::{
     Append, BranchState, CellWrite, Consistency, Erase, Head, Log, MergeBranch, NewBranch,
 };
 use glasshouse_model::body::{BranchMerged, MergeStrategy};
-use glasshouse_model::{Actor, Draft, Kind, TenantId};
+use glasshouse_model::{Draft, Kind, TenantId};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ManualClock, branch, clocked, draft, fork, numbered, numbers, refusal, root, session, verdict,
+    self, ManualClock, branch, clocked, draft, fork, numbered, numbers, refusal, root, session,
+    verdict,
 };
 
 /// Runs a check on a new log of each kind, with the session `s_1` and its branch `b_main`. At the
@@ -40,18 +41,8 @@ fn append(log: &Log, branch_id: &str, numbers: std::ops::RangeInclusive<u64>) ->
 
 fn merge(source: &str, source_head: Head, target: &str, target_head: u64) -> MergeBranch {
     MergeBranch {
-        session: session("s_1"),
-        target: branch(target),
-        target_head,
-        source: branch(source),
-        source_head,
-        strategy: MergeStrategy::ThreeWay,
         resolved: BTreeMap::from([("plan".to_owned(), json!("theirs"))]),
-        actor: Actor::kernel(),
-        events: Vec::new(),
-        epoch: None,
-        source_epoch: None,
-        idempotency_key: None,
+        ..support::merge(source, source_head, target, target_head)
     }
 }
 

@@ -204,6 +204,11 @@ impl Disk {
         *self.state.fault.lock().unwrap() = Some((call, fault));
     }
 
+    /// Whether the call that was to fail did.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.fault.lock().unwrap().is_none()
+    }
+
     pub(crate) fn observe_syncs(&self, observer: impl FnMut(&Files) + Send + 'static) {
         *self.state.observer.lock().unwrap() = Some(Box::new(observer));
     }

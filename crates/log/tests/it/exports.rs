@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use glasshouse_log::{Append, Erase, KEPT_BACKUPS, check_export};
+use glasshouse_log::{Append, KEPT_BACKUPS, check_export};
 use glasshouse_model::{Draft, Kind};
 use serde_json::json;
 
-use crate::support::{Fixture, branch, fork, numbered, numbers, refusal, root, session};
+use crate::support::{Fixture, branch, erase, fork, numbered, numbers, refusal, root, session};
 
 /// A session with forks, every kind of text, and an erased body.
 fn exported(fixture: &Fixture) -> String {
@@ -17,15 +17,7 @@ fn exported(fixture: &Fixture) -> String {
     let text = Draft::new(Kind::MessageReceived, &json!({"text": "\u{1f980} \"a\"\n\u{0}"}));
     log.append(Append::new(session("s_1"), branch("b_deep"), vec![text])).unwrap();
     log.create_branch(root("s_2", "b_other")).unwrap();
-    let erase = Erase {
-        session: session("s_1"),
-        branch: branch("b_main"),
-        events: vec![(branch("b_main"), 1)],
-        blobs: Vec::new(),
-        reason: "asked for".into(),
-        epoch: None,
-    };
-    log.erase(erase).unwrap();
+    log.erase(erase(&[("b_main", 1)], &[])).unwrap();
     let mut out = Vec::new();
     let written = log.export_session(&session("s_1"), &mut out).unwrap();
     assert_eq!(written, check_export(out.as_slice()).unwrap());

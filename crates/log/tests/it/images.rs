@@ -6,13 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use glasshouse_log::{Append, CellWrite, Erase, Log, MergeBranch};
-use glasshouse_model::body::MergeStrategy;
-use glasshouse_model::{Actor, Digest, Draft, Kind, Seq, TenantId};
+use glasshouse_log::{Append, CellWrite, Erase, Log};
+use glasshouse_model::{Digest, Draft, Kind, Seq, TenantId};
 use serde_json::json;
 
 use crate::disk::{Disk, Files, Random};
-use crate::support::{branch, fork, root, session, verdict};
+use crate::support::{branch, fork, merge, root, session, verdict};
 
 /// What callers were told is stored.
 #[derive(Debug, Clone, Default)]
@@ -102,7 +101,9 @@ impl Work {
             }
             1 if number > 0 && !self.ended.contains(&number) && !self.ended.contains(&0) => {
                 // A branch that has nothing of its own yet is not merged.
-                if let Ok(merged) = log.merge(merge(log, &id, head)) {
+                if let Ok(merged) =
+                    log.merge(merge(&id, head, "b_0", log.head(&branch("b_0")).unwrap().seq))
+                {
                     self.ended.push(number);
                     let head = (merged.head.seq, merged.head.hash);
                     acknowledged.lock().unwrap().heads.insert("b_0".into(), head);
@@ -142,23 +143,6 @@ impl Work {
             }
             _ => {}
         }
-    }
-}
-
-fn merge(log: &Log, source: &str, source_head: glasshouse_log::Head) -> MergeBranch {
-    MergeBranch {
-        session: session("s_1"),
-        target: branch("b_0"),
-        target_head: log.head(&branch("b_0")).unwrap().seq,
-        source: branch(source),
-        source_head,
-        strategy: MergeStrategy::ThreeWay,
-        resolved: BTreeMap::new(),
-        actor: Actor::kernel(),
-        events: Vec::new(),
-        epoch: None,
-        source_epoch: None,
-        idempotency_key: None,
     }
 }
 

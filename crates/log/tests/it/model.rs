@@ -1,15 +1,13 @@
 //! Any interleaving of operations, on each store, against a model that is a list of lists.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use glasshouse_log::{Append, BranchState, Erase, Log, MergeBranch};
-use glasshouse_model::body::MergeStrategy;
-use glasshouse_model::{Actor, TenantId};
+use glasshouse_log::{Append, BranchState, Erase, Log};
+use glasshouse_model::TenantId;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{ManualClock, branch, fork, numbered, root, session};
+use crate::support::{ManualClock, branch, fork, merge, numbered, root, session};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -152,20 +150,8 @@ impl Pair<'_> {
         let shared = self.model.shared(source, target);
         let length = |line: usize| self.model.lines[line].entries.len();
         let (from, into) = (length(source), length(target));
-        let outcome = self.log.merge(MergeBranch {
-            session: session("s_1"),
-            target: branch(&id(target)),
-            target_head: count(into),
-            source: branch(&id(source)),
-            source_head: self.log.head(&branch(&id(source))).unwrap(),
-            strategy: MergeStrategy::ThreeWay,
-            resolved: BTreeMap::new(),
-            actor: Actor::kernel(),
-            events: Vec::new(),
-            epoch: None,
-            source_epoch: None,
-            idempotency_key: None,
-        });
+        let head = self.log.head(&branch(&id(source))).unwrap();
+        let outcome = self.log.merge(merge(&id(source), head, &id(target), count(into)));
         if shared == 0 || from == shared {
             assert_eq!(outcome.unwrap_err().code(), "append_invalid");
         } else if !self.model.is_open(target) || !self.model.is_open(source) {

@@ -91,20 +91,6 @@ fn a_state_of_the_past_is_folded_from_a_snapshot_before_it() {
 }
 
 #[test]
-fn a_branch_at_rest_leaves_a_snapshot_whatever_its_length() {
-    let fixture = Fixture::of_events(3);
-    let log = fixture.log();
-    assert_eq!(folded(log, "b_main"), (6, 3));
-    assert_eq!(folded(log, "b_main"), (6, 3), "the control: looking keeps nothing of so few");
-    log.settle::<Sum>(&branch("b_main")).unwrap();
-    assert_eq!(folded(log, "b_main"), (6, 0));
-    let before = fs::metadata(snapshots(&fixture, "b_main").pop().unwrap()).unwrap();
-    log.settle::<Sum>(&branch("b_main")).unwrap();
-    let after = fs::metadata(snapshots(&fixture, "b_main").pop().unwrap()).unwrap();
-    assert_eq!(before.modified().unwrap(), after.modified().unwrap(), "it is there already");
-}
-
-#[test]
 fn whatever_lies_in_the_cache_the_events_decide() {
     type Spoil = fn(&[u8]) -> Vec<u8>;
     let spoils: [(&str, Spoil); 6] = [

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use glasshouse_log::{Consistency, Erase, Log};
-use glasshouse_model::{Digest, Draft, Kind, TenantId};
+use glasshouse_log::{Consistency, Log};
+use glasshouse_model::{Draft, Kind, TenantId};
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, branch, fork, numbered, refusal, session};
+use crate::support::{Fixture, branch, erase, fork, numbered, refusal};
 
 #[test]
 fn every_event_is_proved_against_a_signed_head() {
@@ -68,17 +68,6 @@ fn heads_extend_one_another_or_the_difference_is_named() {
     assert_eq!(check(log, &old.replace("\n3\n", "\n2\n"), None), "bad_signature");
     let stranger = Fixture::of_events(3);
     assert_eq!(check(stranger.log(), &old, None), "bad_signature");
-}
-
-fn erase(events: &[(&str, u64)], blobs: &[Digest]) -> Erase {
-    Erase {
-        session: session("s_1"),
-        branch: branch("b_main"),
-        events: events.iter().map(|(id, seq)| (branch(id), *seq)).collect(),
-        blobs: blobs.to_vec(),
-        reason: "asked for by the person".into(),
-        epoch: None,
-    }
 }
 
 #[test]

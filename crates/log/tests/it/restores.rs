@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use glasshouse_log::{Erase, Log, backups, restore, verify_home};
+use glasshouse_log::{Log, backups, restore, verify_home};
 use glasshouse_model::{Kind, TenantId};
 
-use crate::support::{Fixture, branch, numbered, refusal, session, verdict};
+use crate::support::{Fixture, erase, numbered, refusal, verdict};
 
 fn put_back(fixture: &Fixture, backup: &Path, accept_loss: bool) -> String {
     match restore(fixture.path(), &TenantId::local(), backup, accept_loss) {
@@ -106,17 +106,15 @@ fn what_is_no_backup_of_this_log_changes_nothing() {
 fn an_erasure_leaves_no_backup_that_would_undo_it() {
     let fixture = Fixture::of_events(4);
     fixture.log().back_up().unwrap();
+    let replaced = fixture.path().join("replaced/1/log.db");
+    std::fs::create_dir_all(replaced.parent().unwrap()).unwrap();
+    std::fs::write(&replaced, "what a restore set aside").unwrap();
     assert_eq!(backups(fixture.path()).unwrap().len(), 1);
-    let erase = Erase {
-        session: session("s_1"),
-        branch: branch("b_main"),
-        events: vec![(branch("b_main"), 2)],
-        blobs: Vec::new(),
-        reason: "asked for".into(),
-        epoch: None,
-    };
-    fixture.log().erase(erase).unwrap();
+    fixture.log().erase(erase(&[("b_main", 2)], &[])).unwrap();
     assert_eq!(backups(fixture.path()).unwrap().len(), 0);
+    assert!(!replaced.exists());
+    // One made afterwards holds the erasure.
+    fixture.log().back_up().unwrap();
 }
 
 #[test]

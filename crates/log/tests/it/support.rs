@@ -1,14 +1,17 @@
 //! A log in a temporary home, and short ways to say what happens to it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use glasshouse_log::{
-    Append, Appended, Clock, Error, Log, NewBranch, Options, Record, Verification, verify_home,
+    Append, Appended, Clock, Erase, Error, Head, Log, MergeBranch, NewBranch, Options, Record,
+    Verification, verify_home,
 };
-use glasshouse_model::{BranchId, Draft, Kind, Seq, SessionId, TenantId};
+use glasshouse_model::body::MergeStrategy;
+use glasshouse_model::{Actor, BranchId, Digest, Draft, Kind, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
@@ -194,5 +197,40 @@ impl<'a> Mount<'a> {
 impl Drop for Mount<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// Erasing events and blobs, told on the main branch.
+pub(crate) fn erase(events: &[(&str, Seq)], blobs: &[Digest]) -> Erase {
+    Erase {
+        session: session("s_1"),
+        branch: branch("b_main"),
+        events: events.iter().map(|(id, seq)| (branch(id), *seq)).collect(),
+        blobs: blobs.to_vec(),
+        reason: "asked for by the person".into(),
+        epoch: None,
+    }
+}
+
+/// Merging one branch into another, three-way.
+pub(crate) fn merge(
+    source: &str,
+    source_head: Head,
+    target: &str,
+    target_head: Seq,
+) -> MergeBranch {
+    MergeBranch {
+        session: session("s_1"),
+        target: branch(target),
+        target_head,
+        source: branch(source),
+        source_head,
+        strategy: MergeStrategy::ThreeWay,
+        resolved: BTreeMap::new(),
+        actor: Actor::kernel(),
+        events: Vec::new(),
+        epoch: None,
+        source_epoch: None,
+        idempotency_key: None,
     }
 }

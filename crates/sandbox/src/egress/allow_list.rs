@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::address::is_public;
 use super::host::parse_authority;
-use super::{Denial, EgressGate, EgressRequest, EgressVerdict, Host};
+use super::{Denial, EgressRequest, EgressVerdict, Host};
 use crate::{Error, Result, codes};
 
 /// Ports of a host that is named without one: the web's.
@@ -13,7 +13,7 @@ const WEB_PORTS: [u16; 2] = [80, 443];
 /// Fewest labels behind `*.`: with one the pattern would be a whole top-level domain.
 const MIN_WILDCARD_LABELS: usize = 2;
 
-/// A gate that lets through what it was given and nothing else.
+/// Lets through what it was given and nothing else. Not a gate by itself: who has one also records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList {
     entries: Vec<Entry>,
@@ -98,8 +98,10 @@ impl Pattern {
     }
 }
 
-impl EgressGate for AllowList {
-    fn decide(&self, request: &EgressRequest) -> EgressVerdict {
+impl AllowList {
+    /// Whether a request may go out: its host is listed, with its port.
+    #[must_use]
+    pub fn decide(&self, request: &EgressRequest) -> EgressVerdict {
         let allows = |entry: &Entry| {
             entry.host.matches(&request.host)
                 && entry
@@ -109,7 +111,9 @@ impl EgressGate for AllowList {
         if self.entries.iter().any(allows) { EgressVerdict::Allow } else { EgressVerdict::Deny }
     }
 
-    fn lists_address(&self, address: IpAddr) -> bool {
+    /// Whether an address is listed as an address.
+    #[must_use]
+    pub fn lists_address(&self, address: IpAddr) -> bool {
         let listed = Pattern::Exact(Host::Address(address));
         self.entries.iter().any(|entry| entry.host == listed)
     }

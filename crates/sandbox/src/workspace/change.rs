@@ -6,7 +6,7 @@ use glasshouse_model::{CanonicalPath, Digest};
 use serde::{Deserialize, Serialize};
 
 use super::freeze::FrozenBase;
-use super::{BlobStore, Entry, SealManifest, lines};
+use super::{BlobStore, Entry, Manifest, SealManifest, lines};
 use crate::error::Result;
 
 /// Least share of equal lines, in percent, for a removed and an added text to count as one renamed file.
@@ -62,6 +62,22 @@ pub enum ChangeKind {
     Symlink,
     /// It is a pipe, socket or device.
     Special,
+}
+
+impl ChangeKind {
+    /// The word that is stored and shown.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+            Self::Renamed { .. } => "renamed",
+            Self::Mode => "mode",
+            Self::Symlink => "symlink",
+            Self::Special => "special",
+        }
+    }
 }
 
 impl Change {
@@ -165,6 +181,16 @@ pub(super) fn between(
         count_lines(contents, old, new, change)?;
     }
     Ok(changes)
+}
+
+/// What differs between two whole trees, path by path: without contents, so without renames and counted
+/// lines.
+#[must_use]
+pub fn differences(old: &Manifest, new: &Manifest) -> Vec<Change> {
+    let paths: BTreeSet<_> = old.iter().chain(new.iter()).map(|(path, _)| path).collect();
+    let sides = |path: &CanonicalPath| (old.get(path.as_str()), new.get(path.as_str()));
+    let differing = paths.into_iter().filter(|path| sides(path).0 != sides(path).1);
+    differing.map(|path| plain(path, sides(path).0, sides(path).1)).collect()
 }
 
 fn plain(path: &CanonicalPath, old: Option<&Entry>, new: Option<&Entry>) -> Change {

@@ -36,11 +36,11 @@ pub(super) fn diff(
         if json {
             let text = if names { None } else { Some(text()?) };
             output::json_line(&serde_json::json!({
-                "path": change.path, "change": change.change, "patch": text,
+                "path": change.path, "change": change.kind.as_str(), "patch": text,
             }));
         } else if names {
             output::data(&output::visible(
-                &format!("{:<8}  {}", change.change, change.path),
+                &format!("{:<8}  {}", change.kind.as_str(), change.path),
                 false,
             ));
         } else {

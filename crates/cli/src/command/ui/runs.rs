@@ -1,8 +1,8 @@
 //! `glasshouse ui render-plan`, `event`, `state`, `history`, `rollback`, `replay`, `clear-history`: plans
 //! that are kept in the log.
 
+use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{History, Plans, Quota, Run};
-use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::Exit;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::patch::Patch;
@@ -37,48 +37,23 @@ struct RunShown<'a> {
     dropped: &'a [String],
 }
 
+/// The plans of this installation, shown under the policy of the project in the current directory.
 fn plans() -> Result<Plans, Error> {
-    plans_of(&home::kernel()?)
-}
-
-fn plans_of(kernel: &Kernel) -> Result<Plans, Error> {
     let here = std::env::current_dir().map_err(|e| {
         Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
     })?;
-    Ok(kernel.plans(&here, Quota::default())?)
-}
-
-/// The installation, or what keeps it from being written. A log that is damaged or owned elsewhere is
-/// an error: only where nothing can be recorded at all is a plan shown without a record, as
-/// `--no-register` shows it.
-fn writable_kernel() -> Result<Result<Kernel, Error>, Error> {
-    use glasshouse_log::codes::{LOG_READ_ONLY, STORAGE_FAILED};
-    let Ok(dir) = home::data_dir() else { return Ok(home::kernel()) };
-    match Kernel::open(&dir, &home::program()?) {
-        Ok(kernel) => Ok(Ok(kernel)),
-        Err(error) if error.is(STORAGE_FAILED) || error.is(LOG_READ_ONLY) => Ok(Err(error.into())),
-        Err(error) => Err(error.into()),
-    }
+    Ok(home::kernel()?.plans(&here, Quota::default())?)
 }
 
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Timings::default();
     let profile = options.profile.profile();
-    let kernel = match took.of("open", writable_kernel)? {
-        Ok(kernel) => kernel,
-        Err(error) if keep_input => return Err(error),
-        Err(error) => {
-            let report = error.report();
-            output::note(&format!("not registered: {}: {}", report.what, report.why));
-            return show::render(text, &profile, options.json, options.timings);
-        }
-    };
     let report = match took.of("parse", || show::parse(text, &profile)) {
         Ok(plan) => took.of("check", || glasshouse_plan::check(&plan, &profile)),
         Err(report) => report,
     };
-    let mut plans = took.of("policy", || plans_of(&kernel))?;
+    let mut plans = took.of("policy", plans).map_err(unrecorded)?;
     let name = options.profile.name();
     let run = took.of("render", || plans.show(text, RunMode::Plan, keep_input, name));
     match run {
@@ -88,14 +63,20 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
                 && !report.safe
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
         {
-            if options.json {
-                let issues = serde_json::to_value(&report.issues).unwrap_or_default();
-                return Err(Error::from(error).with("issues", issues));
-            }
             Ok(show::refuse(&report))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What cannot be decided and recorded is not shown; checking and rendering alone needs no log.
+fn unrecorded(error: Error) -> Error {
+    use glasshouse_log::codes::{LOG_READ_ONLY, STORAGE_FAILED};
+    if error.is(STORAGE_FAILED) || error.is(LOG_READ_ONLY) {
+        return error
+            .fix("make the data directory writable, or pass `--no-register` to only render");
+    }
+    error
 }
 
 fn tell(run: &Run, options: &RunOptions, took: &Timings) -> u8 {

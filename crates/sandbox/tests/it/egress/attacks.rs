@@ -310,6 +310,8 @@ fn another_protocol_is_not_switched_to() {
 fn a_gate_that_fails_allows_nothing() {
     struct Broken;
     impl glasshouse_sandbox::egress::EgressGate for Broken {
+        fn record(&self, _: &glasshouse_sandbox::egress::EgressRecord) {}
+
         fn decide(
             &self,
             _: &glasshouse_sandbox::egress::EgressRequest,
