@@ -5,6 +5,7 @@ mod connection;
 mod file;
 mod group;
 mod queries;
+mod queue;
 mod schema;
 mod writer;
 

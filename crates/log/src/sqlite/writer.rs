@@ -1,9 +1,8 @@
-//! The one thread that writes: takes what has arrived, stores it in one transaction, syncs once,
-//! and answers everyone.
+//! Group commit: whoever leads takes what has arrived, stores it in one transaction, syncs once, and
+//! answers everyone. Who leads is the [queue](super::queue)'s affair.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use super::connection::{checkpoint, explain};
 use super::file::Identity;
 use super::group::{Group, Known, Salts};
 use super::queries::cached;
+use super::queue::{Entry, Queue};
 use crate::clock::Clock;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -22,8 +22,6 @@ use crate::store::Stats;
 
 /// Most operations in one transaction: bounds how long the first of them waits for the others.
 const MAX_GROUP: usize = 256;
-/// Operations that may wait; more make their callers wait instead of memory grow.
-const QUEUE: usize = 1024;
 /// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
 /// reads in some milliseconds.
 const CHECKPOINT_PAGES: u32 = 2_000;
@@ -37,11 +35,26 @@ type Job = Box<dyn FnOnce(Result<&mut Group<'_>>) -> Waiting + Send>;
 /// An operation that ran and waits for its group's commit, or for the reason why there is none.
 type Waiting = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// Handle of the writing thread. Dropping it finishes what has arrived and closes the log.
+/// The writing side of a log. Dropping it closes the log.
 pub(crate) struct Writer {
-    jobs: Option<SyncSender<Job>>,
-    thread: Option<JoinHandle<()>>,
-    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Queue<Job>,
+    /// Locked by who leads, so nobody ever waits here.
+    state: Mutex<State>,
+    care: Mutex<Care>,
+    wanted: Condvar,
+    counters: Counters,
+}
+
+/// What the keeper is waiting for.
+#[derive(Default)]
+struct Care {
+    is_checkpoint_due: bool,
+    is_closing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -67,8 +80,6 @@ impl Writer {
                 Ok(())
             }))
             .map_err(|cause| explain(&cause))?;
-        let (jobs, arriving) = sync_channel(QUEUE);
-        let counters = Arc::new(Counters::default());
         let mut state = State {
             connection,
             tenant,
@@ -83,19 +94,26 @@ impl Writer {
             checkpoint_at: CHECKPOINT_PAGES,
             commits: 0,
             checkpointed: Instant::now(),
-            counters: Arc::clone(&counters),
         };
         match state.settle() {
             Err(error) if !error.is(codes::STORAGE_FULL) => return Err(error),
             _ => {}
         }
-        let thread = std::thread::Builder::new()
-            .name("log-writer".to_owned())
-            .spawn(move || state.run(&arriving))
+        let shared = Arc::new(Shared {
+            queue: Queue::new(),
+            state: Mutex::new(state),
+            care: Mutex::default(),
+            wanted: Condvar::new(),
+            counters: Counters::default(),
+        });
+        let kept = Arc::clone(&shared);
+        let keeper = std::thread::Builder::new()
+            .name("log-keeper".to_owned())
+            .spawn(move || kept.keep())
             .map_err(|cause| {
                 Error::new(codes::STORAGE_FAILED, "could not open the log").why(cause)
             })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters })
+        Ok(Self { shared, keeper: Some(keeper) })
     }
 
     /// Runs an operation in the next group and returns when its group is durable.
@@ -103,23 +121,26 @@ impl Writer {
         &self,
         operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (answer, answered) = sync_channel(1);
+        let seat = Arc::new(Mutex::new(None));
+        let mine = Arc::clone(&seat);
         let job: Job = Box::new(move |group| {
             let outcome = group.and_then(|group| group.attempt(operation));
             Box::new(move |committed| {
                 // Without a commit even a refusal is void: it was decided on a state that never
-                // came to be. A caller that has gone away no longer needs the answer.
-                let _ = answer.send(committed.and(outcome));
+                // came to be.
+                *lock(&mine) = Some(committed.and(outcome));
             })
         });
-        let jobs = self.jobs.as_ref().expect("only dropping takes the sender");
-        jobs.send(job).map_err(|_| stopped())?;
-        answered.recv().map_err(|_| stopped())?
+        if let Some(lead) = self.shared.queue.enter(job) {
+            self.shared.store(lead.take(MAX_GROUP));
+        }
+        let answer = lock(&seat).take();
+        answer.unwrap_or_else(|| Err(stopped()))
     }
 
     /// What was done since the log was opened.
     pub(crate) fn stats(&self) -> Stats {
-        let Counters { commits, events, sync_ns } = &*self.counters;
+        let Counters { commits, events, sync_ns } = &self.shared.counters;
         Stats {
             commits: commits.load(Ordering::Relaxed),
             events: events.load(Ordering::Relaxed),
@@ -130,10 +151,49 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has already answered every waiting caller with an error.
-            let _ = thread.join();
+        lock(&self.shared.care).is_closing = true;
+        self.shared.wanted.notify_all();
+        if let Some(keeper) = self.keeper.take() {
+            // It ends at once or after the checkpoint that it is making; a panic of it has no one
+            // to tell.
+            let _ = keeper.join();
+        }
+        lock(&self.shared.state).close();
+    }
+}
+
+impl Shared {
+    /// Stores a group and answers all of it. Only who leads calls this.
+    fn store(&self, entries: Vec<Entry<Job>>) {
+        let Ok(mut state) = self.state.lock() else {
+            // A leader panicked, so what the group left is unknown; the callers get no answer.
+            return;
+        };
+        state.store(entries, &self.counters);
+        if state.is_checkpoint_due() {
+            lock(&self.care).is_checkpoint_due = true;
+            self.wanted.notify_all();
+        }
+    }
+
+    /// Copies the write-ahead log into the database when it has grown, and when nothing has come for
+    /// a while, so that no caller waits for it.
+    fn keep(&self) {
+        loop {
+            let mut care = lock(&self.care);
+            if !care.is_checkpoint_due && !care.is_closing {
+                let waited = self.wanted.wait_timeout(care, CHECKPOINT_EVERY);
+                care = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if care.is_closing {
+                return;
+            }
+            let is_due = std::mem::take(&mut care.is_checkpoint_due);
+            drop(care);
+            let Some(lead) = self.queue.lead() else { return };
+            drop(lead.take(1));
+            let Ok(mut state) = self.state.lock() else { return };
+            if is_due { state.checkpoint_when_due() } else { state.checkpoint_when_idle() }
         }
     }
 }
@@ -159,39 +219,14 @@ struct State {
     /// Since the last checkpoint: commits, and when it was.
     commits: u64,
     checkpointed: Instant,
-    counters: Arc<Counters>,
 }
 
 impl State {
-    fn run(mut self, arriving: &Receiver<Job>) {
-        loop {
-            let first = match arriving.recv_timeout(CHECKPOINT_EVERY) {
-                Ok(first) => first,
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.checkpoint_when_idle();
-                    continue;
-                }
-            };
-            let mut jobs = vec![first];
-            while jobs.len() < MAX_GROUP
-                && let Ok(job) = arriving.try_recv()
-            {
-                jobs.push(job);
-            }
-            self.store(jobs);
-            self.checkpoint_when_due();
-        }
-        // Leaves one file where nobody else reads; what fails here, the next opening does.
-        let _ = self.connection.busy_timeout(Duration::ZERO);
-        let _ = self.checkpoint("PASSIVE").and_then(|()| self.checkpoint("TRUNCATE"));
-    }
-
     /// Runs a group and answers all of it.
-    fn store(&mut self, jobs: Vec<Job>) {
-        let mut jobs = jobs.into_iter();
-        let mut waiting = Vec::with_capacity(jobs.len());
-        let committed = self.transact(&mut jobs, &mut waiting);
+    fn store(&mut self, mut entries: Vec<Entry<Job>>, counters: &Counters) {
+        let mut jobs = entries.iter_mut().filter_map(Entry::take);
+        let mut waiting = Vec::with_capacity(jobs.size_hint().1.unwrap_or(0));
+        let committed = self.transact(&mut jobs, &mut waiting, counters);
         for waiting in waiting {
             waiting(committed.clone());
         }
@@ -200,12 +235,24 @@ impl State {
                 job(Err(error.clone()))(Err(error.clone()));
             }
         }
+        if self.has_erased {
+            // What was erased is still in the write-ahead log. A reader that holds this up, or a
+            // full disk, only makes it later: closing does it too.
+            self.has_erased = self.checkpoint("TRUNCATE").is_err();
+        }
+    }
+
+    /// Leaves one file where nobody else reads; what fails here, the next opening does.
+    fn close(&mut self) {
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.checkpoint("PASSIVE").and_then(|()| self.checkpoint("TRUNCATE"));
     }
 
     fn transact(
         &mut self,
         jobs: &mut impl Iterator<Item = Job>,
         waiting: &mut Vec<Waiting>,
+        counters: &Counters,
     ) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -215,7 +262,7 @@ impl State {
             let (events, known) = self.fill(jobs, waiting)?;
             let started = Instant::now();
             self.run_statement("COMMIT")?;
-            self.counters.sync_ns.fetch_add(nanoseconds_since(started), Ordering::Relaxed);
+            counters.sync_ns.fetch_add(nanoseconds_since(started), Ordering::Relaxed);
             self.known = Some(known);
             Ok(events)
         });
@@ -226,9 +273,9 @@ impl State {
                     self.failed = Some(error.clone());
                     return Err(error);
                 }
-                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                counters.commits.fetch_add(1, Ordering::Relaxed);
                 self.commits += 1;
-                self.counters.events.fetch_add(events, Ordering::Relaxed);
+                counters.events.fetch_add(events, Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => Err(self.give_up(error)),
@@ -278,21 +325,25 @@ impl State {
         error
     }
 
-    fn checkpoint_when_due(&mut self) {
-        if self.has_erased {
-            // What was erased is still in the write-ahead log. A reader that holds this up, or a
-            // full disk, only makes it later: closing does it too.
-            self.has_erased = self.checkpoint("TRUNCATE").is_err();
-            return;
-        }
+    /// Whether the write-ahead log has grown enough, or is old enough, to be copied.
+    fn is_checkpoint_due(&mut self) -> bool {
         let pages = self.wal_pages.load(Ordering::Relaxed);
-        let is_due =
-            self.commits >= CHECKPOINT_COMMITS || self.checkpointed.elapsed() >= CHECKPOINT_EVERY;
-        if pages < CHECKPOINT_PAGES && !is_due {
+        let is_late = self.is_late();
+        if pages < CHECKPOINT_PAGES && !is_late {
             self.checkpoint_at = CHECKPOINT_PAGES;
-        } else if pages >= self.checkpoint_at || is_due {
+        }
+        pages >= self.checkpoint_at || is_late
+    }
+
+    fn is_late(&self) -> bool {
+        self.commits >= CHECKPOINT_COMMITS || self.checkpointed.elapsed() >= CHECKPOINT_EVERY
+    }
+
+    fn checkpoint_when_due(&mut self) {
+        if self.is_checkpoint_due() {
             (self.commits, self.checkpointed) = (0, Instant::now());
             // While a reader holds it up, the next try is as far away as this one was.
+            let pages = self.wal_pages.load(Ordering::Relaxed);
             self.checkpoint_at = pages.saturating_add(CHECKPOINT_PAGES);
             // On a full disk the log grows on, as far as it can, until a later one succeeds.
             let _ = self.checkpoint("PASSIVE");
@@ -334,6 +385,12 @@ impl State {
     }
 }
 
+/// Locks what is never left half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn stopped() -> Error {
-    Error::new(codes::LOG_FAILED, "the log has stopped writing").why("its writing thread has ended")
+    Error::new(codes::LOG_FAILED, "the log has stopped writing")
+        .why("a fault in the program ended a group before it was answered")
 }
