@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,13 @@ use super::connection::{checkpoint, explain};
 use super::file::Identity;
 use super::group::{Group, Known, Salts};
 use super::queries::cached;
+use super::queue::{Queue, Taken};
 use crate::clock::Clock;
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::home::nanoseconds_since;
 use crate::store::Stats;
 
-/// Most operations in one transaction: bounds how long the first of them waits for the others.
-const MAX_GROUP: usize = 256;
-/// Operations that may wait; more make their callers wait instead of memory grow.
-const QUEUE: usize = 1024;
 /// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
 /// reads in some milliseconds.
 const CHECKPOINT_PAGES: u32 = 2_000;
@@ -39,7 +36,7 @@ type Waiting = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Handle of the writing thread. Dropping it finishes what has arrived and closes the log.
 pub(crate) struct Writer {
-    jobs: Option<SyncSender<Job>>,
+    queue: Arc<Queue<Job>>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<Counters>,
 }
@@ -49,6 +46,8 @@ struct Counters {
     commits: AtomicU64,
     events: AtomicU64,
     sync_ns: AtomicU64,
+    /// Operations that may wait for others and have not been answered.
+    patient: AtomicU64,
 }
 
 impl Writer {
@@ -67,7 +66,7 @@ impl Writer {
                 Ok(())
             }))
             .map_err(|cause| explain(&cause))?;
-        let (jobs, arriving) = sync_channel(QUEUE);
+        let queue = Arc::new(Queue::new());
         let counters = Arc::new(Counters::default());
         let mut state = State {
             connection,
@@ -91,11 +90,14 @@ impl Writer {
         }
         let thread = std::thread::Builder::new()
             .name("log-writer".to_owned())
-            .spawn(move || state.run(&arriving))
+            .spawn({
+                let queue = Arc::clone(&queue);
+                move || state.run(&queue)
+            })
             .map_err(|cause| {
                 Error::new(codes::STORAGE_FAILED, "could not open the log").why(cause)
             })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters })
+        Ok(Self { queue, thread: Some(thread), counters })
     }
 
     /// Runs an operation in the next group and returns when its group is durable.
@@ -104,22 +106,42 @@ impl Writer {
         operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = sync_channel(1);
-        let job: Job = Box::new(move |group| {
-            let outcome = group.and_then(|group| group.attempt(operation));
-            Box::new(move |committed| {
-                // Without a commit even a refusal is void: it was decided on a state that never
-                // came to be. A caller that has gone away no longer needs the answer.
-                let _ = answer.send(committed.and(outcome));
-            })
-        });
-        let jobs = self.jobs.as_ref().expect("only dropping takes the sender");
-        jobs.send(job).map_err(|_| stopped())?;
+        // A caller that has gone away no longer needs the answer.
+        let job = job(operation, move |outcome| drop(answer.send(outcome)));
+        if !self.queue.push(job, None) {
+            return Err(stopped());
+        }
         answered.recv().map_err(|_| stopped())?
+    }
+
+    /// Runs an operation in a group that may wait `delay` for others. `stored` hears of it once the
+    /// group is durable, on the thread that stores.
+    pub(crate) fn submit_later<T: Send + 'static>(
+        &self,
+        delay: Duration,
+        operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
+        stored: impl FnOnce(Result<T>) + Send + 'static,
+    ) -> Result<()> {
+        let counters = Arc::clone(&self.counters);
+        counters.patient.fetch_add(1, Ordering::SeqCst);
+        let job = job(operation, move |outcome| {
+            stored(outcome);
+            counters.patient.fetch_sub(1, Ordering::SeqCst);
+        });
+        if self.queue.push(job, Some(delay)) { Ok(()) } else { Err(stopped()) }
+    }
+
+    /// Stores what waits for others.
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.counters.patient.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        self.submit(|_| Ok(()))
     }
 
     /// What was done since the log was opened.
     pub(crate) fn stats(&self) -> Stats {
-        let Counters { commits, events, sync_ns } = &*self.counters;
+        let Counters { commits, events, sync_ns, .. } = &*self.counters;
         Stats {
             commits: commits.load(Ordering::Relaxed),
             events: events.load(Ordering::Relaxed),
@@ -130,11 +152,32 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        drop(self.jobs.take());
+        self.queue.close();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has already answered every waiting caller with an error.
             let _ = thread.join();
         }
+    }
+}
+
+/// An operation and who hears of it, as a job. Without a commit even a refusal is void: it was decided
+/// on a state that never came to be.
+fn job<T: Send + 'static>(
+    operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
+    stored: impl FnOnce(Result<T>) + Send + 'static,
+) -> Job {
+    Box::new(move |group| {
+        let outcome = group.and_then(|group| group.attempt(operation));
+        Box::new(move |committed| stored(committed.and(outcome)))
+    })
+}
+
+/// Drops what waits when the thread ends.
+struct Leaving<'q>(&'q Queue<Job>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 
@@ -163,23 +206,18 @@ struct State {
 }
 
 impl State {
-    fn run(mut self, arriving: &Receiver<Job>) {
+    fn run(mut self, queue: &Queue<Job>) {
+        // Also when an operation panics: whoever waits then learns that nobody stores any more.
+        let _leaving = Leaving(queue);
         loop {
-            let first = match arriving.recv_timeout(CHECKPOINT_EVERY) {
-                Ok(first) => first,
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
+            match queue.take(CHECKPOINT_EVERY) {
+                Taken::Jobs(jobs) => self.store(jobs),
+                Taken::Nothing => {
                     self.checkpoint_when_idle();
                     continue;
                 }
-            };
-            let mut jobs = vec![first];
-            while jobs.len() < MAX_GROUP
-                && let Ok(job) = arriving.try_recv()
-            {
-                jobs.push(job);
+                Taken::Closed => break,
             }
-            self.store(jobs);
             self.checkpoint_when_due();
         }
         // Leaves one file where nobody else reads; what fails here, the next opening does.
