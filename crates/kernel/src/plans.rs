@@ -9,6 +9,7 @@ mod carry;
 mod chosen;
 mod fold;
 mod governor;
+mod stages;
 mod work;
 
 use std::time::Instant;
@@ -34,6 +35,7 @@ pub use carry::Carried;
 pub(crate) use chosen::Chosen;
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
+pub use stages::Stages;
 
 use fold::Fold;
 use governor::{Governor, Ticket};
@@ -89,6 +91,8 @@ pub struct Run {
     pub actions: Vec<Action>,
     /// What came over from another version, and what did not.
     pub carried: Carried,
+    /// Where the time went.
+    pub stages: Stages,
 }
 
 /// What a replay found.
@@ -228,19 +232,20 @@ impl Plans {
 
     fn run(&mut self, ask: &Ask, asked: ProfileName) -> Result<Run> {
         let begun = Instant::now();
-        let (home, ticket, decided) = self.begin(ask, asked, begun)?;
+        let mut stages = Stages::default();
+        let (home, ticket, decided) = stages.of("decide", || self.begin(ask, asked, begun))?;
         let unconstrained = Constraints::default();
         let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
         for _ in 0..ATTEMPTS {
-            self.sync()?;
+            stages.of("history", || self.sync())?;
             let done = match &decided {
-                Ok(_) => work::work(&self.fold, &self.log, ask, &chosen.profile),
+                Ok(_) => work::work(&self.fold, &self.log, ask, &chosen.profile, &mut stages),
                 Err(why) => Err(Failure::new(denied(why))),
             };
             let release = self.governor.release(&ticket)?;
-            match self.record(&home, ask, &chosen, done, release, begun) {
+            match stages.of("record", || self.record(&home, ask, &chosen, done, release, begun)) {
                 Err(error) if is_race(&error) => {}
-                result => return result,
+                result => return result.map(|run| Run { stages, ..run }),
             }
         }
         // What holds the place of this run expires by itself.
@@ -332,6 +337,7 @@ impl Plans {
                     handled: work.handled,
                     actions: work.actions,
                     carried: work.carried,
+                    stages: Stages::default(),
                 })
             }
             Err(Failure { error, report, given }) => {
@@ -408,7 +414,7 @@ impl Plans {
         before.follow(&self.log, &home.branch, was.first - 1)?;
         let chosen = Chosen::new(name, &was.constraints)?;
         let mut differences = Vec::new();
-        let again = work::work(&before, &self.log, &ask, &chosen.profile);
+        let again = work::work(&before, &self.log, &ask, &chosen.profile, &mut Stages::default());
         let succeeded = was.status == RunStatus::Succeeded;
         if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
             differences.push("status");

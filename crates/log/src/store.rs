@@ -195,7 +195,7 @@ pub struct Stats {
     pub commits: u64,
     /// Events stored.
     pub events: u64,
-    /// Time that callers waited for the disk, in nanoseconds: commits of the writing thread, and the
+    /// Time that callers waited for the disk, in nanoseconds: commits of groups, and the
     /// syncs of blobs and their directories. Heads are signed beside them and not counted.
     pub sync_ns: u64,
 }

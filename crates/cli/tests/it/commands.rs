@@ -113,7 +113,9 @@ fn e2e_ui_commands_refuse_unsafe_plans_with_status_3() {
     let told = place.run(&["ui", "render-plan", &plan("script"), "--json"]).expect_status(3).last();
     assert_eq!(told["error"]["context"]["issues"][0]["code"], "plan_tag_denied");
     let timed = place.run(&["ui", "render-plan", &plan("p"), "--timings"]).expect_status(0);
-    assert!(["parse", "check", "render"].iter().all(|it| timed.stderr.contains(it)), "{timed:?}");
+    let stages: Vec<&str> = timed.stderr.lines().filter_map(|it| it.split(' ').next()).collect();
+    let all = ["open", "decide", "history", "keep", "parse", "check", "render", "record"];
+    assert_eq!(stages, all, "{timed:?}");
     let probed = place.run(&["ui", "probe-plan", &plan("p"), "--json"]).expect_status(0).last();
     assert_eq!((&probed["ok"], &probed["dependencies"]), (&true.into(), &serde_json::json!([])));
     place.run(&["ui", "probe-plan", &plan("script"), "--json"]).expect_status(3);

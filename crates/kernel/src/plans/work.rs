@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::carry::{Carried, carry};
 use super::fold::{Fold, Version};
+use super::stages::Stages;
 use super::{of_plan, refused};
 use crate::{Error, Result, codes};
 
@@ -154,15 +155,23 @@ struct Step {
     blobs: Vec<BlobRef>,
 }
 
-pub(super) fn work(fold: &Fold, log: &Log, ask: &Ask, profile: &Profile) -> Result<Work, Failure> {
+pub(super) fn work(
+    fold: &Fold,
+    log: &Log,
+    ask: &Ask,
+    profile: &Profile,
+    stages: &mut Stages,
+) -> Result<Work, Failure> {
     let step = match ask {
-        Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile)?,
+        Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile, stages)?,
         Ask::Event { plan, event, expected_revision } => {
-            happen(fold, log, plan, event, *expected_revision)?
+            stages.of("step", || happen(fold, log, plan, event, *expected_revision))?
         }
-        Ask::Rollback { plan, version } => roll_back(fold, log, plan, *version)?,
+        Ask::Rollback { plan, version } => {
+            stages.of("step", || roll_back(fold, log, plan, *version))?
+        }
     };
-    let report = check(&step.plan, profile);
+    let report = stages.of("check", || check(&step.plan, profile));
     if !report.safe {
         return Err(Failure {
             error: refused(&report),
@@ -180,12 +189,15 @@ pub(super) fn work(fold: &Fold, log: &Log, ask: &Ask, profile: &Profile) -> Resu
         Some(event) => surface.clone().event(event),
         None => surface.clone(),
     };
-    let html = render(&step.plan, profile, &context.clone().state(&step.state)).map_err(told)?;
+    let shown = context.clone().state(&step.state);
+    let html = stages.of("render", || render(&step.plan, profile, &shown)).map_err(told)?;
     let mut patches = Vec::new();
     if let Some(before) = &step.before {
         let old = surface.state(before);
-        let mut live = Live::new(step.plan.clone(), profile, &old).map_err(told)?;
-        patches = live.update(&context.state(&step.state)).map_err(told)?;
+        let changes = || -> Result<Vec<Patch>, glasshouse_plan::Error> {
+            Live::new(step.plan.clone(), profile, &old)?.update(&context.state(&step.state))
+        };
+        patches = stages.of("patch", changes).map_err(told)?;
     }
     Ok(Work {
         plan: step.plan.id().to_owned(),
@@ -233,15 +245,17 @@ fn show(
     text: &str,
     keep_input: bool,
     profile: &Profile,
+    stages: &mut Stages,
 ) -> Result<Step, Failure> {
-    let given = put(log, text.as_bytes())?;
+    let given = stages.of("keep", || put(log, text.as_bytes()))?;
     let failed = |error: &glasshouse_plan::Error| Failure {
         error: of_plan(error),
         report: None,
         given: Some(given.clone()),
     };
-    let plan = parse(text, &Limits::default()).map_err(|error| failed(&error))?;
-    let report = check(&plan, profile);
+    let parsed = stages.of("parse", || parse(text, &Limits::default()));
+    let plan = parsed.map_err(|error| failed(&error))?;
+    let report = stages.of("check", || check(&plan, profile));
     if !report.safe {
         let error = refused(&report);
         return Err(Failure { error, report: Some(Box::new(report)), given: Some(given) });
@@ -260,14 +274,15 @@ fn show(
     }
     let version = fold.free_version(&id, plan.version());
     let stored = text_of(&plan, Some(version))?;
-    let plan = parse(&stored, &Limits::default()).map_err(|error| failed(&error))?;
+    let parsed = stages.of("parse", || parse(&stored, &Limits::default()));
+    let plan = parsed.map_err(|error| failed(&error))?;
     let mut state =
         State::initial(&plan, &StateLimits::default()).map_err(|error| failed(&error))?;
     let mut carried = Carried::default();
     if keep_input && let Some(current) = current {
         carried = carry(&current.state(log)?, &initial(&current.plan(log)?), &mut state);
     }
-    let stored = put(log, stored.as_bytes())?;
+    let stored = stages.of("keep", || put(log, stored.as_bytes()))?;
     let text = stored.blob;
     let body = PlanRegistered { plan: id, version, text: stored, content };
     let registered = Draft::new(Kind::PlanRegistered, &body);

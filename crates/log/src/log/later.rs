@@ -64,7 +64,7 @@ impl Later {
         let answer = self.answered.recv();
         answer.map_err(|_| {
             Error::new(codes::LOG_FAILED, "the log has stopped writing")
-                .why("its writing thread has ended")
+                .why("a fault in the program ended a group before it was answered")
         })?
     }
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for Later {
 }
 
 /// Tells those who wait for events, and the one who signs heads, that some were stored. Holds no
-/// store: the thread that stores holds this.
+/// store: what waits in the store holds this.
 #[derive(Clone)]
 pub(super) struct Teller {
     bell: Arc<Bell>,

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Relation,
     /// A list key.
     Key,
-    /// Text, where a boolean is written out.
+    /// Text, where a boolean is written out: `aria-` attributes and a few like them.
     Aria,
     /// A free name, moved under a prefix so that no script of a host page reacts to it.
     Data,
@@ -54,6 +54,11 @@ const GLOBAL: &[(&str, Kind)] = &[
     ("role", Kind::Text),
     ("tabindex", Kind::Words(&["0", "-1"])),
     ("style", Kind::Style),
+    ("translate", Kind::Words(&["yes", "no"])),
+    ("spellcheck", Kind::Aria),
+    ("autocapitalize", Kind::Words(&["none", "off", "on", "sentences", "words", "characters"])),
+    ("enterkeyhint", Kind::Words(&["enter", "done", "go", "next", "previous", "search", "send"])),
+    ("inert", Kind::Flag),
     ("key", Kind::Key),
     ("srcdoc", Kind::Denied("it holds a document")),
     ("innerhtml", Kind::Denied("it holds markup")),
@@ -200,6 +205,21 @@ const SPECIFIC: &[(&str, Kind)] = &[
     ("vector-effect", Kind::Words(&["none", "non-scaling-stroke"])),
     ("shape-rendering", Kind::Text),
     ("visibility", Kind::Words(&["visible", "hidden", "collapse"])),
+    ("fx", Kind::Text),
+    ("fy", Kind::Text),
+    ("fr", Kind::Text),
+    ("rotate", Kind::Text),
+    ("textLength", Kind::Text),
+    ("lengthAdjust", Kind::Words(&["spacing", "spacingAndGlyphs"])),
+    ("alignment-baseline", Kind::Text),
+    ("baseline-shift", Kind::Text),
+    ("text-decoration", Kind::Text),
+    ("word-spacing", Kind::Text),
+    ("font-variant", Kind::Text),
+    ("writing-mode", Kind::Text),
+    ("paint-order", Kind::Text),
+    ("color", Kind::Paint),
+    ("pointer-events", Kind::Words(&["none", "auto"])),
 ];
 
 const UNITS: &[&str] = &["userSpaceOnUse", "objectBoundingBox"];

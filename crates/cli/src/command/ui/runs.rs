@@ -7,7 +7,7 @@ use glasshouse_model::Exit;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
-use glasshouse_plan::{Event, Html};
+use glasshouse_plan::{Event, Html, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -48,25 +48,27 @@ fn plans() -> Result<Plans, Error> {
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Timings::default();
-    let profile = options.profile.profile();
-    let report = match took.of("parse", || show::parse(text, &profile)) {
-        Ok(plan) => took.of("check", || glasshouse_plan::check(&plan, &profile)),
-        Err(report) => report,
-    };
-    let mut plans = took.of("policy", plans).map_err(unrecorded)?;
-    let name = options.profile.name();
-    let run = took.of("render", || plans.show(text, RunMode::Plan, keep_input, name));
-    match run {
-        Ok(run) => Ok(tell(&run, options, &took)),
+    let mut plans = took.of("open", plans).map_err(unrecorded)?;
+    match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
+        Ok(run) => Ok(tell(&run, options, took)),
         Err(error)
             if !options.json
-                && !report.safe
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
         {
-            Ok(show::refuse(&report))
+            // For a person: every fault with its place, and not the first one only.
+            let profile = options.profile.profile();
+            match show::parse(text, &profile) {
+                Ok(plan) => refusal(glasshouse_plan::check(&plan, &profile), error),
+                Err(report) => refusal(report, error),
+            }
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The report of a refusal; what the profile alone accepts was refused by the policy's word on it.
+fn refusal(report: Report, error: glasshouse_kernel::Error) -> Result<u8, Error> {
+    if report.safe { Err(error.into()) } else { Ok(show::refuse(&report)) }
 }
 
 /// What cannot be decided and recorded is not shown; checking and rendering alone needs no log.
@@ -79,7 +81,7 @@ fn unrecorded(error: Error) -> Error {
     error
 }
 
-fn tell(run: &Run, options: &RunOptions, took: &Timings) -> u8 {
+fn tell(run: &Run, options: &RunOptions, mut took: Timings) -> u8 {
     if !run.handled {
         output::note("the plan does nothing on this event");
     }
@@ -106,6 +108,7 @@ fn tell(run: &Run, options: &RunOptions, took: &Timings) -> u8 {
         }
     }
     if options.timings {
+        took.extend(&run.stages);
         took.tell();
     }
     Exit::Done.status()
@@ -124,8 +127,8 @@ pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
     let mut plans = took.of("open", plans)?;
     let name = arguments.options.profile.name();
     let revision = arguments.expect_revision;
-    let run = took.of("run", || plans.event(&arguments.plan, event, revision, name))?;
-    Ok(tell(&run, &arguments.options, &took))
+    let run = plans.event(&arguments.plan, event, revision, name)?;
+    Ok(tell(&run, &arguments.options, took))
 }
 
 fn members(what: &str, text: Option<&str>) -> Result<Option<Map<String, Value>>, Error> {
@@ -185,8 +188,8 @@ pub(super) fn rollback(plan: &str, version: i64, options: &RunOptions) -> Result
     let mut took = Timings::default();
     let mut plans = took.of("open", plans)?;
     let name = options.profile.name();
-    let run = took.of("run", || plans.rollback(plan, version, name))?;
-    Ok(tell(&run, options, &took))
+    let run = plans.rollback(plan, version, name)?;
+    Ok(tell(&run, options, took))
 }
 
 /// `ui replay`.

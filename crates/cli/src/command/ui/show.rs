@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use glasshouse_kernel::plans::Stages;
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
@@ -20,6 +21,11 @@ impl Timings {
         let done = work();
         self.0.push((stage, start.elapsed().as_micros()));
         done
+    }
+
+    /// Adds the stages of a run that the kernel timed.
+    pub(super) fn extend(&mut self, stages: &Stages) {
+        self.0.extend(stages.iter().map(|(stage, spent)| (stage, spent.as_micros())));
     }
 
     pub(super) fn tell(&self) {
