@@ -2,6 +2,7 @@
 //! walking forks, checking the chain, leases, signed heads.
 
 use std::path::Path;
+use std::time::Duration;
 
 use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId};
 
@@ -33,6 +34,10 @@ pub struct TreeHead {
     pub newest: Option<(BranchId, Head)>,
 }
 
+/// Hears what became of an append, on the thread that stored it: it must be quick, and the store must
+/// not end with it.
+pub type Stored = Box<dyn FnOnce(Result<Appended>) + Send>;
+
 /// A place where events are kept. Every method blocks; a write that returned `Ok` survives the
 /// loss of power.
 ///
@@ -51,6 +56,19 @@ pub trait Store: Send + Sync {
     /// `branch_not_found`, `branch_read_only`, `head_conflict`, `cell_conflict`, `lease_lost`,
     /// `session_owned`, a limit's error, or a storage error.
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended>;
+
+    /// Stores an append as [`Store::append`] does, but may wait `delay` for others that share its sync.
+    /// Appends are stored in the order in which they came, whichever way.
+    ///
+    /// # Errors
+    /// A limit's error, or that nothing is stored any more. All else `stored` hears.
+    fn append_later(&self, append: Append, delay: Duration, stored: Stored) -> Result<()>;
+
+    /// Stores what waits for others; durable when it returns.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn flush(&self) -> Result<()>;
 
     /// Stores an append of one event that says what is erased, and with it empties the bodies of
     /// events and remembers the blobs that are to be deleted. Events that are erased stay so.

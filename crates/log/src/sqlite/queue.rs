@@ -1,16 +1,18 @@
 //! Who stores: callers that have something to store queue up, and the first of them leads. It takes
 //! what has arrived, stores it for everybody, and hands over to the first of those that came
-//! meanwhile. A caller that is alone waits for nobody and wakes nobody.
+//! meanwhile. A caller that is alone waits for nobody and wakes nobody. A job may also be left for
+//! whoever leads next: its caller goes on at once.
 //!
 //! The queue knows nothing of what is stored; it promises that at most one caller leads, that jobs
-//! are taken in their order, that every caller returns, and that the lead is never lost while
+//! are taken in their order (one that was left before what its caller enters later), that every caller returns, and that the lead is never lost while
 //! somebody waits.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::PoisonError;
+
+use super::sync::{
+    Arc, AtomicU8, Condvar, Mutex, MutexGuard, Ordering, Thread, current, park, yield_now,
+};
 
 /// Callers that may wait for the lead; more wait for room, so that memory does not grow.
 const CAPACITY: usize = 1024;
@@ -30,6 +32,8 @@ pub(crate) struct Queue<J> {
 
 struct Inner<J> {
     entries: VecDeque<Entry<J>>,
+    /// Jobs that nobody waits beside.
+    left: Vec<J>,
     is_led: bool,
     is_closed: bool,
     /// Jobs in the last group.
@@ -42,7 +46,8 @@ struct Inner<J> {
 pub(crate) struct Entry<J> {
     /// `None` for a caller that wants the lead to itself.
     job: Option<J>,
-    turn: Arc<Turn>,
+    /// `None` for a job that was left.
+    turn: Option<Arc<Turn>>,
 }
 
 /// Where a caller stands.
@@ -59,6 +64,11 @@ impl Turn {
 }
 
 impl<J> Entry<J> {
+    /// Whether there is something to store.
+    pub(crate) const fn has_job(&self) -> bool {
+        self.job.is_some()
+    }
+
     /// Takes the job out.
     pub(crate) fn take(&mut self) -> Option<J> {
         self.job.take()
@@ -68,7 +78,9 @@ impl<J> Entry<J> {
 impl<J> Drop for Entry<J> {
     fn drop(&mut self) {
         drop(self.job.take());
-        self.turn.set(IS_SERVED);
+        if let Some(turn) = &self.turn {
+            turn.set(IS_SERVED);
+        }
     }
 }
 
@@ -81,6 +93,7 @@ impl<J> Queue<J> {
     pub(crate) fn new() -> Self {
         let inner = Inner {
             entries: VecDeque::new(),
+            left: Vec::new(),
             is_led: false,
             is_closed: false,
             last_group: 0,
@@ -100,8 +113,19 @@ impl<J> Queue<J> {
         self.wait(None)
     }
 
+    /// Leaves a job for whoever leads next. Answers how many were left so; nothing when the queue is
+    /// closed, and the job is gone then.
+    pub(crate) fn leave(&self, job: J) -> Option<usize> {
+        let mut inner = self.lock();
+        if inner.is_closed {
+            return None;
+        }
+        inner.left.push(job);
+        Some(inner.left.len())
+    }
+
     fn wait(&self, job: Option<J>) -> Option<Lead<'_, J>> {
-        let turn = Arc::new(Turn { phase: AtomicU8::new(WAITS), thread: thread::current() });
+        let turn = Arc::new(Turn { phase: AtomicU8::new(WAITS), thread: current() });
         let mut inner = self.lock();
         while inner.entries.len() >= CAPACITY && !inner.is_closed {
             inner.outside += 1;
@@ -111,7 +135,7 @@ impl<J> Queue<J> {
         if inner.is_closed {
             return None;
         }
-        inner.entries.push_back(Entry { job, turn: Arc::clone(&turn) });
+        inner.entries.push_back(Entry { job, turn: Some(Arc::clone(&turn)) });
         if !inner.is_led {
             // Nobody leads, so nobody waited: this entry is the first.
             inner.is_led = true;
@@ -122,7 +146,7 @@ impl<J> Queue<J> {
             match turn.phase.load(Ordering::Acquire) {
                 LEADS => return Some(Lead { queue: self }),
                 IS_SERVED => return None,
-                _ => thread::park(),
+                _ => park(),
             }
         }
     }
@@ -131,10 +155,11 @@ impl<J> Queue<J> {
     fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
-        let left = std::mem::take(&mut inner.entries);
+        let waiting = std::mem::take(&mut inner.entries);
+        let left = std::mem::take(&mut inner.left);
         drop(inner);
         self.room.notify_all();
-        drop(left);
+        drop((waiting, left));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<J>> {
@@ -144,8 +169,9 @@ impl<J> Queue<J> {
 }
 
 impl<J> Lead<'_, J> {
-    /// Takes what has arrived, at most `max`; the leader's own turn is the first. A caller that wants
-    /// the lead to itself is left in its place, and so is everybody behind it.
+    /// Takes what was left, and then what has arrived, of that at most `max`; the leader's own turn is
+    /// the first. A caller that wants the lead to itself stays in its place, and so does everybody
+    /// behind it.
     pub(crate) fn take(&self, max: usize) -> Vec<Entry<J>> {
         let mut inner = self.queue.lock();
         for _ in 0..YIELDS {
@@ -153,13 +179,16 @@ impl<J> Lead<'_, J> {
                 break;
             }
             drop(inner);
-            thread::yield_now();
+            yield_now();
             inner = self.queue.lock();
         }
         let others = inner.entries.iter().skip(1).take_while(|entry| entry.job.is_some()).count();
         let count = (others + 1).min(max).min(inner.entries.len());
         inner.last_group = count;
-        let taken = inner.entries.drain(..count).collect();
+        let left = std::mem::take(&mut inner.left);
+        let mut taken: Vec<_> =
+            left.into_iter().map(|job| Entry { job: Some(job), turn: None }).collect();
+        taken.extend(inner.entries.drain(..count));
         if inner.outside > 0 {
             self.queue.room.notify_all();
         }
@@ -176,8 +205,9 @@ impl<J> Drop for Lead<'_, J> {
         }
         let mut inner = self.queue.lock();
         match inner.entries.front() {
-            Some(next) => next.turn.set(LEADS),
-            None => inner.is_led = false,
+            // Only callers stand here, and each has a turn.
+            Some(Entry { turn: Some(next), .. }) => next.set(LEADS),
+            _ => inner.is_led = false,
         }
     }
 }

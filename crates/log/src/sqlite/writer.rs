@@ -22,6 +22,8 @@ use crate::store::Stats;
 
 /// Most operations in one transaction: bounds how long the first of them waits for the others.
 const MAX_GROUP: usize = 256;
+/// Operations that wait for others and are company enough: the next one stores them.
+const MAX_PATIENT: usize = 100;
 /// Pages in the write-ahead log that cause a checkpoint: 8 MiB, about the size that a reopening
 /// reads in some milliseconds.
 const CHECKPOINT_PAGES: u32 = 2_000;
@@ -48,6 +50,8 @@ struct Shared {
     care: Mutex<Care>,
     wanted: Condvar,
     counters: Counters,
+    /// Operations that were left for others to store and have not been answered.
+    patient: Arc<AtomicU64>,
 }
 
 /// What the keeper is waiting for.
@@ -55,6 +59,8 @@ struct Shared {
 struct Care {
     is_checkpoint_due: bool,
     is_closing: bool,
+    /// When what was left is to be stored, if nobody comes before.
+    store_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +111,7 @@ impl Writer {
             care: Mutex::default(),
             wanted: Condvar::new(),
             counters: Counters::default(),
+            patient: Arc::default(),
         });
         let kept = Arc::clone(&shared);
         let keeper = std::thread::Builder::new()
@@ -123,19 +130,45 @@ impl Writer {
     ) -> Result<T> {
         let seat = Arc::new(Mutex::new(None));
         let mine = Arc::clone(&seat);
-        let job: Job = Box::new(move |group| {
-            let outcome = group.and_then(|group| group.attempt(operation));
-            Box::new(move |committed| {
-                // Without a commit even a refusal is void: it was decided on a state that never
-                // came to be.
-                *lock(&mine) = Some(committed.and(outcome));
-            })
-        });
+        let job = job(operation, move |outcome| *lock(&mine) = Some(outcome));
         if let Some(lead) = self.shared.queue.enter(job) {
             self.shared.store(lead.take(MAX_GROUP));
         }
         let answer = lock(&seat).take();
         answer.unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// Leaves an operation for others to store; after `delay` it is stored without them. `stored` hears
+    /// of it once it is durable, on the thread that stores.
+    pub(crate) fn submit_later<T: Send + 'static>(
+        &self,
+        delay: Duration,
+        operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
+        stored: impl FnOnce(Result<T>) + Send + 'static,
+    ) -> Result<()> {
+        let patient = Arc::clone(&self.shared.patient);
+        patient.fetch_add(1, Ordering::SeqCst);
+        let job = job(operation, move |outcome| {
+            stored(outcome);
+            patient.fetch_sub(1, Ordering::SeqCst);
+        });
+        let waiting = self.shared.queue.leave(job).ok_or_else(stopped)?;
+        if waiting >= MAX_PATIENT {
+            // What becomes of each, `stored` hears.
+            let _ = self.flush();
+        } else {
+            self.shared.store_by(Instant::now() + delay);
+        }
+        Ok(())
+    }
+
+    /// Stores what was left for others.
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.shared.patient.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        // Whoever stores this stores them, or has done so before.
+        self.submit(|_| Ok(()))
     }
 
     /// What was done since the log was opened.
@@ -151,6 +184,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        // What fails here was acknowledged to nobody.
+        let _ = self.flush();
         lock(&self.shared.care).is_closing = true;
         self.shared.wanted.notify_all();
         if let Some(keeper) = self.keeper.take() {
@@ -176,26 +211,77 @@ impl Shared {
         }
     }
 
-    /// Copies the write-ahead log into the database when it has grown, and when nothing has come for
-    /// a while, so that no caller waits for it.
-    fn keep(&self) {
-        loop {
-            let mut care = lock(&self.care);
-            if !care.is_checkpoint_due && !care.is_closing {
-                let waited = self.wanted.wait_timeout(care, CHECKPOINT_EVERY);
-                care = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            if care.is_closing {
-                return;
-            }
-            let is_due = std::mem::take(&mut care.is_checkpoint_due);
-            drop(care);
-            let Some(lead) = self.queue.lead() else { return };
-            drop(lead.take(1));
-            let Ok(mut state) = self.state.lock() else { return };
-            if is_due { state.checkpoint_when_due() } else { state.checkpoint_when_idle() }
+    /// Has what was left stored at a moment, if nobody comes before.
+    fn store_by(&self, moment: Instant) {
+        let mut care = lock(&self.care);
+        if care.store_at.is_none_or(|earlier| moment < earlier) {
+            care.store_at = Some(moment);
+            self.wanted.notify_all();
         }
     }
+
+    /// Copies the write-ahead log into the database when it has grown, and when nothing has come for
+    /// a while, so that no caller waits for it; and stores what was left when its time has come.
+    fn keep(&self) {
+        loop {
+            let Some(task) = self.next_task() else { return };
+            let Some(lead) = self.queue.lead() else { return };
+            let entries = lead.take(MAX_GROUP);
+            if entries.iter().any(Entry::has_job) {
+                self.store(entries);
+            }
+            let Ok(mut state) = self.state.lock() else { return };
+            match task {
+                Task::Store => {}
+                Task::CheckpointIfDue => state.checkpoint_when_due(),
+                Task::CheckpointIfIdle => state.checkpoint_when_idle(),
+            }
+        }
+    }
+
+    /// Waits for something that the keeper has to do; nothing when the log closes.
+    fn next_task(&self) -> Option<Task> {
+        let idle_at = Instant::now() + CHECKPOINT_EVERY;
+        let mut care = lock(&self.care);
+        loop {
+            if care.is_closing {
+                return None;
+            }
+            if std::mem::take(&mut care.is_checkpoint_due) {
+                return Some(Task::CheckpointIfDue);
+            }
+            let now = Instant::now();
+            if care.store_at.is_some_and(|moment| moment <= now) {
+                care.store_at = None;
+                return Some(Task::Store);
+            }
+            if idle_at <= now {
+                return Some(Task::CheckpointIfIdle);
+            }
+            let until = care.store_at.map_or(idle_at, |moment| moment.min(idle_at));
+            let waited = self.wanted.wait_timeout(care, until.saturating_duration_since(now));
+            care = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What the keeper does next.
+enum Task {
+    Store,
+    CheckpointIfDue,
+    CheckpointIfIdle,
+}
+
+/// An operation and who hears of it, as a job. Without a commit even a refusal is void: it was decided
+/// on a state that never came to be.
+fn job<T: Send + 'static>(
+    operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
+    stored: impl FnOnce(Result<T>) + Send + 'static,
+) -> Job {
+    Box::new(move |group| {
+        let outcome = group.and_then(|group| group.attempt(operation));
+        Box::new(move |committed| stored(committed.and(outcome)))
+    })
 }
 
 struct State {
