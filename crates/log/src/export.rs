@@ -2,16 +2,22 @@
 //! and proves itself there.
 //!
 //! The first line names the session, the log's key and its newest signed head; then come branches,
-//! each after its parent, with their own events in order; the last line counts the events and holds
-//! the digest of all lines before.
+//! each after its parent, with their own events in order; then, unless left out, the blobs; the last
+//! line counts the events and holds the digest of all lines before.
 
-use std::collections::HashMap;
-use std::io::{BufRead, Read as _, Write};
+mod check;
 
-use glasshouse_model::event::{body_hash, event_hash};
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
 use serde::{Deserialize, Serialize};
 
+pub use self::check::{MAX_EXPORT_LINE_BYTES, check_export};
+
+use crate::blobs::named_in;
 use crate::branch::BranchRow;
 use crate::chain::PAGE;
 use crate::codes;
@@ -21,52 +27,73 @@ use crate::proof::ProvedEvent;
 
 /// Version of the lines.
 const VERSION: u32 = 1;
-/// Longest line that is read: the largest body with each of its bytes escaped, and its header.
-const MAX_LINE_BYTES: u64 = 8 << 20;
+/// Bytes of a blob in one line.
+const BLOB_PART_BYTES: usize = 1 << 20;
 
 /// What was written or read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Number of events.
     pub events: u64,
+    /// Number of blobs.
+    pub blobs: u64,
     /// Digest of all lines but the last.
     pub digest: Digest,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
-    Export { version: u32, tenant: TenantId, session: SessionId, key: String, head: String },
-    Branch { branch: BranchId, name: String, parent: Option<(BranchId, Seq)>, state: String },
-    Event(ExportedEvent),
-    End { events: u64, digest: Digest },
+/// Which blobs an export carries.
+#[derive(Clone, Copy, Default)]
+pub enum ExportBlobs<'a> {
+    /// None: the events alone prove themselves.
+    #[default]
+    None,
+    /// Those that events name, and those that the given function finds named in such a blob.
+    All(&'a dyn Fn(&[u8]) -> Vec<Digest>),
 }
 
 #[derive(Serialize, Deserialize)]
-struct ExportedEvent {
-    branch: BranchId,
-    seq: Seq,
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Line {
+    Export { version: u32, tenant: TenantId, session: SessionId, key: String, head: String },
+    Branch { branch: BranchId, name: String, parent: Option<(BranchId, Seq)>, state: String },
+    Event(ExportedEvent),
+    Blob { digest: Digest, bytes: u64, offset: u64, data: String },
+    End { events: u64, blobs: u64, digest: Digest },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ExportedEvent {
+    pub(crate) branch: BranchId,
+    pub(crate) seq: Seq,
     #[serde(flatten)]
-    event: ProvedEvent,
+    pub(crate) event: ProvedEvent,
 }
 
 struct Writer<'w> {
     out: &'w mut dyn Write,
     digest: Digest,
     events: u64,
+    blobs: u64,
+    /// Blobs that events name.
+    named: BTreeSet<Digest>,
 }
 
 impl Writer<'_> {
     fn line(&mut self, line: &Line) -> Result<()> {
-        let failed = |cause: &dyn std::fmt::Display| {
-            Error::new(codes::STORAGE_FAILED, "could not write the export").why(cause)
-        };
         let mut text = serde_json::to_vec(line).map_err(|cause| failed(&cause))?;
         text.push(b'\n');
-        self.out.write_all(&text).map_err(|cause| failed(&cause))?;
-        self.digest = next_digest(&self.digest, &text);
+        self.text(&text)
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<()> {
+        self.out.write_all(text).map_err(|cause| failed(&cause))?;
+        self.digest = next_digest(&self.digest, text);
         Ok(())
     }
+}
+
+fn failed(cause: &dyn std::fmt::Display) -> Error {
+    Error::new(codes::STORAGE_FAILED, "could not write the export").why(cause)
 }
 
 /// Digest of lines: of the digest before and the next line, so that reading needs no second pass.
@@ -74,13 +101,19 @@ fn next_digest(before: &Digest, line: &[u8]) -> Digest {
     Digest::of_parts(&[b"glasshouse/export/v1\0", before.as_bytes(), line])
 }
 
-/// Writes a session.
-pub(crate) fn write(log: &Log, session: &SessionId, out: &mut dyn Write) -> Result<Exported> {
+/// Writes a session. `blobs` says which blobs go with it.
+pub(crate) fn write(
+    log: &Log,
+    session: &SessionId,
+    blobs: ExportBlobs<'_>,
+    out: &mut dyn Write,
+) -> Result<Exported> {
     let branches = log.branches(session)?;
     if branches.is_empty() {
         return Err(Error::new(codes::BRANCH_NOT_FOUND, format!("no session {session}")));
     }
-    let mut writer = Writer { out, digest: Digest::ZERO, events: 0 };
+    let named = BTreeSet::new();
+    let mut writer = Writer { out, digest: Digest::ZERO, events: 0, blobs: 0, named };
     writer.line(&Line::Export {
         version: VERSION,
         tenant: log.tenant().clone(),
@@ -91,9 +124,12 @@ pub(crate) fn write(log: &Log, session: &SessionId, out: &mut dyn Write) -> Resu
     for row in &branches {
         write_branch(log, row, &mut writer)?;
     }
-    let exported = Exported { events: writer.events, digest: writer.digest };
-    writer.line(&Line::End { events: exported.events, digest: exported.digest })?;
-    Ok(exported)
+    if let ExportBlobs::All(also) = blobs {
+        write_blobs(log, also, &mut writer)?;
+    }
+    let Writer { events, blobs, digest, .. } = writer;
+    writer.line(&Line::End { events, blobs, digest })?;
+    Ok(Exported { events, blobs, digest })
 }
 
 fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<()> {
@@ -112,6 +148,7 @@ fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<(
         }
         for record in records.into_iter().filter(|record| record.seq <= head) {
             let (seq, hash) = (record.seq, record.hash);
+            writer.named.extend(named_in(&record.body));
             let event = record.into_proved(last.hash);
             writer.line(&Line::Event(ExportedEvent { branch: branch.clone(), seq, event }))?;
             (last.seq, last.hash) = (seq, hash);
@@ -121,127 +158,31 @@ fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<(
     Ok(())
 }
 
-/// Reads what [`Log::export_session`] wrote and proves it: every event against the one before it,
-/// forks against their parents, bodies against headers, and the count and digest at the end.
-///
-/// That the events are those of the log is told by the signed head in the first line together with
-/// proofs of the log ([`Log::prove`]); this proves that they belong together.
-///
-/// # Errors
-/// `export_invalid` naming the first bad line, or a storage error.
-pub fn check_export(mut input: impl BufRead) -> Result<Exported> {
-    let mut reading = Reading { digest: Digest::ZERO, events: 0, branches: HashMap::new(), at: 0 };
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        reading.at += 1;
-        let read = (&mut input).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
-        read.map_err(|cause| {
-            Error::new(codes::STORAGE_FAILED, "could not read the export").why(cause)
-        })?;
-        if !line.ends_with(b"\n") {
-            return Err(reading.bad("the export is cut, or a line is too long"));
-        }
-        let parsed = serde_json::from_slice(&line).map_err(|cause| reading.bad(cause))?;
-        match parsed {
-            Line::Export { version: VERSION, .. } if reading.at == 1 => {}
-            _ if reading.at == 1 => return Err(reading.bad("it does not begin as an export")),
-            Line::Export { .. } => return Err(reading.bad("an export begins in another")),
-            Line::Branch { branch, parent, .. } => reading.branch(branch, parent)?,
-            Line::Event(event) => reading.event(event)?,
-            Line::End { events, digest } => {
-                let exported = Exported { events: reading.events, digest: reading.digest };
-                if exported != (Exported { events, digest }) {
-                    return Err(reading.bad("count and digest are those of other lines"));
-                }
-                return Ok(exported);
-            }
-        }
-        reading.digest = next_digest(&reading.digest, &line);
+/// Writes the blobs in the order of their digests. Those that are not there were erased.
+fn write_blobs(
+    log: &Log,
+    also: &dyn Fn(&[u8]) -> Vec<Digest>,
+    writer: &mut Writer<'_>,
+) -> Result<()> {
+    let content = |digest: &Digest| match log.blob(digest) {
+        Err(error) if error.is(codes::BLOB_NOT_FOUND) => Ok(None),
+        content => content.map(Some),
+    };
+    let mut all = std::mem::take(&mut writer.named);
+    for digest in all.clone() {
+        all.extend(content(&digest)?.iter().flat_map(|content| also(content)));
     }
-}
-
-struct Reading {
-    digest: Digest,
-    events: u64,
-    branches: HashMap<BranchId, ReadBranch>,
-    at: u64,
-}
-
-/// A branch as far as it was read.
-struct ReadBranch {
-    parent: Option<BranchId>,
-    /// Sequence before its first own event.
-    base: Seq,
-    /// The hashes from there on.
-    hashes: Vec<Digest>,
-}
-
-impl Reading {
-    fn bad(&self, why: impl std::fmt::Display) -> Error {
-        Error::new(codes::EXPORT_INVALID, format!("line {} of the export is bad", self.at))
-            .why(why)
-            .with("line", self.at)
+    for digest in all {
+        let Some(content) = content(&digest)? else { continue };
+        let bytes = content.len() as u64;
+        let mut offset = 0;
+        // An empty blob is one part without data.
+        let parts = content.chunks(BLOB_PART_BYTES).chain(content.is_empty().then_some(&[][..]));
+        for part in parts {
+            writer.line(&Line::Blob { digest, bytes, offset, data: BASE64.encode(part) })?;
+            offset += part.len() as u64;
+        }
+        writer.blobs += 1;
     }
-
-    fn branch(&mut self, branch: BranchId, parent: Option<(BranchId, Seq)>) -> Result<()> {
-        let line = match parent {
-            None => ReadBranch { parent: None, base: 0, hashes: vec![Digest::ZERO] },
-            Some((parent, seq)) => {
-                let hash = self.hash(&parent, seq);
-                let hash = hash.ok_or_else(|| self.bad("its parent has no such event"))?;
-                ReadBranch { parent: Some(parent), base: seq, hashes: vec![hash] }
-            }
-        };
-        match self.branches.insert(branch, line) {
-            None => Ok(()),
-            Some(_) => Err(self.bad("the branch is there twice")),
-        }
-    }
-
-    /// Hash of an event of a branch, its ancestors' included.
-    fn hash(&self, branch: &BranchId, seq: Seq) -> Option<Digest> {
-        let mut line = self.branches.get(branch)?;
-        // A parent was there before its child, so this ends.
-        while seq < line.base {
-            line = self.branches.get(line.parent.as_ref()?)?;
-        }
-        line.hashes.get(usize::try_from(seq - line.base).ok()?).copied()
-    }
-
-    fn event(&mut self, line: ExportedEvent) -> Result<()> {
-        #[derive(Deserialize)]
-        struct Anchors {
-            branch: BranchId,
-            seq: Seq,
-            body_hash: Digest,
-        }
-        let ExportedEvent { branch, seq, event } = line;
-        let before = seq.checked_sub(1).and_then(|before| self.hash(&branch, before));
-        if before != Some(event.prev) {
-            return Err(self.bad("it does not follow the event before it"));
-        }
-        if event_hash(&event.prev, event.header.as_bytes()) != event.hash {
-            return Err(self.bad("the header does not have the event's hash"));
-        }
-        let anchors: Anchors =
-            serde_json::from_str(&event.header).map_err(|cause| self.bad(cause))?;
-        if anchors.branch != branch || anchors.seq != seq {
-            return Err(self.bad("the header names another event"));
-        }
-        match (event.salt_bytes(), &event.body) {
-            (Some(salt), Some(body)) if body_hash(&salt, body.as_bytes()) == anchors.body_hash => {}
-            (None, None) if event.salt.is_none() => {}
-            _ => return Err(self.bad("the body does not have the hash in the header")),
-        }
-        let added = self.branches.get_mut(&branch).map(|line| {
-            line.hashes.push(event.hash);
-            line.base + u64::try_from(line.hashes.len()).unwrap_or(u64::MAX) - 1 == seq
-        });
-        if added != Some(true) {
-            return Err(self.bad("the event is there twice"));
-        }
-        self.events += 1;
-        Ok(())
-    }
+    Ok(())
 }

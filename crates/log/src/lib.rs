@@ -64,7 +64,7 @@ pub use clock::{Clock, SystemClock};
 pub use durability::{Durability, durability};
 pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
-pub use export::{Exported, check_export};
+pub use export::{ExportBlobs, Exported, MAX_EXPORT_LINE_BYTES, check_export};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Later, Log, Options};

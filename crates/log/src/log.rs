@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::codes;
 use crate::erase::{self, Erase, MAX_ERASED};
 use crate::error::{Error, Result};
-use crate::export::{self, Exported};
+use crate::export::{self, ExportBlobs, Exported};
 use crate::heads::Heads;
 use crate::home::{FileLock, Home};
 use crate::keys::PublicKey;
@@ -161,6 +161,11 @@ impl Log {
     }
 
     fn store_append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
+        let says = |kind: Kind| append.events.iter().any(|draft| draft.kind == kind);
+        if says(Kind::LogErased) || (merge.is_none() && says(Kind::BranchMerged)) {
+            return Err(Error::new(codes::APPEND_INVALID, "could not append")
+                .why("what ends a branch or erases events is told by whoever does it"));
+        }
         self.prove_to_write(&append.branch)?;
         let appended = self.inner.store.append(append, merge)?;
         self.tell_stored();
@@ -353,15 +358,21 @@ impl Log {
         self.inner.blobs.get(digest)
     }
 
-    /// Writes a session as lines of JSON that prove themselves: see [`check_export`].
+    /// Writes a session as lines of JSON that prove themselves: see [`check_export`]. `blobs` says which
+    /// blobs go with it; those that are not there are passed over.
     ///
     /// [`check_export`]: crate::check_export
     ///
     /// # Errors
     /// `branch_not_found` when there is no such session, `log_corrupt`, or a storage error, also of
     /// `out`.
-    pub fn export_session(&self, session: &SessionId, out: &mut dyn Write) -> Result<Exported> {
-        export::write(self, session, out)
+    pub fn export_session(
+        &self,
+        session: &SessionId,
+        blobs: ExportBlobs<'_>,
+        out: &mut dyn Write,
+    ) -> Result<Exported> {
+        export::write(self, session, blobs, out)
     }
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest

@@ -1,6 +1,6 @@
 //! Merging: one event with two parents, after which the source is read only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_model::body::{BranchMerged, MergeStrategy};
 use glasshouse_model::{Actor, BranchId, Draft, Kind, Seq, SessionId};
@@ -31,6 +31,10 @@ pub struct MergeBranch {
     pub resolved: BTreeMap<String, Value>,
     /// Who merges.
     pub actor: Actor,
+    /// Labels of the event: where what came over had come from.
+    pub labels: BTreeSet<String>,
+    /// Events before the merge in the same transaction: what allowed it.
+    pub before: Vec<Draft>,
     /// Events that follow the merge in the same transaction.
     pub events: Vec<Draft>,
     /// Of the target's lease, as in [`Append`].
@@ -42,7 +46,7 @@ pub struct MergeBranch {
 }
 
 impl MergeBranch {
-    /// The append that the merge is, its `branch.merged` event first.
+    /// The append that the merge is.
     pub(crate) fn into_append(self, target: &[Segment], source: &[Segment]) -> Result<Append> {
         let base_seq = last_shared(target, source);
         let invalid =
@@ -59,6 +63,9 @@ impl MergeBranch {
                 self.target
             ));
         }
+        if self.before.iter().chain(&self.events).any(|draft| draft.kind == Kind::BranchMerged) {
+            return invalid("it ends more than one branch".to_owned());
+        }
         let body = BranchMerged {
             source: self.source,
             source_seq: self.source_head.seq,
@@ -67,8 +74,9 @@ impl MergeBranch {
             strategy: self.strategy,
             resolved: self.resolved,
         };
-        let merged = Draft::new(Kind::BranchMerged, &body).by(self.actor);
-        let events = std::iter::once(merged).chain(self.events).collect();
+        let mut merged = Draft::new(Kind::BranchMerged, &body).by(self.actor);
+        merged.labels = self.labels;
+        let events = self.before.into_iter().chain([merged]).chain(self.events).collect();
         Ok(Append {
             expected_head: Some(self.target_head),
             epoch: self.epoch,

@@ -12,7 +12,7 @@ use glasshouse_model::{BranchId, Digest, Seq};
 use super::Broken;
 use crate::append::Head;
 use crate::blobs::{Blobs, named_in};
-use crate::branch::{BranchRow, BranchState, ancestors_of_child};
+use crate::branch::{BranchRow, BranchState, Segment, ancestors_of_child, last_shared};
 use crate::cells::{BadCell, CellProof};
 use crate::chain::PAGE;
 use crate::codes;
@@ -60,6 +60,8 @@ struct Merged {
     position: u64,
     by: (BranchId, Seq),
     head: Head,
+    /// The last event that both branches share.
+    base: Seq,
 }
 
 /// Erased things, for whom the rest is proved.
@@ -137,7 +139,7 @@ impl<'a> Events<'a> {
         };
         let first = first.map(|found| (found.position, found.broken));
         let unaccounted = self.first_unaccounted();
-        let merge = self.first_bad_merge(&rows);
+        let merge = self.first_bad_merge(&rows)?;
         let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
         Ok(first.map(|(_, broken)| broken))
     }
@@ -171,8 +173,9 @@ impl<'a> Events<'a> {
     }
 
     /// The first branch that was merged although no event says so, or goes on although one does.
-    fn first_bad_merge(&self, rows: &[BranchRow]) -> Option<(u64, Broken)> {
-        let bad = rows.iter().filter_map(|row| {
+    fn first_bad_merge(&self, rows: &[BranchRow]) -> Result<Option<(u64, Broken)>> {
+        let mut bad = self.first_bad_base()?;
+        bad.extend(rows.iter().filter_map(|row| {
             let shown = |state: &str, head: &Head| format!("{state} at {} {}", head.seq, head.hash);
             let found = shown(row.state.as_str(), &row.head);
             let (at, (branch, seq), expected) = match self.merged.get(&row.branch) {
@@ -195,8 +198,33 @@ impl<'a> Events<'a> {
                 format!("branch {} {found}", row.branch),
             );
             Some((at, Broken::of_event(&branch, seq, &Defect::Hash { expected, found })))
-        });
-        bad.min_by_key(|(at, _)| *at)
+        }));
+        Ok(bad.into_iter().min_by_key(|(at, _)| *at))
+    }
+
+    /// Merges of branches that part at another event than the merge says.
+    fn first_bad_base(&self) -> Result<Vec<(u64, Broken)>> {
+        let mut bad = Vec::new();
+        let segments = |branch: &BranchId| -> Result<Vec<Segment>> {
+            let mut segments = self.store.ancestors(branch)?;
+            segments.push(Segment { branch: branch.clone(), upto: Seq::MAX });
+            Ok(segments)
+        };
+        for (source, merged) in &self.merged {
+            let (target, seq) = &merged.by;
+            let found = match segments(source) {
+                // That there is no such branch is found elsewhere, or the event is newer than the tables.
+                Err(error) if error.is(codes::BRANCH_NOT_FOUND) => continue,
+                segments_of_source => last_shared(&segments(target)?, &segments_of_source?),
+            };
+            if found != merged.base {
+                let (expected, found) =
+                    (format!("parted at {}", merged.base), format!("parted at {found}"));
+                let defect = Defect::Hash { expected, found };
+                bad.push((merged.position, Broken::of_event(target, *seq, &defect)));
+            }
+        }
+        Ok(bad)
     }
 
     /// The first body or blob that is gone although no event says so.
@@ -232,11 +260,12 @@ impl<'a> Events<'a> {
     /// Remembers what an event says of cells and erasures, and what of it is gone.
     fn note(&mut self, branch: &BranchId, record: &Record) {
         self.cells.note(branch, record);
-        if let Some(BranchMerged { source, source_seq: seq, source_hash: hash, .. }) =
+        if let Some(BranchMerged { source, source_seq: seq, source_hash: hash, base_seq, .. }) =
             merge::said_by(record)
         {
             let (position, by) = (record.position, (branch.clone(), record.seq));
-            self.note_merged(source, Merged { position, by, head: Head { seq, hash } });
+            let (head, base) = (Head { seq, hash }, base_seq);
+            self.note_merged(source, Merged { position, by, head, base });
         }
         if let Some(said) = erase::said_by(record) {
             let events = said.events.into_iter();

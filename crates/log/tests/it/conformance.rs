@@ -1,6 +1,6 @@
 //! What every store does alike. A new store joins by one line in [`each`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -170,24 +170,37 @@ fn b6_a_merge_is_one_event_with_two_parents_and_ends_its_source() {
         let other = log.append(other).unwrap().head;
         refused(merge("b_other", other, "b_main", 2), "append_invalid");
 
+        let twice = Draft::new(Kind::BranchMerged, &json!({}));
+        refused(
+            MergeBranch { events: vec![twice], ..merge("b_a", moved, "b_main", 2) },
+            "append_invalid",
+        );
+
         let keyed = MergeBranch {
             strategy: MergeStrategy::FastForward,
             idempotency_key: Some("m".into()),
+            before: vec![draft(8)],
             events: vec![draft(9)],
+            labels: BTreeSet::from(["web".to_owned()]),
             ..merge("b_a", moved, "b_main", 2)
         };
         let merged = log.merge(keyed.clone()).unwrap();
-        let event = &merged.events[0];
-        assert_eq!((event.prev, event.kind()), (before.hash, &Kind::BranchMerged));
+        assert_eq!((merged.events.len(), merged.events[0].prev), (3, before.hash));
+        let event = &merged.events[1];
+        assert_eq!((event.prev, event.kind()), (merged.events[0].hash, &Kind::BranchMerged));
+        assert_eq!(event.header.labels, BTreeSet::from(["web".to_owned()]));
         let said: BranchMerged = event.body_as().unwrap();
         assert_eq!((said.source_hash, said.source_seq, said.base_seq), (moved.hash, 4, 2));
         assert_eq!(said.resolved["plan"], "theirs");
-        assert_eq!(merged.head.seq, 4, "further events are part of it");
+        assert_eq!(merged.head.seq, 5, "what allowed it and what follows are part of it");
         assert!(log.merge(keyed).unwrap().replayed);
 
         assert_eq!(log.branch(&branch("b_a")).unwrap().state, BranchState::Merged);
-        assert_eq!(refusal(log.append(numbered("b_a", 5)), ""), "branch_read_only");
-        assert_eq!(refusal(log.merge(merge("b_a", moved, "b_main", 4)), ""), "branch_read_only");
+        let ended = log.append(numbered("b_a", 5)).unwrap_err().report();
+        assert_eq!(ended.code, "branch_read_only");
+        assert!(ended.what.contains("b_a") && ended.why.contains("merged"), "{ended:?}");
+        assert!(ended.fix.contains("fork"), "{ended:?}");
+        assert_eq!(refusal(log.merge(merge("b_a", moved, "b_main", 5)), ""), "branch_read_only");
         log.create_branch(fork("b_b", "b_a", 4)).unwrap();
         append(log, "b_b", 6..=6);
         assert_eq!(numbers(log, "b_b"), [1, 2, 3, 4, 6], "reading and forking go on");

@@ -1,12 +1,16 @@
 //! Sessions that leave the log, and copies of the database to come back to.
 
+use std::collections::BTreeMap;
 use std::fs;
 
-use glasshouse_log::{Append, KEPT_BACKUPS, check_export};
-use glasshouse_model::{Draft, Kind};
-use serde_json::json;
+use glasshouse_log::{Append, ExportBlobs, KEPT_BACKUPS, check_export};
+use glasshouse_model::event::{body_hash, event_hash};
+use glasshouse_model::{Digest, Draft, Kind};
+use serde_json::{Value, json};
 
-use crate::support::{Fixture, branch, erase, fork, numbered, numbers, refusal, root, session};
+use crate::support::{
+    Fixture, branch, erase, fork, merge, numbered, numbers, refusal, root, session,
+};
 
 /// A session with forks, every kind of text, and an erased body.
 fn exported(fixture: &Fixture) -> String {
@@ -19,7 +23,7 @@ fn exported(fixture: &Fixture) -> String {
     log.create_branch(root("s_2", "b_other")).unwrap();
     log.erase(erase(&[("b_main", 1)], &[])).unwrap();
     let mut out = Vec::new();
-    let written = log.export_session(&session("s_1"), &mut out).unwrap();
+    let written = log.export_session(&session("s_1"), ExportBlobs::None, &mut out).unwrap();
     assert_eq!(written, check_export(out.as_slice()).unwrap());
     assert_eq!(written.events, 7);
     String::from_utf8(out).unwrap()
@@ -37,7 +41,7 @@ fn an_exported_session_proves_itself_and_any_change_is_named() {
         assert_eq!(found, format!("export_invalid line={line}"), "{from} -> {to}");
     };
     check("\"version\":1", "\"version\":2", 1);
-    check("s_1", "s_9", 12);
+    check("s_1", "s_9", 3);
     check("{\\\"n\\\":2}", "{\\\"n\\\":9}", 4);
     check("heartbeat", "heartbeas", 3);
     check("\"seq\":3,\"prev\"", "\"seq\":4,\"prev\"", 5);
@@ -56,8 +60,139 @@ fn an_exported_session_proves_itself_and_any_change_is_named() {
         let found = check_export(&text.as_bytes()[..bytes]);
         assert_eq!(refusal(found, ""), "export_invalid", "{bytes} bytes");
     }
-    let nobody = fixture.log().export_session(&session("s_9"), &mut Vec::new());
+    let nobody = fixture.log().export_session(&session("s_9"), ExportBlobs::None, &mut Vec::new());
     assert_eq!(refusal(nobody, ""), "branch_not_found");
+}
+
+/// An export with every hash made anew after a change of what one line says: what a forger can do who
+/// has no key.
+fn forged(text: &str, from: &str, to: &str) -> String {
+    let mut anew: BTreeMap<Digest, Digest> = BTreeMap::new();
+    let (mut digest, mut out) = (Digest::ZERO, String::new());
+    assert!(text.contains(from), "{from} is in it");
+    for line in text.replacen(from, to, 1).lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        if let Some(end) = line.get_mut("end") {
+            end["digest"] = json!(digest);
+        }
+        if let Some(event) = line.get_mut("event").filter(|event| event["body"].is_string()) {
+            let header: Value = serde_json::from_str(text_of(event, "header")).unwrap();
+            let salt = text_of(event, "salt").to_owned();
+            let salt: Vec<u8> = (0..16)
+                .map(|at| u8::from_str_radix(&salt[2 * at..2 * at + 2], 16).unwrap())
+                .collect();
+            let body = text_of(event, "body").as_bytes().to_vec();
+            let hash = body_hash(salt[..].try_into().unwrap(), &body).to_string();
+            let header = text_of(event, "header").replace(text_of(&header, "body_hash"), &hash);
+            event["header"] = json!(header);
+        }
+        if let Some(event) = line.get_mut("event") {
+            let prev: Digest = text_of(event, "prev").parse().unwrap();
+            let prev = anew.get(&prev).copied().unwrap_or(prev);
+            let old: Digest = text_of(event, "hash").parse().unwrap();
+            let hash = event_hash(&prev, text_of(event, "header").as_bytes());
+            (event["prev"], event["hash"]) = (json!(prev), json!(hash));
+            anew.insert(old, hash);
+        }
+        let line = line.to_string() + "\n";
+        digest = Digest::of_parts(&[b"glasshouse/export/v1\0", digest.as_bytes(), line.as_bytes()]);
+        out += &line;
+    }
+    out
+}
+
+fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap()
+}
+
+/// The second parent of a merge is proved like the first.
+#[test]
+fn an_exported_merge_names_the_end_of_its_source() {
+    let fixture = Fixture::of_events(3);
+    let log = fixture.log();
+    log.create_branch(fork("b_side", "b_main", 2)).unwrap();
+    let source = log.append(numbered("b_side", 30)).unwrap().head;
+    log.merge(merge("b_side", source, "b_main", 3)).unwrap();
+    log.create_branch(fork("b_late", "b_side", 3)).unwrap();
+    log.append(numbered("b_late", 31)).unwrap();
+    let mut out = Vec::new();
+    log.export_session(&session("s_1"), ExportBlobs::None, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(check_export(text.as_bytes()).is_ok());
+    let check = |from: &str, to: &str, expected: &str| {
+        let found = check_export(forged(&text, from, to).as_bytes());
+        assert_eq!(refusal(found, "line"), expected, "{from} -> {to}");
+    };
+    let same = forged(&text, "\\\"n\\\":31", "\\\"n\\\":32");
+    assert!(check_export(same.as_bytes()).is_ok(), "the control: a forger makes all hashes anew");
+    check("\\\"source_seq\\\":3", "\\\"source_seq\\\":2", "export_invalid line=6");
+    check("\\\"base_seq\\\":2", "\\\"base_seq\\\":1", "export_invalid line=6");
+    let other = format!("\\\"source_hash\\\":\\\"{}", Digest::of(b"other"));
+    let hash = format!("\\\"source_hash\\\":\\\"{}", source.hash);
+    check(&hash, &other, "export_invalid line=6");
+    check("\\\"source\\\":\\\"b_side", "\\\"source\\\":\\\"b_late", "export_invalid line=6");
+    check("\"state\":\"merged\"", "\"state\":\"open\"", "export_invalid line=6");
+    check(
+        "\"parent\":null,\"state\":\"open\"",
+        "\"parent\":null,\"state\":\"merged\"",
+        "export_invalid line=2",
+    );
+    check("\"name\":\"b_late\"", "\"name\":\"b_side\"", "export_invalid line=9");
+    check("\"state\":\"merged\"", "\"state\":\"lost\"", "export_invalid line=7");
+}
+
+/// Content goes with the events that name it, whole and in order.
+#[test]
+fn exported_blobs_have_the_digests_that_name_them() {
+    let fixture = Fixture::of_events(1);
+    let log = fixture.log();
+    let large: Vec<u8> = (0..2_500_000_u32).flat_map(|n| n.to_le_bytes()).take(2_500_000).collect();
+    let inner = log.put_blob(b"named in a blob").unwrap();
+    let blobs =
+        [log.put_blob(&large), log.put_blob(b""), log.put_blob(inner.to_string().as_bytes())];
+    let named = blobs.map(|blob| json!({"blob": blob.unwrap()}));
+    let naming = Draft::new(Kind::Heartbeat, &json!({"n": 2, "all": named}));
+    log.append(Append::new(session("s_1"), branch("b_main"), vec![naming])).unwrap();
+    let also = |bytes: &[u8]| {
+        std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).into_iter().collect()
+    };
+    let mut out = Vec::new();
+    let written = log.export_session(&session("s_1"), ExportBlobs::All(&also), &mut out).unwrap();
+    assert_eq!((written.events, written.blobs), (2, 4));
+    assert_eq!(check_export(out.as_slice()).unwrap(), written);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.lines().count(), 2 + 2 + 3 + 3 + 1, "a large blob has three parts");
+    let check = |change: &dyn Fn(&mut Vec<&str>)| {
+        let mut lines: Vec<_> = text.lines().collect();
+        change(&mut lines);
+        let changed = lines.join("\n") + "\n";
+        let found = check_export(forged(&changed, "export", "export").as_bytes());
+        assert_eq!(refusal(found, ""), "export_invalid");
+    };
+    let is_large = |line: &&str| line.contains("\"bytes\":2500000");
+    let first_of_large = text.lines().position(|line| is_large(&line)).unwrap();
+    check(&|lines| lines.truncate(first_of_large));
+    check(&|lines| {
+        lines.remove(first_of_large);
+    });
+    check(&|lines| {
+        lines.remove(first_of_large + 2);
+    });
+    check(&|lines| lines.swap(first_of_large, first_of_large + 1));
+    check(&|lines| lines.insert(4, lines[lines.len() - 2]));
+    check(&|lines| lines.insert(lines.len() - 1, lines[lines.len() - 2]));
+    check(&|lines| lines.swap(3, 4));
+    let empty = Digest::of(b"").to_string();
+    let named = format!("{{\"blob\":{{\"digest\":\"{empty}");
+    let other = named.replace(&empty, &Digest::of(b"x").to_string());
+    let found = check_export(forged(&text, &named, &other).as_bytes());
+    assert_eq!(refusal(found, ""), "export_invalid", "another content's name");
+    let path = text.replacen(
+        &format!("{{\"blob\":{{\"digest\":\"{}", &empty[..7]),
+        "{\"blob\":{\"digest\":\"../../",
+        1,
+    );
+    assert_eq!(refusal(check_export(path.as_bytes()), ""), "export_invalid", "a name is a digest");
 }
 
 #[test]

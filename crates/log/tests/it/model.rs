@@ -16,6 +16,7 @@ enum Step {
     Merge { source: u8, target: u8 },
     Close { branch: u8 },
     Erase { branch: u8, at: u8 },
+    Read { branch: u8, from: u8, limit: u8 },
     Reopen,
 }
 
@@ -27,7 +28,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (small.clone(), 0..20_u8).prop_map(|(parent, at)| Step::Fork { parent, at }),
         2 => (small.clone(), small.clone()).prop_map(|(source, target)| Step::Merge { source, target }),
         1 => small.clone().prop_map(|branch| Step::Close { branch }),
-        2 => (small, 0..20_u8).prop_map(|(branch, at)| Step::Erase { branch, at }),
+        2 => (small.clone(), 0..20_u8).prop_map(|(branch, at)| Step::Erase { branch, at }),
+        3 => (small, 0..20_u8, 0..9_u8)
+            .prop_map(|(branch, from, limit)| Step::Read { branch, from, limit }),
         1 => Just(Step::Reopen),
     ];
     prop::collection::vec(step, 1..40)
@@ -101,8 +104,30 @@ impl Pair<'_> {
                 self.model.lines[line].state.get_or_insert(BranchState::Closed);
             }
             Step::Erase { branch, at: seq } => self.erase(n, at(branch), usize::from(seq)),
+            Step::Read { branch, from, limit } => self.read(at(branch), from, limit),
             Step::Reopen => {}
         }
+    }
+
+    fn read(&self, line: usize, from: u8, limit: u8) {
+        let (from, limit) = (usize::from(from), usize::from(limit));
+        let entries = &self.model.lines[line].entries;
+        let number = |entry: &usize| self.model.entries[*entry].number;
+        let found = self.log.read(&branch(&id(line)), count(from), limit).unwrap();
+        let found: Vec<_> = found.iter().map(|event| event.body["n"].as_u64()).collect();
+        let expected: Vec<_> =
+            entries.iter().skip(from.max(1) - 1).take(limit).map(number).collect();
+        assert_eq!(found, expected, "b_{line} from {from}");
+        let base = self.model.lines[line].parent.map_or(0, |(_, at)| at);
+        let own = self.log.read_own(&branch(&id(line)), count(from), limit).unwrap();
+        let own: Vec<_> = own.iter().map(|(seq, event)| (*seq, event.body["n"].as_u64())).collect();
+        let expected = entries.iter().map(number).enumerate().skip(base);
+        let expected: Vec<_> = expected
+            .map(|(at, number)| (count(at + 1 - base), number))
+            .skip(from.max(1) - 1)
+            .take(limit)
+            .collect();
+        assert_eq!(own, expected, "b_{line} by itself from {from}");
     }
 
     fn append(&mut self, n: u64, line: usize, expected: Option<u8>, key: Option<u8>) {

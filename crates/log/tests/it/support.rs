@@ -1,6 +1,6 @@
 //! A log in a temporary home, and short ways to say what happens to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -228,6 +228,8 @@ pub(crate) fn merge(
         strategy: MergeStrategy::ThreeWay,
         resolved: BTreeMap::new(),
         actor: Actor::kernel(),
+        labels: BTreeSet::new(),
+        before: Vec::new(),
         events: Vec::new(),
         epoch: None,
         source_epoch: None,

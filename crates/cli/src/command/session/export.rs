@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::{Exported, check_export};
+use glasshouse_log::{ExportBlobs, Exported, check_export};
 use glasshouse_model::{Exit, SessionId};
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ pub(super) fn write(
     kernel.main_branch(id)?;
     let Some(path) = out else {
         let mut stdout = Leaving { out: std::io::stdout().lock(), is_gone: false };
-        let exported = kernel.log().export_session(id, &mut stdout);
+        let exported = kernel.log().export_session(id, ExportBlobs::None, &mut stdout);
         if !stdout.is_gone {
             exported?;
         }
@@ -34,7 +34,7 @@ pub(super) fn write(
     // What an agent did is for its owner's eyes until they say otherwise.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = BufWriter::new(file.map_err(failed)?);
-    let exported = kernel.log().export_session(id, &mut file);
+    let exported = kernel.log().export_session(id, ExportBlobs::None, &mut file);
     let stored = file.flush().and_then(|()| file.get_ref().sync_all());
     if exported.is_err() || stored.is_err() {
         // Half an export is none.
