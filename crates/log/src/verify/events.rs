@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glasshouse_model::body::BranchMerged;
+use glasshouse_model::body::{BranchMerged, LogErased};
 use glasshouse_model::event::event_hash;
 use glasshouse_model::{BranchId, Digest, Seq};
 
@@ -33,8 +33,8 @@ pub(super) struct Events<'a> {
     settled: u64,
     /// What each `branch.merged` event says, by the branch that ended.
     merged: HashMap<BranchId, Merged>,
-    /// What the events of kind `log.erased` name, events with the position of who says it.
-    erased: HashSet<(BranchId, Seq, u64)>,
+    /// What the events of kind `log.erased` name, by their positions.
+    erased: HashMap<u64, LogErased>,
     erased_blobs: HashSet<Digest>,
     /// What an erasure must account for: position, event, the position of who erased it.
     bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
@@ -83,7 +83,7 @@ impl<'a> Events<'a> {
             settled,
             merged: HashMap::new(),
             seen: HashMap::new(),
-            erased: HashSet::new(),
+            erased: HashMap::new(),
             erased_blobs: HashSet::new(),
             bodiless: Vec::new(),
             missing: Vec::new(),
@@ -201,7 +201,10 @@ impl<'a> Events<'a> {
 
     /// The first body or blob that is gone although no event says so.
     fn first_unaccounted(&self) -> Option<(u64, Broken)> {
-        let bodies = self.bodiless.iter().filter(|(_, _, claim)| !self.erased.contains(claim));
+        let is_said = |(branch, seq, by): &(BranchId, Seq, u64)| {
+            self.erased.get(by).is_some_and(|said| erase::names(said, branch, *seq))
+        };
+        let bodies = self.bodiless.iter().filter(|(_, _, claim)| !is_said(claim));
         let bodies = bodies
             .map(|(at, defect, (branch, seq, _))| (*at, Broken::of_event(branch, *seq, defect)));
         let blobs = self.missing.iter().filter(|lost| !self.erased_blobs.contains(&lost.3));
@@ -239,9 +242,8 @@ impl<'a> Events<'a> {
             self.note_merged(source, Merged { position, by, head: Head { seq, hash } });
         }
         if let Some(said) = erase::said_by(record) {
-            let events = said.events.into_iter();
-            self.erased.extend(events.map(|event| (event.branch, event.seq, record.position)));
-            self.erased_blobs.extend(said.blobs);
+            self.erased_blobs.extend(said.blobs.iter().copied());
+            self.erased.insert(record.position, said);
         }
         if let Some(by) = record.erased_by() {
             let claim = (branch.clone(), record.seq, by);

@@ -15,6 +15,7 @@ mod exports;
 mod faults;
 mod files;
 mod images;
+mod keepings;
 mod laters;
 mod leases;
 mod model;
