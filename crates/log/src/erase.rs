@@ -2,7 +2,7 @@
 //! says what was erased.
 
 use glasshouse_model::body::{EventRange, EventRef, LogErased};
-use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Header, Kind, Seq, SessionId};
 use serde::Deserialize;
 
 use crate::append::CellWrite;
@@ -66,6 +66,14 @@ pub(crate) fn cell_of(blob: &Digest) -> CellWrite {
 /// What a `log.erased` event says; `None` for any other event.
 pub(crate) fn said_by(record: &Record) -> Option<LogErased> {
     record.body_of(&Kind::LogErased)
+}
+
+/// Whether an event that does not prove itself may have been one that erases.
+pub(crate) fn may_say(record: &Record) -> bool {
+    let kind = Kind::LogErased;
+    let is_other =
+        serde_json::from_slice::<Header>(&record.header).is_ok_and(|header| header.kind != kind);
+    !is_other
 }
 
 /// Whether an event stays whole: what it says, and nothing else, proves other events and branches.

@@ -14,6 +14,7 @@ mod errors;
 mod exports;
 mod faults;
 mod files;
+mod firsts;
 mod images;
 mod keepings;
 mod laters;
