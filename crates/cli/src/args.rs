@@ -245,6 +245,15 @@ pub(crate) enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Move sessions that ended long ago to archives, and make room where the log is full
+    Rotate {
+        /// Only name what would be archived
+        #[arg(long)]
+        dry_run: bool,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Compare what is kept to spare time with the events, and repair it; exit 5 when it differed
     CheckState {
         /// Result as JSON on stdout

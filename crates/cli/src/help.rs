@@ -41,6 +41,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("audit backup", "glasshouse audit backup"),
     ("audit restore", "glasshouse audit restore --list"),
     ("audit check-state", "glasshouse audit check-state"),
+    ("audit rotate", "glasshouse audit rotate --dry-run"),
     ("audit schema", "glasshouse audit schema > events.schema.json"),
     ("audit log", "glasshouse audit log --kind policy.decided"),
     (

@@ -37,7 +37,8 @@ pub(crate) fn program() -> Result<PathBuf, Error> {
 
 /// Opens the installation.
 pub(crate) fn kernel() -> Result<Kernel, Error> {
-    Ok(Kernel::open(&data_dir()?, &program()?)?)
+    let user = user_config()?;
+    Ok(Kernel::open(&data_dir()?, &program()?)?.with_keeping(user.keeping()?))
 }
 
 /// The user's own file: `$XDG_CONFIG_HOME/glasshouse/config.yaml`, else below `~/.config`.
@@ -46,6 +47,10 @@ pub(crate) fn user_config_file() -> Option<PathBuf> {
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))?;
     Some(base.join("glasshouse/config.yaml"))
+}
+
+fn user_config() -> Result<Config, Error> {
+    user_config_file().map_or_else(|| Ok(Config::default()), |file| Ok(Config::read(&file)?))
 }
 
 /// The configuration that applies, and who named the model's server.
@@ -58,10 +63,7 @@ pub(crate) struct Settings {
 
 /// As [`config`], with who named the server.
 pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error> {
-    let user = match user_config_file() {
-        Some(file) => Config::read(&file)?,
-        None => Config::default(),
-    };
+    let user = user_config()?;
     let own = flags.clone().or(environment()?).or(user);
     let config = config(flags, project)?;
     let own_server = config.base_url == own.base_url && config.provider == own.provider;
@@ -70,11 +72,8 @@ pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error>
 
 /// Flags over environment over the project's file over the user's file.
 pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
-    let project = Config::read(&project.join(PROJECT_FILE))?;
-    let user = match user_config_file() {
-        Some(file) => Config::read(&file)?,
-        None => Config::default(),
-    };
+    let project = Config::read(&project.join(PROJECT_FILE))?.of_project(PROJECT_FILE)?;
+    let user = user_config()?;
     let own_limit = user.merge.max_auto_lines;
     let mut config = flags.or(environment()?).or(project).or(user);
     // What is merged without a person is the user's to say; somebody's repository may only ask for less.

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use glasshouse_model::units::parse_time_ms;
+use glasshouse_log::Keeping;
+use glasshouse_model::units::{parse_size_bytes, parse_time_ms};
 use glasshouse_model::{Budget, Mode};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,9 @@ pub struct Config {
     /// When a change set is merged without a person.
     #[serde(skip_serializing_if = "is_default")]
     pub merge: MergeConfig,
+    /// How long and how much of the log is kept: the user's to say, never a project's.
+    #[serde(skip_serializing_if = "is_default")]
+    pub log: LogConfig,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -99,6 +103,18 @@ pub struct MergeConfig {
     pub max_auto_lines: Option<u64>,
 }
 
+/// `log:` section. Sizes carry their unit, for example `10GiB`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// Days for which ended sessions stay in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention_days: Option<u64>,
+    /// Most bytes of events and archives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<String>,
+}
+
 impl Config {
     /// Parses a file's text.
     ///
@@ -112,6 +128,7 @@ impl Config {
             Error::new(codes::CONFIG_INVALID, format!("cannot read {origin}")).why(e)
         })?;
         config.budget()?;
+        config.keeping()?;
         if config.test.command.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
                 .why("test.command is an empty list; it is a command and its arguments"));
@@ -164,10 +181,41 @@ impl Config {
                 calls: self.budget.calls.or(lower.budget.calls),
                 errors: self.budget.errors.or(lower.budget.errors),
             },
+            log: LogConfig {
+                retention_days: self.log.retention_days.or(lower.log.retention_days),
+                max_bytes: self.log.max_bytes.or(lower.log.max_bytes),
+            },
             merge: MergeConfig {
                 max_auto_lines: self.merge.max_auto_lines.or(lower.merge.max_auto_lines),
             },
         }
+    }
+
+    /// How long and how much of the log is kept, with defaults for what is absent.
+    ///
+    /// # Errors
+    /// `config_invalid` when the size has no or an unknown unit.
+    pub fn keeping(&self) -> Result<Keeping, Error> {
+        let mut keeping = self.log.retention_days.map_or_else(Keeping::default, Keeping::of_days);
+        if let Some(text) = &self.log.max_bytes {
+            keeping.max_bytes = parse_size_bytes(text).map_err(|e| {
+                Error::new(codes::CONFIG_INVALID, "cannot use log.max_bytes").why(e)
+            })?;
+        }
+        Ok(keeping)
+    }
+
+    /// Refuses what a project's file may not say.
+    ///
+    /// # Errors
+    /// `config_invalid`.
+    pub fn of_project(self, origin: &str) -> Result<Self, Error> {
+        if self.log == LogConfig::default() {
+            return Ok(self);
+        }
+        Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
+            .why("`log` says how long the log of every project is kept, so it is the user's to say")
+            .fix("move it to your own configuration, ~/.config/glasshouse/config.yaml"))
     }
 
     /// The limits, with defaults for what is absent.
@@ -219,7 +267,20 @@ mod tests {
         check("budget: {time: \"5\"}\n", Err("no unit"));
         check("budget: {time: 5M}\n", Err("unknown unit"));
         check("test: {command: []}\n", Err("empty list"));
+        check("log: {max_bytes: many}\n", Err("log.max_bytes"));
+        check("log: {retention: 5}\n", Err("retention"));
         check("[1, 2]\n", Err("c.yaml"));
+    }
+
+    #[test]
+    fn how_long_the_log_is_kept_is_the_users_to_say() {
+        let config = Config::parse("log: {retention_days: 30, max_bytes: 2GiB}\n", "c").unwrap();
+        let keeping = config.keeping().unwrap();
+        assert_eq!((keeping.retention.as_secs(), keeping.max_bytes), (30 * 86_400, 2 << 30));
+        assert_eq!(Config::default().keeping().unwrap(), Keeping::default());
+        let refused = config.of_project(PROJECT_FILE).unwrap_err();
+        assert!(refused.to_string().contains("user's to say"), "{refused}");
+        assert!(Config::parse("model: m\n", "c").unwrap().of_project(PROJECT_FILE).is_ok());
     }
 
     #[test]

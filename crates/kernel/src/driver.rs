@@ -7,6 +7,7 @@ mod branching;
 mod decide;
 mod execute;
 mod journal;
+mod keep;
 mod merging;
 mod model;
 mod mounts;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use glasshouse_log::{Deviation, Lease, Log};
+use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
     CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd, TurnStarted,
 };
@@ -76,6 +77,7 @@ pub struct Kernel {
     home: PathBuf,
     program: PathBuf,
     host: OnceLock<Arc<SandboxHost>>,
+    keeping: Keeping,
 }
 
 impl Kernel {
@@ -89,7 +91,8 @@ impl Kernel {
         // One spelling, whatever links a process comes through: it stands in records and policies that
         // other processes compare with theirs.
         let home = real_path(home);
-        Ok(Self { log, home, program: real_path(program), host: OnceLock::new() })
+        let (program, host) = (real_path(program), OnceLock::new());
+        Ok(Self { log, home, program, host, keeping: Keeping::default() })
     }
 
     /// The log.
@@ -108,6 +111,7 @@ impl Kernel {
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
         self.sweep_aside();
+        self.rotate_aside();
         Ok(Arc::clone(self.host.get_or_init(|| host)))
     }
 

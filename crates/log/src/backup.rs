@@ -37,15 +37,19 @@ pub(crate) fn make(store: &dyn Store, home: &Home) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Whether the database is copied without being asked.
+pub(crate) fn is_small(home: &Home) -> bool {
+    home.database().metadata().map_or(0, |file| file.len()) <= MAX_UNASKED_BYTES
+}
+
 /// Whether a session's end should make one.
 pub(crate) fn is_due(store: &dyn Store, home: &Home) -> Result<bool> {
-    let bytes = home.database().metadata().map_or(0, |file| file.len());
-    let Some(newest) = list(&home.backups())?.pop() else { return Ok(bytes <= MAX_UNASKED_BYTES) };
+    let Some(newest) = list(&home.backups())?.pop() else { return Ok(is_small(home)) };
     let age = newest.metadata().and_then(|file| file.modified()).ok();
     let is_old = age.and_then(|time| time.elapsed().ok()).is_none_or(|age| age >= UNASKED_EVERY);
     let present = name_of(store.tree()?.size);
     let holds_all = newest.file_name().is_some_and(|name| *name == *present);
-    Ok(is_old && !holds_all && bytes <= MAX_UNASKED_BYTES)
+    Ok(is_old && !holds_all && is_small(home))
 }
 
 /// Backups, the oldest first.

@@ -144,12 +144,13 @@ impl CellProof {
         changes.push(change);
     }
 
-    /// The first cell that is not as any of its changes may have left it.
+    /// The first cell that is not as any of its changes may have left it, by the event that changed it.
     pub(crate) fn first_bad(mut self) -> Option<BadCell> {
         let shown = |mark: &CellMark| {
             let bytes = mark.bytes.map_or_else(|| "no bytes".to_owned(), |bytes| bytes.to_string());
             format!("version {}, {bytes}", mark.version)
         };
+        let mut bad = Vec::new();
         for (name, stored) in &self.cells {
             let changes = self.changes.remove(&stored.cell).unwrap_or_default();
             if changes.iter().any(|change| change.mark == *stored) {
@@ -161,14 +162,16 @@ impl CellProof {
                 None => "cells that events name".to_owned(),
             };
             let found = format!("cell {name} with {}", shown(stored));
-            return Some(BadCell { changed, expected, found });
+            bad.push(BadCell { changed, expected, found });
         }
         let settled = self.settled;
         let lost = self.changes.into_values().flatten().filter(|change| change.position < settled);
-        lost.min_by_key(|change| change.position).map(|change| BadCell {
+        bad.extend(lost.map(|change| BadCell {
             expected: format!("a cell with {}", shown(&change.mark)),
             found: "no such cell".to_owned(),
             changed: Some(change),
-        })
+        }));
+        bad.into_iter()
+            .min_by_key(|bad| bad.changed.as_ref().map_or(u64::MAX, |change| change.position))
     }
 }

@@ -1,8 +1,8 @@
 //! Erasing bodies and blobs so that every proof stays: headers and hashes are kept, and an event
 //! says what was erased.
 
-use glasshouse_model::body::LogErased;
-use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+use glasshouse_model::body::{EventRange, EventRef, LogErased};
+use glasshouse_model::{BranchId, Digest, Header, Kind, Seq, SessionId};
 use serde::Deserialize;
 
 use crate::append::CellWrite;
@@ -21,7 +21,7 @@ pub const MAX_REASON_BYTES: usize = 1024;
 /// What to erase. The event that says so goes to `branch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erase {
-    /// The session of everything that is named here.
+    /// The session of everything that is named here, or the log's own, which may name any.
     pub session: SessionId,
     /// The branch whose next event records the erasure.
     pub branch: BranchId,
@@ -68,6 +68,14 @@ pub(crate) fn said_by(record: &Record) -> Option<LogErased> {
     record.body_of(&Kind::LogErased)
 }
 
+/// Whether an event that does not prove itself may have been one that erases.
+pub(crate) fn may_say(record: &Record) -> bool {
+    let kind = Kind::LogErased;
+    let is_other =
+        serde_json::from_slice::<Header>(&record.header).is_ok_and(|header| header.kind != kind);
+    !is_other
+}
+
 /// Whether an event stays whole: what it says, and nothing else, proves other events and branches.
 pub(crate) fn is_kept(record: &Record) -> bool {
     #[derive(Deserialize)]
@@ -88,6 +96,48 @@ pub(crate) fn is_recorded(store: &dyn Store, by: u64, branch: &BranchId, seq: Se
     Ok(said.is_some_and(|said| names(&said, branch, seq)))
 }
 
+/// What an erasure's event says of events: those that follow one another as a range.
+pub(crate) fn named(events: &[(BranchId, Seq)]) -> (Vec<EventRef>, Vec<EventRange>) {
+    let mut sorted: Vec<_> = events.iter().collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let (mut single, mut ranges) = (Vec::new(), Vec::new());
+    for run in sorted.chunk_by(|(branch, seq), (next, later)| branch == next && seq + 1 == *later) {
+        let ((branch, from), (_, upto)) = (run[0], run[run.len() - 1]);
+        if from == upto {
+            single.push(EventRef { branch: branch.clone(), seq: *from });
+        } else {
+            ranges.push(EventRange { branch: branch.clone(), from: *from, upto: *upto });
+        }
+    }
+    (single, ranges)
+}
+
 pub(crate) fn names(said: &LogErased, branch: &BranchId, seq: Seq) -> bool {
+    let in_range =
+        |range: &EventRange| range.branch == *branch && (range.from..=range.upto).contains(&seq);
     said.events.iter().any(|event| event.branch == *branch && event.seq == seq)
+        || said.ranges.iter().any(in_range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_named_as_a_range() {
+        let check = |events: &[(&str, Seq)], expected: &str| {
+            let events: Vec<_> =
+                events.iter().map(|(branch, seq)| (branch.parse().unwrap(), *seq)).collect();
+            let (single, ranges) = named(&events);
+            let single = single.iter().map(|event| format!("{}:{}", event.branch, event.seq));
+            let ranges = ranges.iter().map(|r| format!("{}:{}-{}", r.branch, r.from, r.upto));
+            let told: Vec<_> = single.chain(ranges).collect();
+            assert_eq!(told.join(" "), expected);
+        };
+        check(&[("b_1", 3)], "b_1:3");
+        check(&[("b_1", 3), ("b_1", 4), ("b_1", 5)], "b_1:3-5");
+        check(&[("b_1", 4), ("b_1", 3), ("b_1", 3), ("b_1", 9)], "b_1:9 b_1:3-4");
+        check(&[("b_1", 3), ("b_2", 4)], "b_1:3 b_2:4");
+    }
 }

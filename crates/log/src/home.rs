@@ -65,6 +65,10 @@ impl Home {
         self.root.join("backups")
     }
 
+    pub(crate) fn archives(&self) -> PathBuf {
+        self.root.join("archive")
+    }
+
     /// Where a restore sets aside what it replaces.
     pub(crate) fn replaced(&self) -> PathBuf {
         self.root.join("replaced")
@@ -123,6 +127,11 @@ impl Home {
     /// Held while a copy of the database is made, or while none may be.
     pub(crate) fn lock_copies(&self) -> Result<FileLock> {
         FileLock::acquire(&self.root.join("run/backup.lock"))
+    }
+
+    /// Held while old sessions are archived.
+    pub(crate) fn lock_rotation(&self) -> Result<FileLock> {
+        FileLock::acquire(&self.root.join("run/rotate.lock"))
     }
 
     /// Held while the home is opened, so that two processes do not both create it.

@@ -29,11 +29,13 @@ mod export;
 mod founding;
 mod heads;
 mod home;
+mod keeping;
 mod keys;
 mod lease;
 mod log;
 mod memory;
 mod merge;
+mod own;
 mod owner;
 mod projection;
 mod proof;
@@ -65,10 +67,12 @@ pub use durability::{Durability, durability};
 pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
 pub use export::{ExportBlobs, Exported, MAX_EXPORT_LINE_BYTES, check_export};
+pub use keeping::{Archive, Keeping, Left, MAX_LOG_BYTES, RETENTION_DAYS, Rotated, Usage};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Later, Log, Options};
 pub use merge::MergeBranch;
+pub use own::own_session;
 pub use projection::{Deviation, Projection};
 pub use proof::{
     Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,

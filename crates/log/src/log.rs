@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glasshouse_model::body::{EventRef, LogErased};
+use glasshouse_model::body::LogErased;
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, TenantId};
 
 use crate::append::{Append, Appended, Cell, CellWrite, Head};
@@ -197,8 +197,8 @@ impl Log {
     pub fn erase(&self, erase: Erase) -> Result<Appended> {
         erase.check()?;
         let Erase { session, branch, events, blobs, reason, epoch } = erase;
-        let named = events.iter().cloned().map(|(branch, seq)| EventRef { branch, seq });
-        let body = LogErased { events: named.collect(), blobs: blobs.clone(), reason };
+        let (named, ranges) = erase::named(&events);
+        let body = LogErased { events: named, ranges, blobs: blobs.clone(), reason };
         let draft = Draft::new(Kind::LogErased, &body);
         self.prove_to_write(&branch)?;
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
@@ -263,6 +263,30 @@ impl Log {
     pub fn subscribe(&self, branch: &BranchId, from: Seq) -> Result<Subscription> {
         self.branch(branch)?;
         Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
+    }
+
+    /// Why nothing may be written, if that is so.
+    pub(crate) fn may_write(&self) -> Result<()> {
+        self.inner.may_write()
+    }
+
+    /// Where its files are; `None` in memory, and where nothing may be written.
+    pub(crate) fn home(&self) -> Option<&Home> {
+        self.inner.home.as_ref()
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.inner.clock.as_ref()
+    }
+
+    /// Changes a cell of the log's own spaces.
+    pub(crate) fn write_own_cell(&self, write: CellWrite) -> Result<()> {
+        self.inner.store.write_cells(vec![write])
+    }
+
+    /// Bytes that events take in the store.
+    pub(crate) fn stored_bytes(&self) -> Result<u64> {
+        self.inner.store.bytes()
     }
 
     pub(crate) fn snapshots(&self) -> Option<&Snapshots> {

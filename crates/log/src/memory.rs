@@ -267,7 +267,7 @@ impl Store for Memory {
         let mut whole = Vec::with_capacity(events.len());
         for (branch, seq) in events {
             let line = state.line(&branch)?;
-            rules::check_session(&line.row, &request.append.session)?;
+            rules::check_erased_session(&line.row, &request.append.session)?;
             if rules::check_erase(&branch, seq, line.record(seq))? {
                 whole.push((branch, seq));
             }
@@ -391,6 +391,12 @@ impl Store for Memory {
 
     fn copy_to(&self, _file: &Path) -> Result<()> {
         Err(Error::new(codes::STORAGE_FAILED, "could not back up").why("the log is in memory"))
+    }
+
+    fn bytes(&self) -> Result<u64> {
+        let state = self.state();
+        let records = state.lines.values().flat_map(|line| &line.records);
+        Ok(records.map(|record| count(record.header.len() + record.body.len())).sum())
     }
 
     fn stats(&self) -> Stats {

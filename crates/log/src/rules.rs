@@ -7,6 +7,7 @@ use crate::branch::{BranchRow, BranchState};
 use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
+use crate::own::is_own;
 use crate::record::Record;
 use crate::store::Merge;
 
@@ -20,6 +21,12 @@ pub(crate) fn check_session(row: &BranchRow, session: &SessionId) -> Result<()> 
         return Ok(());
     }
     Err(no_branch(&row.branch).why(format!("it belongs to another session than {session}")))
+}
+
+/// Checks that an event of a session may erase events of a branch: its own, or, of the log's own
+/// session, any.
+pub(crate) fn check_erased_session(row: &BranchRow, session: &SessionId) -> Result<()> {
+    if is_own(session) { Ok(()) } else { check_session(row, session) }
 }
 
 /// Checks that a branch takes events, and that its head is where the writer expects it.

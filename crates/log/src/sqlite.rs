@@ -280,6 +280,10 @@ impl Store for Sqlite {
             .map_err(|cause| explain(&cause))
     }
 
+    fn bytes(&self) -> Result<u64> {
+        self.read(queries::used_bytes)
+    }
+
     fn stats(&self) -> Stats {
         self.writer.as_ref().map_or_else(Stats::default, Writer::stats)
     }

@@ -175,6 +175,12 @@ pub trait Store: Send + Sync {
     /// `storage_full`, or another storage error.
     fn copy_to(&self, file: &Path) -> Result<()>;
 
+    /// Bytes that are in use, without what erased events left free.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn bytes(&self) -> Result<u64>;
+
     /// What was written through this handle.
     fn stats(&self) -> Stats;
 }

@@ -2,6 +2,7 @@
 //! against the heads that were signed outside the database.
 
 mod events;
+mod order;
 mod tree;
 
 use std::num::NonZeroUsize;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::events::Events;
-use self::tree::check_tree;
+use self::tree::{TreeDefect, check_tree};
 use crate::blobs::Blobs;
 use crate::cells::CellProof;
 use crate::checkpoint::SignedHead;
@@ -185,8 +186,10 @@ pub(crate) fn verify(
         let proved = proving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (bad, proved)
     });
-    if let Some(broken) = bad? {
-        return Ok(Verification::Broken(broken));
+    if let Some((at, broken)) = bad? {
+        // An event that proves itself and stands at another place than it was committed at.
+        let moved = proved.ok().flatten().filter(|moved| moved.at.is_some_and(|place| place < at));
+        return Ok(Verification::Broken(moved.map_or(broken, |moved| moved.broken)));
     }
     let tree = match tree {
         Err(error) if error.is(codes::LOG_CORRUPT) => {
@@ -195,7 +198,7 @@ pub(crate) fn verify(
         }
         tree => tree?,
     };
-    if let Ok(Some(broken)) = proved {
+    if let Ok(Some(TreeDefect { broken, .. })) = proved {
         return Ok(Verification::Broken(broken));
     }
     if let Some(flaw) = store.flaw(true)? {
@@ -265,7 +268,7 @@ pub(crate) fn check_extension(
     marks.extend([old.clone(), new.clone()]);
     marks.sort_by_key(|head| head.tree.size);
     if let Some(found) = check_tree(store, &store.tree()?, &marks)? {
-        return broken(found);
+        return broken(found.broken);
     }
     let (old_size, new_size) = (old.tree.size, new.tree.size);
     Ok(Consistency::Extends(Extension {

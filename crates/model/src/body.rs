@@ -26,7 +26,7 @@ pub use call::{
 pub use grant::{Egress, GrantEnded, GrantIssued, KeyEvent, PluginEvent, TenantEvent};
 pub use kinds::{check, schema};
 pub use log::{
-    BranchForked, BranchMerged, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
+    BranchForked, BranchMerged, EventRange, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
     LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeStrategy,
 };
 pub use model::{ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};

@@ -10,7 +10,7 @@ use glasshouse_model::SessionId;
 pub(crate) enum SessionCommand {
     /// List sessions, newest first
     List {
-        /// Also what was done outside sessions: `sandbox run`, `policy update`, plans
+        /// Also archived sessions, and what was done outside sessions: `sandbox run`, `policy update`, plans
         #[arg(long)]
         all: bool,
         /// Data as JSON lines on stdout
@@ -157,6 +157,22 @@ impl SessionCommand {
             | Self::CheckExport { json, .. }
             | Self::Replay { json, .. }
             | Self::Resume { json, .. } => *json,
+        }
+    }
+}
+
+impl SessionCommand {
+    /// The session whose events it needs.
+    pub(crate) const fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Show { id, .. }
+            | Self::Fork { id, .. }
+            | Self::Diff { id, .. }
+            | Self::Files { id, .. }
+            | Self::Export { id, .. }
+            | Self::Replay { id, .. }
+            | Self::Resume { id, .. } => Some(id),
+            Self::List { .. } | Self::CheckExport { .. } => None,
         }
     }
 }

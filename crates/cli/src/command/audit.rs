@@ -1,6 +1,7 @@
 //! `glasshouse audit`: log, verify, checkpoint, prove, check.
 
 mod backups;
+mod rotate;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: AuditCommand) -> Result<u8, Error> {
         AuditCommand::Restore { file, accept_loss, json, .. } => {
             backups::restore(file, accept_loss, json)
         }
+        AuditCommand::Rotate { dry_run, json } => rotate::run(dry_run, json),
         AuditCommand::CheckState { json } => check_state(json),
         AuditCommand::Schema => {
             let schema = glasshouse_model::body::schema();

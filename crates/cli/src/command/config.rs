@@ -97,7 +97,7 @@ fn set(file: &Path, key: &str, value: &str) -> Result<(), Error> {
         }
     };
     let changed = replace_entry(&text, name, &line);
-    Config::parse(&changed, key)?;
+    Config::parse(&changed, key)?.of_project(key)?;
     write(file, &changed)
 }
 

@@ -6,7 +6,7 @@ mod files;
 
 use glasshouse_kernel::driver::NewFork;
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::{BranchRow, SessionRow};
+use glasshouse_log::{Archive, BranchRow, SessionRow};
 use glasshouse_model::body::{MessageReceived, Outcome};
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
@@ -21,6 +21,9 @@ use super::task;
 pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
     // Not for `check-export`: whoever proves a file needs no log of their own.
     let kernel = home::kernel;
+    if let Some(id) = command.session() {
+        refuse_archived(&kernel()?, id)?;
+    }
     match command {
         SessionCommand::List { all, json } => list(&kernel()?, all, json),
         SessionCommand::Show { id, branches: true, json, .. } => {
@@ -76,6 +79,19 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             task::resume(&kernel, &created, (&id, branch), message.as_deref(), told)
         }
     }
+}
+
+/// Says where the events of an archived session are; the log has only their hashes.
+fn refuse_archived(kernel: &Kernel, id: &SessionId) -> Result<(), Error> {
+    let Some(archive) = kernel.log().archive_of(id)? else { return Ok(()) };
+    let file = home::data_dir()?.join("archive").join(archive.file);
+    let what = format!("session {id} was archived");
+    let error = Error::new(codes::SESSION_ARCHIVED, what);
+    Err(if file.exists() {
+        error.why(format!("its {} events are in {}", archive.events, file.display()))
+    } else {
+        error.why("its archive was deleted when the log was full")
+    })
 }
 
 fn replay(kernel: &Kernel, branch: &BranchId, to: Option<u64>, json: bool) -> Result<u8, Error> {
@@ -142,7 +158,16 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     rows.sort_by_key(|row| std::cmp::Reverse(row.created_us));
     let mut left_out = 0;
     let mut lines = Vec::new();
+    let own = glasshouse_log::own_session();
     for row in rows {
+        if let Some(archive) = kernel.log().archive_of(&row.session)? {
+            archived(&row, &archive, all, json, &mut lines, &mut left_out);
+            continue;
+        }
+        if row.session == own && !all {
+            left_out += 1;
+            continue;
+        }
         let state = kernel.state_of(&row.main)?;
         let status = match (&state.turn, state.outcome()) {
             (Some(_), _) if kernel.log().is_owned(&row.main)? => "running".to_owned(),
@@ -189,9 +214,36 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         lines.iter().for_each(|line| output::data(line.trim_end()));
     }
     if left_out > 0 {
-        output::note(&format!("left out, done outside sessions: {left_out}; `--all` lists them"));
+        output::note(&format!(
+            "left out, archived or done outside sessions: {left_out}; `--all` lists them"
+        ));
     }
     Ok(Exit::Done.status())
+}
+
+/// Tells of a session whose events are elsewhere.
+fn archived(
+    row: &SessionRow,
+    archive: &Archive,
+    all: bool,
+    json: bool,
+    lines: &mut Vec<String>,
+    left_out: &mut u64,
+) {
+    if json {
+        output::json_line(&serde_json::json!({
+            "session": row.session, "branch": row.main, "created_us": row.created_us,
+            "events": row.events, "state": "archived", "archive": archive.file,
+        }));
+    } else if all {
+        let (date, head) = (date(row.created_us), row.events);
+        let (state, project) = ("archived", "-");
+        let id = &row.session;
+        lines
+            .push(format!("{id}  {date}  {state:<11}  {head:>6}  {project:<12}  {}", archive.file));
+    } else {
+        *left_out += 1;
+    }
 }
 
 fn last_part(path: &str) -> &str {

@@ -15,6 +15,7 @@ mod crash;
 mod demo;
 mod harness;
 mod inputs;
+mod keepings;
 mod leftovers;
 mod listings;
 mod merges;

@@ -211,7 +211,7 @@ impl<'c> Group<'c> {
     ) -> Result<Option<i64>> {
         let connection = self.connection;
         let touched = self.touch(branch)?;
-        rules::check_session(&touched.row, session)?;
+        rules::check_erased_session(&touched.row, session)?;
         let number = touched.number;
         let record = sql(queries::rows(connection, number, seq, seq, 1))?.pop();
         let is_whole = rules::check_erase(branch, seq, record.as_ref())?;

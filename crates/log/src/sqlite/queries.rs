@@ -212,6 +212,13 @@ pub(crate) fn tree(connection: &Connection) -> Sql<Option<(Tree, Option<(i64, Br
     })
 }
 
+/// Bytes of the pages that hold something.
+pub(crate) fn used_bytes(connection: &Connection) -> Sql<u64> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| number(row, 0));
+    let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+    Ok(pages.saturating_mul(pragma("page_size")?))
+}
+
 /// A cell's version and bytes; a deleted cell keeps its version.
 pub(crate) fn cell(
     connection: &Connection,

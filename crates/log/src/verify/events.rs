@@ -5,11 +5,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glasshouse_model::body::BranchMerged;
+use glasshouse_model::body::{BranchMerged, LogErased};
 use glasshouse_model::event::event_hash;
 use glasshouse_model::{BranchId, Digest, Seq};
 
 use super::Broken;
+use super::order::{Found, Gaps, Place, first_of};
 use crate::append::Head;
 use crate::blobs::{Blobs, named_in};
 use crate::branch::{BranchRow, BranchState, Segment, ancestors_of_child, last_shared};
@@ -33,26 +34,17 @@ pub(super) struct Events<'a> {
     settled: u64,
     /// What each `branch.merged` event says, by the branch that ended.
     merged: HashMap<BranchId, Merged>,
-    /// What the events of kind `log.erased` name, events with the position of who says it.
-    erased: HashSet<(BranchId, Seq, u64)>,
+    /// What the events of kind `log.erased` name, by their positions.
+    erased: HashMap<u64, LogErased>,
     erased_blobs: HashSet<Digest>,
     /// What an erasure must account for: position, event, the position of who erased it.
     bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
     /// Position, event and digest of blobs that are not there.
     missing: Vec<(u64, BranchId, Seq, Digest)>,
-}
-
-/// A bad event: about where it was committed, and the number of its branch in the order of creation.
-#[derive(Debug)]
-struct Found {
-    position: u64,
-    branch: usize,
-    broken: Broken,
-}
-
-/// The one that is named, whoever found it and when.
-fn first_of(found: impl Iterator<Item = Found>) -> Option<Found> {
-    found.min_by_key(|found| (found.position, found.branch))
+    /// Positions of events that do not prove themselves alone: what they say is not known.
+    unsure: HashSet<u64>,
+    /// Whether one of them may have recorded an erasure.
+    may_have_erased: bool,
 }
 
 /// The end of a branch as an event tells it.
@@ -85,10 +77,12 @@ impl<'a> Events<'a> {
             settled,
             merged: HashMap::new(),
             seen: HashMap::new(),
-            erased: HashSet::new(),
+            erased: HashMap::new(),
             erased_blobs: HashSet::new(),
             bodiless: Vec::new(),
             missing: Vec::new(),
+            unsure: HashSet::new(),
+            may_have_erased: false,
         }
     }
 
@@ -103,14 +97,13 @@ impl<'a> Events<'a> {
         Erasures { events: count(self.bodiless.len()), blobs: count(gone.count()) }
     }
 
-    /// The bad event that was committed first, as far as places tell; of two with one place that of the
-    /// branch created first. Branches are proved side by side, at most `threads` at a time: what is
-    /// found does not depend on how many.
-    pub(super) fn first_bad(&mut self, threads: usize) -> Result<Option<Broken>> {
+    /// The bad event that was committed first, and where. Branches are proved side by side, at most
+    /// `threads` at a time: what is found does not depend on how many.
+    pub(super) fn first_bad(&mut self, threads: usize) -> Result<Option<(u64, Broken)>> {
         let rows = self.store.branches(None)?;
         let threads = threads.clamp(1, rows.len().max(1));
         let next = AtomicUsize::new(0);
-        let first = if threads == 1 {
+        let mut found = if threads == 1 {
             self.check_branches(&rows, &next)?
         } else {
             let (rows, next) = (&rows, &next);
@@ -134,25 +127,28 @@ impl<'a> Events<'a> {
                 }
                 proved
             });
-            let found = proved.into_iter().collect::<Result<Vec<_>>>()?;
-            first_of(found.into_iter().flatten())
+            proved.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect()
         };
-        let first = first.map(|found| (found.position, found.broken));
-        let unaccounted = self.first_unaccounted();
-        let merge = self.first_bad_merge(&rows)?;
-        let first = [first, unaccounted, merge].into_iter().flatten().min_by_key(|(at, _)| *at);
-        Ok(first.map(|(_, broken)| broken))
+        let is_whole = found.is_empty() && self.bodiless.is_empty() && self.missing.is_empty();
+        let gaps = if is_whole { Gaps::default() } else { Gaps::read(self.store, self.settled)? };
+        found.extend(self.unaccounted(&gaps));
+        if found.is_empty() {
+            found.extend(self.bad_merges(&rows));
+            found.extend(self.bad_bases()?);
+        }
+        Ok(first_of(found, &gaps))
     }
 
-    /// Proves branches until all are taken. Answers the first bad event among them.
-    fn check_branches(&mut self, rows: &[BranchRow], next: &AtomicUsize) -> Result<Option<Found>> {
-        let mut first = None;
+    /// Proves branches until all are taken. Answers the first bad event of each.
+    fn check_branches(&mut self, rows: &[BranchRow], next: &AtomicUsize) -> Result<Vec<Found>> {
+        let mut all = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(row) = rows.get(index) else { return Ok(first) };
-            if let Some((position, broken)) = self.check_branch(row)? {
-                let found = Found { position, branch: index, broken };
-                first = first_of(first.into_iter().chain([found]));
+            let Some(row) = rows.get(index) else { return Ok(all) };
+            let mut walk = Walk { row, last: row.base(), after: 0, last_at: None };
+            if let Some((place, broken)) = self.check_branch(&mut walk)? {
+                all.push(Found { place, branch: index, broken });
+                self.note_rest(&walk)?;
             }
         }
     }
@@ -170,17 +166,19 @@ impl<'a> Events<'a> {
         self.erased_blobs.extend(other.erased_blobs);
         self.bodiless.extend(other.bodiless);
         self.missing.extend(other.missing);
+        self.unsure.extend(other.unsure);
+        self.may_have_erased |= other.may_have_erased;
     }
 
-    /// The first branch that was merged although no event says so, or goes on although one does.
-    fn first_bad_merge(&self, rows: &[BranchRow]) -> Result<Option<(u64, Broken)>> {
-        let mut bad = self.first_bad_base()?;
-        bad.extend(rows.iter().filter_map(|row| {
+    /// Branches that were merged although no event says so, or go on although one does. Asked when every
+    /// event proves itself: otherwise the missing one may be the bad one.
+    fn bad_merges(&self, rows: &[BranchRow]) -> Vec<Found> {
+        let bad = rows.iter().enumerate().filter_map(|(index, row)| {
             let shown = |state: &str, head: &Head| format!("{state} at {} {}", head.seq, head.hash);
             let found = shown(row.state.as_str(), &row.head);
-            let (at, (branch, seq), expected) = match self.merged.get(&row.branch) {
+            let (place, (branch, seq), expected) = match self.merged.get(&row.branch) {
                 None if row.state == BranchState::Merged => (
-                    u64::MAX,
+                    Place::Unknown,
                     (row.branch.clone(), row.head.seq),
                     "an event that merges".to_owned(),
                 ),
@@ -189,7 +187,7 @@ impl<'a> Events<'a> {
                         && (row.state != BranchState::Merged || row.head != merged.head) =>
                 {
                     let expected = shown(BranchState::Merged.as_str(), &merged.head);
-                    (merged.position, merged.by.clone(), expected)
+                    (Place::At(merged.position), merged.by.clone(), expected)
                 }
                 _ => return None,
             };
@@ -197,13 +195,14 @@ impl<'a> Events<'a> {
                 format!("branch {} {expected}", row.branch),
                 format!("branch {} {found}", row.branch),
             );
-            Some((at, Broken::of_event(&branch, seq, &Defect::Hash { expected, found })))
-        }));
-        Ok(bad.into_iter().min_by_key(|(at, _)| *at))
+            let broken = Broken::of_event(&branch, seq, &Defect::Hash { expected, found });
+            Some(Found { place, branch: index, broken })
+        });
+        bad.collect()
     }
 
     /// Merges of branches that part at another event than the merge says.
-    fn first_bad_base(&self) -> Result<Vec<(u64, Broken)>> {
+    fn bad_bases(&self) -> Result<Vec<Found>> {
         let mut bad = Vec::new();
         let segments = |branch: &BranchId| -> Result<Vec<Segment>> {
             let mut segments = self.store.ancestors(branch)?;
@@ -221,26 +220,38 @@ impl<'a> Events<'a> {
                 let (expected, found) =
                     (format!("parted at {}", merged.base), format!("parted at {found}"));
                 let defect = Defect::Hash { expected, found };
-                bad.push((merged.position, Broken::of_event(target, *seq, &defect)));
+                let broken = Broken::of_event(target, *seq, &defect);
+                let place = Place::At(merged.position);
+                bad.push(Found { place, branch: usize::MAX, broken });
             }
         }
         Ok(bad)
     }
 
-    /// The first body or blob that is gone although no event says so.
-    fn first_unaccounted(&self) -> Option<(u64, Broken)> {
-        let bodies = self.bodiless.iter().filter(|(_, _, claim)| !self.erased.contains(claim));
+    /// Bodies and blobs that are gone although no event says so. Where the event that might say so is bad
+    /// or gone itself, that one is named and not they.
+    fn unaccounted(&self, gaps: &Gaps) -> Vec<Found> {
+        let is_excused = |(branch, seq, by): &(BranchId, Seq, u64)| {
+            let said = self.erased.get(by).is_some_and(|said| erase::names(said, branch, *seq));
+            said || self.unsure.contains(by) || gaps.contains(*by)
+        };
+        let bodies = self.bodiless.iter().filter(|(_, _, claim)| !is_excused(claim));
         let bodies = bodies
             .map(|(at, defect, (branch, seq, _))| (*at, Broken::of_event(branch, *seq, defect)));
-        let blobs = self.missing.iter().filter(|lost| !self.erased_blobs.contains(&lost.3));
+        let are_known = !self.may_have_erased && gaps.is_empty();
+        let is_lost = |digest: &Digest| are_known && !self.erased_blobs.contains(digest);
+        let blobs = self.missing.iter().filter(|lost| is_lost(&lost.3));
         let blobs = blobs.map(|(at, branch, seq, digest)| {
             let (expected, found) = (format!("blob {digest}"), "no such blob".to_owned());
             (*at, Broken::of_event(branch, *seq, &Defect::Hash { expected, found }))
         });
-        bodies.chain(blobs).min_by_key(|(at, _)| *at)
+        let first = bodies.chain(blobs).min_by_key(|(at, _)| *at);
+        let first = first.map(|(at, broken)| Found { place: Place::At(at), branch: 0, broken });
+        first.into_iter().collect()
     }
 
-    /// The first cell that is not as the newest event says that names it.
+    /// The first cell that is not as the newest event says that names it. Asked when every event proves
+    /// itself: otherwise the change that is missing may be a bad one's.
     pub(super) fn first_bad_cell(self) -> Option<Broken> {
         let BadCell { changed, expected, found } = self.cells.first_bad()?;
         let (branch, seq) = changed.map(|change| (change.branch, change.seq)).unzip();
@@ -268,9 +279,8 @@ impl<'a> Events<'a> {
             self.note_merged(source, Merged { position, by, head, base });
         }
         if let Some(said) = erase::said_by(record) {
-            let events = said.events.into_iter();
-            self.erased.extend(events.map(|event| (event.branch, event.seq, record.position)));
-            self.erased_blobs.extend(said.blobs);
+            self.erased_blobs.extend(said.blobs.iter().copied());
+            self.erased.insert(record.position, said);
         }
         if let Some(by) = record.erased_by() {
             let claim = (branch.clone(), record.seq, by);
@@ -304,71 +314,167 @@ impl<'a> Events<'a> {
         Ok(None)
     }
 
-    /// Proves a branch's own events. The number beside a bad one is about where it was committed.
-    fn check_branch(&mut self, row: &BranchRow) -> Result<Option<(u64, Broken)>> {
-        let store = self.store;
-        let (branch, base) = (&row.branch, row.base());
-        let mut after = match check_fork(store, row)? {
-            Ok(after) => after,
-            Err((defect, at)) => {
-                return Ok(Some((at, Broken::of_event(branch, base.seq + 1, &defect))));
-            }
-        };
-        let mut last = base;
-        while last.seq < row.head.seq {
-            let next = last.seq + 1;
-            let lost = |defect: &Defect| {
-                let at = match store.position(branch, next) {
-                    Ok(Some(position)) => position,
-                    Err(error) if !error.is(codes::LOG_CORRUPT) => return Err(error),
-                    _ => after,
+    /// Proves a branch's own events. Answers the first bad one, if there is one.
+    fn check_branch(&mut self, walk: &mut Walk<'_>) -> Result<Option<(Place, Broken)>> {
+        let (store, row) = (self.store, walk.row);
+        match check_fork(store, row)? {
+            Ok(after) => walk.after = after,
+            Err(ForkDefect { defect, after, is_told_elsewhere }) => {
+                walk.after = after;
+                let seq = walk.last.seq + 1;
+                let place = if is_told_elsewhere {
+                    Place::Unknown
+                } else {
+                    place_of(store, &row.branch, seq, after)?
                 };
-                Ok(Some((at, Broken::of_event(branch, next, defect))))
-            };
-            let rows = match readable_rows(store, branch, next, row.head.seq)? {
+                return Ok(Some((place, Broken::of_event(&row.branch, seq, &defect))));
+            }
+        }
+        while walk.last.seq < row.head.seq {
+            let next = walk.last.seq + 1;
+            let rows = match readable_rows(store, &row.branch, next, row.head.seq)? {
                 Ok(rows) => rows,
-                Err(defect) => return lost(&defect),
+                Err(defect) => return walk.lost(store, &defect),
             };
             if rows.first().is_none_or(|record| record.seq != next) {
-                return lost(&Defect::Missing { head: row.head.seq, found: last.seq });
+                let defect = Defect::Missing { head: row.head.seq, found: walk.last.seq };
+                return walk.lost(store, &defect);
             }
             for record in rows {
-                if record.seq != last.seq + 1 {
+                if record.seq != walk.last.seq + 1 {
                     break;
                 }
-                if let Err(defect) = record.prove(branch, &last.hash) {
-                    let defect = explain(store, &record, &last.hash, defect)?;
-                    return Ok(Some((after, Broken::of_event(branch, record.seq, &defect))));
+                if let Some((place, defect)) = self.check_record(walk, &record)? {
+                    return Ok(Some((place, Broken::of_event(&row.branch, record.seq, &defect))));
                 }
-                if let Some(defect) = record.belongs_elsewhere(&row.session) {
-                    return Ok(Some((after, Broken::of_event(branch, record.seq, &defect))));
-                }
-                if record.position < after {
-                    let defect = Defect::Place {
-                        expected: format!("position {after} or later"),
-                        found: format!("position {}", record.position),
-                    };
-                    return Ok(Some((
-                        record.position,
-                        Broken::of_event(branch, record.seq, &defect),
-                    )));
-                }
-                self.note(branch, &record);
-                if let Some(defect) = self.check_blobs(branch, &record)? {
-                    let broken = Broken::of_event(branch, record.seq, &defect);
-                    return Ok(Some((record.position, broken)));
-                }
-                after = record.position + 1;
-                (last.seq, last.hash) = (record.seq, record.hash);
+                walk.step(&record);
             }
         }
-        if last != row.head {
-            let (expected, found) = (row.head.hash.to_string(), last.hash.to_string());
-            let defect = Defect::Hash { expected, found };
-            return Ok(Some((after, Broken::of_event(branch, row.head.seq, &defect))));
+        if walk.last == row.head {
+            return self.beyond_head(walk);
         }
-        Ok(None)
+        let (expected, found) = (row.head.hash.to_string(), walk.last.hash.to_string());
+        let broken = Broken::of_event(&row.branch, row.head.seq, &Defect::Hash { expected, found });
+        Ok(Some((Place::At(walk.after.saturating_sub(1)), broken)))
     }
+
+    /// Proves the next record of a branch and notes what it says.
+    fn check_record(
+        &mut self,
+        walk: &Walk<'_>,
+        record: &Record,
+    ) -> Result<Option<(Place, Defect)>> {
+        let Walk { row, last, after, last_at } = walk;
+        let (branch, position) = (&row.branch, record.position);
+        let defect = match record.prove(branch, &last.hash) {
+            Err(defect) => Some(explain(self.store, record, &last.hash, defect)?),
+            Ok(()) => record.belongs_elsewhere(&row.session),
+        };
+        if let Some(defect) = defect {
+            return Ok(Some((claimed(*after, position), defect)));
+        }
+        if position < *after {
+            let expected = format!("position {after} or later");
+            let defect = Defect::Place { expected, found: format!("position {position}") };
+            let place = match last_at {
+                Some((before, last_position)) => Place::Crossing {
+                    claimed: position,
+                    last: (last.seq, *last_position),
+                    after: *before,
+                },
+                None => Place::At(position),
+            };
+            return Ok(Some((place, defect)));
+        }
+        self.note(branch, record);
+        let defect = self.check_blobs(branch, record)?;
+        Ok(defect.map(|defect| (Place::At(position), defect)))
+    }
+
+    /// An event behind the head of its branch. One that was stored since proving began is none.
+    fn beyond_head(&self, walk: &Walk<'_>) -> Result<Option<(Place, Broken)>> {
+        let (branch, head) = (&walk.row.branch, walk.row.head.seq);
+        let rows = readable_rows(self.store, branch, head + 1, Seq::MAX)?.unwrap_or_default();
+        let Some(record) = rows.into_iter().next() else { return Ok(None) };
+        // A branch that has grown has a new head as well.
+        if record.position >= self.settled || self.store.branch(branch)?.head.seq >= record.seq {
+            return Ok(None);
+        }
+        let (expected, found) = (format!("{head} as the last"), format!("{branch}/{}", record.seq));
+        let broken = Broken::of_event(branch, record.seq, &Defect::Place { expected, found });
+        Ok(Some((claimed(walk.after, record.position), broken)))
+    }
+
+    /// Notes what the events behind a bad one say, as far as each proves itself: other branches may rest
+    /// on them.
+    fn note_rest(&mut self, walk: &Walk<'_>) -> Result<()> {
+        let (branch, head) = (&walk.row.branch, walk.row.head.seq);
+        let mut last = walk.last;
+        while last.seq < head {
+            let Ok(rows) = readable_rows(self.store, branch, last.seq + 1, head)? else {
+                (self.may_have_erased, last.seq) = (true, last.seq + 1);
+                continue;
+            };
+            if rows.is_empty() {
+                break;
+            }
+            for record in rows {
+                if record.prove(branch, &last.hash).is_ok() {
+                    self.note(branch, &record);
+                } else {
+                    self.unsure.insert(record.position);
+                    self.may_have_erased |= erase::may_say(&record);
+                }
+                last = Head { seq: record.seq, hash: record.hash };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far a branch was proved.
+struct Walk<'r> {
+    row: &'r BranchRow,
+    last: Head,
+    /// The earliest position of the next event.
+    after: u64,
+    /// The earliest position of the last own event, and the one that it has.
+    last_at: Option<(u64, u64)>,
+}
+
+impl Walk<'_> {
+    fn step(&mut self, record: &Record) {
+        self.last_at = Some((self.after, record.position));
+        self.after = record.position + 1;
+        self.last = Head { seq: record.seq, hash: record.hash };
+    }
+
+    /// The next event, which is not there or cannot be read.
+    fn lost(&self, store: &dyn Store, defect: &Defect) -> Result<Option<(Place, Broken)>> {
+        let (branch, next) = (&self.row.branch, self.last.seq + 1);
+        let place = match store.position(branch, next) {
+            Ok(Some(position)) => claimed(self.after, position),
+            Err(error) if !error.is(codes::LOG_CORRUPT) => return Err(error),
+            _ => Place::Lost { after: self.after },
+        };
+        Ok(Some((place, Broken::of_event(branch, next, defect))))
+    }
+}
+
+/// The place of an event that says where it is.
+const fn claimed(after: u64, position: u64) -> Place {
+    if position < after {
+        Place::Lost { after }
+    } else {
+        Place::Claimed { after, claimed: position }
+    }
+}
+
+/// The place of a branch's own event.
+fn place_of(store: &dyn Store, branch: &BranchId, seq: Seq, after: u64) -> Result<Place> {
+    let rows = readable_rows(store, branch, seq, seq)?.unwrap_or_default();
+    let row = rows.first().map(|record| claimed(after, record.position));
+    Ok(row.unwrap_or(Place::Lost { after }))
 }
 
 fn count(number: usize) -> u64 {
@@ -393,14 +499,23 @@ fn readable_rows(
     Ok(Err(damaged_row()))
 }
 
+/// What is wrong with a branch's past, and the earliest position of its own events.
+struct ForkDefect {
+    defect: Defect,
+    after: u64,
+    /// Whether the proof of another branch names it, and earlier.
+    is_told_elsewhere: bool,
+}
+
 /// Checks what a branch says of its past. Answers the earliest position of its own events, or what
-/// is wrong and about where that was committed.
-fn check_fork(store: &dyn Store, row: &BranchRow) -> Result<Result<u64, (Defect, u64)>> {
+/// is wrong.
+fn check_fork(store: &dyn Store, row: &BranchRow) -> Result<Result<u64, ForkDefect>> {
+    let wrong = |defect, after| Ok(Err(ForkDefect { defect, after, is_told_elsewhere: false }));
     let stored = store.ancestors(&row.branch)?;
     let Some(fork) = &row.fork else {
         let (expected, found) = ("no ancestors".to_owned(), format!("{stored:?}"));
         let is_root = stored.is_empty();
-        return Ok(if is_root { Ok(0) } else { Err((Defect::Place { expected, found }, 0)) });
+        return if is_root { Ok(Ok(0)) } else { wrong(Defect::Place { expected, found }, 0) };
     };
     let parent = store.branch(&fork.parent)?;
     let past = if parent.fork.is_some() { store.ancestors(&fork.parent)? } else { Vec::new() };
@@ -409,12 +524,15 @@ fn check_fork(store: &dyn Store, row: &BranchRow) -> Result<Result<u64, (Defect,
     let shared = match readable_rows(store, &owner.branch, fork.seq, fork.seq)? {
         Ok(rows) => rows.into_iter().next(),
         // The owner's own proof names it, and it comes before.
-        Err(_) => return Ok(Err((damaged_row(), u64::MAX))),
+        Err(_) => {
+            let (defect, after) = (damaged_row(), 0);
+            return Ok(Err(ForkDefect { defect, after, is_told_elsewhere: true }));
+        }
     };
     let after = shared.as_ref().map_or(0, |record| record.position + 1);
     if stored != expected {
         let (expected, found) = (format!("{expected:?}"), format!("{stored:?}"));
-        return Ok(Err((Defect::Place { expected, found }, after)));
+        return wrong(Defect::Place { expected, found }, after);
     }
     let found = shared.map(|record| record.hash);
     if found == Some(fork.hash) {
@@ -422,7 +540,7 @@ fn check_fork(store: &dyn Store, row: &BranchRow) -> Result<Result<u64, (Defect,
     }
     let expected = fork.hash.to_string();
     let found = found.map_or_else(|| "no event".to_owned(), |hash| hash.to_string());
-    Ok(Err((Defect::Hash { expected, found }, after)))
+    wrong(Defect::Hash { expected, found }, after)
 }
 
 fn damaged_row() -> Defect {
@@ -450,31 +568,4 @@ fn explain(store: &dyn Store, record: &Record, prev: &Digest, defect: Defect) ->
         return Ok(Defect::Hash { expected: expected.to_string(), found: found.to_string() });
     }
     Ok(defect)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Damage of a branch and of its fork may have one place; which was named depended on which thread
-    /// took which branch.
-    #[test]
-    fn what_is_named_does_not_depend_on_who_found_it_first() {
-        let check = |found: &[(u64, usize)], expected: (u64, usize)| {
-            for turned in 0..found.len() {
-                let mut order = found.to_vec();
-                order.rotate_left(turned);
-                let found = order.iter().map(|(position, branch)| Found {
-                    position: *position,
-                    branch: *branch,
-                    broken: Broken::missing_log("nothing"),
-                });
-                let first = first_of(found).map(|first| (first.position, first.branch));
-                assert_eq!(first, Some(expected), "{order:?}");
-            }
-        };
-        check(&[(3, 0), (3, 1)], (3, 0));
-        check(&[(3, 7), (2, 9), (3, 1)], (2, 9));
-        check(&[(3, 7), (4, 0), (3, 1)], (3, 1));
-    }
 }

@@ -9,16 +9,29 @@ use crate::tree::Tree;
 /// Leaves read at a time.
 const LEAF_PAGE: usize = 4096;
 
+/// What is wrong with the tree.
+pub(super) struct TreeDefect {
+    pub(super) broken: Broken,
+    /// Where, when it is known for sure: an event that was moved away from there.
+    pub(super) at: Option<u64>,
+}
+
+impl From<Broken> for TreeDefect {
+    fn from(broken: Broken) -> Self {
+        Self { broken, at: None }
+    }
+}
+
 /// Recomputes the tree and compares it with the stored one and with each signed head.
 pub(super) fn check_tree(
     store: &dyn Store,
     stored: &TreeHead,
     marks: &[SignedHead],
-) -> Result<Option<Broken>> {
+) -> Result<Option<TreeDefect>> {
     if let Some(newest) = marks.last()
         && newest.tree.size > stored.size
     {
-        return super::cut_below(newest, stored, store).map(Some);
+        return super::cut_below(newest, stored, store).map(|broken| Some(broken.into()));
     }
     let mut tree = Tree::default();
     let mut marks = marks.iter().map(|head| &head.tree).peekable();
@@ -26,7 +39,7 @@ pub(super) fn check_tree(
     loop {
         while let Some(mark) = marks.next_if(|mark| mark.size == tree.size()) {
             if mark.root != tree.root() {
-                return first_unvouched(store, vouched, mark, &tree).map(Some);
+                return first_unvouched(store, vouched, mark, &tree).map(|bad| Some(bad.into()));
             }
             vouched = mark.size;
         }
@@ -35,25 +48,35 @@ pub(super) fn check_tree(
         }
         let leaves = store.leaves(tree.size(), LEAF_PAGE)?;
         if leaves.is_empty() {
-            return Ok(Some(Broken::of_log("truncated", stored.size, tree.size())));
+            return Ok(Some(Broken::of_log("truncated", stored.size, tree.size()).into()));
         }
         for Leaf { position, branch, seq, hash } in leaves {
             if tree.size() == stored.size || marks.peek().is_some_and(|m| m.size == tree.size()) {
                 break;
             }
             if position != tree.size() {
-                let (expected, found) = (tree.size().into(), position.into());
-                let (branch, seq) = (Some(branch), Some(seq));
-                let kind = "reordered";
-                return Ok(Some(Broken { kind, branch, seq, expected, found }));
+                let next = Leaf { position, branch, seq, hash };
+                return out_of_place(store, stored.size, tree.size(), next).map(Some);
             }
             tree.push(&hash);
         }
     }
     if tree.root() != stored.root {
-        return first_unvouched(store, vouched, stored, &tree).map(Some);
+        return first_unvouched(store, vouched, stored, &tree).map(|bad| Some(bad.into()));
     }
-    unknown_leaf(store, stored.size)
+    Ok(unknown_leaf(store, stored.size)?.map(TreeDefect::from))
+}
+
+/// A position without an event: the event that was moved behind all others is the one, if there is such;
+/// else it is gone, and the next one is named.
+fn out_of_place(store: &dyn Store, size: u64, gap: u64, next: Leaf) -> Result<TreeDefect> {
+    let beyond = store.leaves(size, 1)?.pop().filter(|_| next.position < size);
+    let is_moved = beyond.is_some() || next.position >= size;
+    let Leaf { position, branch, seq, .. } = beyond.unwrap_or(next);
+    let (expected, found) = (gap.into(), position.into());
+    let broken =
+        Broken { kind: "reordered", branch: Some(branch), seq: Some(seq), expected, found };
+    Ok(TreeDefect { broken, at: is_moved.then_some(gap) })
 }
 
 /// Names the first event after those that a signed head vouches for.

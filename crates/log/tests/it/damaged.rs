@@ -146,7 +146,8 @@ fn cells_are_as_the_newest_event_says() {
     check("UPDATE cell SET bytes = x'09' WHERE key = 'b'", revived);
     let more = "INSERT INTO cell VALUES ('grant', 'c', 1, x'01')";
     check(more, "hash_mismatch - -: expected cells that events name, found cell grant/c");
-    check("UPDATE cell SET key = 'd' WHERE key = 'a'", "hash_mismatch - -: expected cells that");
+    let renamed = "UPDATE cell SET key = 'd' WHERE key = 'a'";
+    check(renamed, "hash_mismatch b_main 3: expected a cell with");
 }
 
 #[test]

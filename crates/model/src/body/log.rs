@@ -63,12 +63,26 @@ pub struct EventRef {
     pub seq: Seq,
 }
 
+/// Events of a branch that follow one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EventRange {
+    /// The branch that stores them.
+    pub branch: BranchId,
+    /// Sequence of the first.
+    pub from: Seq,
+    /// Sequence of the last.
+    pub upto: Seq,
+}
+
 /// `log.erased`: bodies and blobs that are gone for good, and why. The headers and hashes of the
 /// events stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogErased {
     /// Events without a body from now on.
     pub events: Vec<EventRef>,
+    /// The same of events that follow one another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<EventRange>,
     /// Digests of blobs that were deleted.
     pub blobs: Vec<Digest>,
     /// Why.
