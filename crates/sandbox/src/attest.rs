@@ -76,6 +76,10 @@ pub struct Attestation {
     pub uid_map: String,
     /// Landlock version in force; 0 without Landlock.
     pub landlock_abi: u32,
+    /// Whether everything of the host is seen through layers of the sandbox's own, which share
+    /// neither locks nor watches, pipes nor sockets with it.
+    #[serde(default)]
+    pub layered: bool,
     /// Cgroup limits.
     pub cgroup: CgroupFacts,
     /// What was asked for.
@@ -151,6 +155,7 @@ mod tests {
             namespaces_shared: vec![],
             uid_map: "1000 100000 1".into(),
             landlock_abi: 7,
+            layered: true,
             cgroup: CgroupFacts {
                 memory_bytes: Some(template.memory_bytes),
                 pids: Some(102),

@@ -19,6 +19,13 @@ pub const SPEC_INVALID: Code = Code::new(
     false,
     "correct the id, mount or layer that the message names",
 );
+/// A list of system calls names something that is no call, or may not be in it.
+pub const CALLS_INVALID: Code = Code::new(
+    "sandbox_calls_invalid",
+    Exit::Usage,
+    false,
+    "correct the name that the message shows",
+);
 /// A mount's source is missing or reached through a symbolic link.
 pub const MOUNT_REFUSED: Code = Code::new(
     "sandbox_mount_refused",

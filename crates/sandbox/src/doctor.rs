@@ -100,6 +100,7 @@ fn examine(config: &HostConfig) -> Result<BackendReport> {
         Probe::new("create", "a sandbox can be made", None),
         limits(&sandbox),
         landlock(&sandbox),
+        layers(&sandbox),
     ];
     let broken = "do not run agents on this host; report it with the output of `uname -a`";
     let mut tight = true;
@@ -133,6 +134,18 @@ fn landlock(sandbox: &Sandbox) -> Probe {
         ("Landlock is not in force".to_owned(), "add `landlock` to the kernel's `lsm=` list")
     });
     Probe::new("landlock", "file access is restricted a second time by Landlock", failure)
+}
+
+fn layers(sandbox: &Sandbox) -> Probe {
+    let failure = (!sandbox.attestation().layered).then(|| {
+        (
+            "the kernel refuses an overlay of a system directory".to_owned(),
+            "run it where `/usr` has no mounts below it, or as root; until then do not mount \
+             directories with sockets of others",
+        )
+    });
+    let claim = "locks, watches, pipes and sockets of the host's directories are the host's own";
+    Probe::new("layers", claim, failure)
 }
 
 /// Runs one attack inside; `None` when it was refused.

@@ -11,11 +11,14 @@ mod confine;
 mod etc;
 mod init;
 mod launch;
+mod layer;
 mod nest;
 pub(crate) mod probe;
+mod proc;
 mod rootfs;
-mod seccomp;
+pub(crate) mod seccomp;
 mod sys;
+mod system;
 
 use std::collections::HashMap;
 use std::fs;
@@ -124,12 +127,13 @@ impl Host {
     fn prepare(run_dir: &Path) -> Result<Self, Failure> {
         let pid = std::process::id();
         let directory = run_dir.join(format!("host-{pid}"));
-        let [etc, mountpoint, scratch] =
-            ["etc", "root", "scratch"].map(|name| directory.join(name));
+        let [etc, image, mountpoint, scratch] =
+            ["etc", "image", "root", "scratch"].map(|name| directory.join(name));
         for path in [&mountpoint, &scratch] {
             fs::create_dir_all(path).during("make the host directory")?;
         }
         etc::prepare(&etc).during("prepare /etc")?;
+        etc::complete(&image).during("prepare /etc")?;
         let parents = Parents::find();
         let record = Record::of_this_process(parents.directories())
             .ok_or_else(|| Failure::new("identify the host process"))?;
@@ -142,7 +146,7 @@ impl Host {
             Privilege::Rootless => None,
         };
         Ok(Self {
-            base: Base { privilege, etc, mountpoint, scratch, idmap, uid, gid },
+            base: Base { privilege, etc, image, mountpoint, scratch, idmap, uid, gid },
             parents,
             prefix: record.prefix,
             nests: 0,

@@ -140,6 +140,8 @@ impl SandboxHost {
             ticket,
             id: spec.id.clone(),
             template: spec.template.clone(),
+            root: spec.root.clone(),
+            calls: spec.calls.clone(),
             overlay,
             mounts: spec.mounts.clone(),
             caches: spec.caches.clone(),

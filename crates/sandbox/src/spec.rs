@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, Template, codes};
+use crate::{CallList, Error, Result, Template, codes};
 
 /// Longest sandbox id: it becomes part of a cgroup's name.
 pub const MAX_ID_BYTES: usize = 64;
@@ -62,6 +62,11 @@ pub struct SandboxSpec {
     pub id: String,
     /// Limits.
     pub template: Template,
+    /// Unpacked image whose programs commands use, instead of the host's; as
+    /// [`ReadOnlyMount::source`].
+    pub root: Option<PathBuf>,
+    /// System calls of commands, instead of those of the template's profile.
+    pub calls: Option<CallList>,
     /// Workspace layers; without them `/workspace` is an empty temporary directory.
     pub overlay: Option<OverlayDirs>,
     /// Read-only mounts, in order.
@@ -79,6 +84,8 @@ impl SandboxSpec {
         Self {
             id: id.into(),
             template,
+            root: None,
+            calls: None,
             overlay: None,
             mounts: Vec::new(),
             caches: Vec::new(),
@@ -93,6 +100,12 @@ impl SandboxSpec {
             return refuse(
                 format!("`{}` is no sandbox id", self.id.escape_debug()),
                 "an id is 1 to 64 letters, digits, `-` and `_`",
+            );
+        }
+        if let Some(root) = self.root.as_ref().filter(|root| !is_plain_absolute(root)) {
+            return refuse(
+                format!("{} cannot be the root", root.display()),
+                "an image's directory is an absolute path without `.` and `..`",
             );
         }
         if self.mounts.len() + self.caches.len() > MAX_MOUNTS {
@@ -162,6 +175,10 @@ mod tests {
         check(&|s| s.id = "x".repeat(65), false);
         check(&|s| s.mounts = vec![at("/opt/a", "/opt/a")], true);
         check(&|s| s.mounts = vec![at("/opt/a", "/workspace/node_modules")], true);
+        check(&|s| s.root = Some("/srv/image".into()), true);
+        check(&|s| s.root = Some("image".into()), false);
+        check(&|s| s.root = Some("/srv/../image".into()), false);
+        check(&|s| s.root = Some("/".into()), false);
         check(&|s| s.mounts = vec![at("opt/a", "/opt/a")], false);
         check(&|s| s.mounts = vec![at("/opt/../root", "/opt/a")], false);
         check(&|s| s.mounts = vec![at("/opt/a", "/")], false);

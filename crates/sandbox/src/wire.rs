@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::CallList;
 use crate::attest::Attestation;
 use crate::command::Status;
 use crate::spec::{OverlayDirs, ReadOnlyMount, WritableMount};
@@ -33,6 +34,8 @@ pub(crate) struct Order {
     pub(crate) ticket: u64,
     pub(crate) id: String,
     pub(crate) template: Template,
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) calls: Option<CallList>,
     pub(crate) overlay: Option<OverlayDirs>,
     pub(crate) mounts: Vec<ReadOnlyMount>,
     pub(crate) caches: Vec<WritableMount>,

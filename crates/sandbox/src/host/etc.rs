@@ -10,8 +10,15 @@ use super::rootfs::PUBLIC_ETC;
 /// Host files that say nothing about this host's users and are copied as they are.
 const COPIED: [&str; 5] = ["ld.so.cache", "ld.so.conf", "localtime", "protocols", "services"];
 
-/// Fills `directory`, which is mounted read-only at `/etc` of every sandbox.
-pub(super) fn prepare(directory: &Path) -> io::Result<()> {
+/// Fills `directory` with what lies over an unpacked image's own `/etc` and `/var`.
+pub(super) fn complete(directory: &Path) -> io::Result<()> {
+    identify(&directory.join("etc"))?;
+    fs::create_dir_all(directory.join("var"))?;
+    std::os::unix::fs::symlink("../tmp", directory.join("var/tmp"))
+}
+
+/// Who and where commands are.
+fn identify(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let write = |name: &str, text: String| fs::write(directory.join(name), text);
     write(
@@ -24,10 +31,15 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     )?;
     write("group", format!("root:x:0:\nagent:x:{INSIDE_ID}:\nnogroup:x:65534:\n"))?;
     write("hosts", "127.0.0.1 localhost glasshouse\n::1 localhost\n".into())?;
-    write("hostname", "glasshouse\n".into())?;
-    write(
-        "nsswitch.conf",
-        "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n".into(),
+    write("hostname", "glasshouse\n".into())
+}
+
+/// Fills `directory`, which is mounted read-only at `/etc` of every sandbox.
+pub(super) fn prepare(directory: &Path) -> io::Result<()> {
+    identify(directory)?;
+    fs::write(
+        directory.join("nsswitch.conf"),
+        "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n",
     )?;
     for name in COPIED {
         // What a host does not have, its programs do not need.

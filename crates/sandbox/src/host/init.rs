@@ -51,9 +51,9 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
     let settled = settle(&start);
     let Ok(Some(received)) = start.host.receive::<Order>() else { sys::exit_now(0) };
     let Ok((order, socket)) = received.one_descriptor() else { sys::exit_now(1) };
-    let (Ok(channel), Some(filters)) =
-        (Channel::from_descriptor(socket), start.programs.get(&order.template.seccomp))
-    else {
+    let custom = order.calls.as_ref().map(Filters::custom);
+    let filters = custom.as_ref().or_else(|| start.programs.get(&order.template.seccomp));
+    let (Ok(channel), Some(filters)) = (Channel::from_descriptor(socket), filters) else {
         sys::exit_now(1)
     };
     let Start { base, group, host, .. } = start;
@@ -65,7 +65,8 @@ pub(crate) fn run(mut start: Start<'_>) -> ! {
             given.extend(listener.as_ref().map(AsFd::as_fd));
             if parts.channel.send(&ready, &given).is_ok() {
                 drop((root, listener));
-                Init { parts, signal, stack: sys::Stack::new() }.serve();
+                let Ok(processors) = sys::Processors::of_this_process() else { sys::exit_now(1) };
+                Init { parts, signal, stack: sys::Stack::new(), processors }.serve();
             }
         }
         Err(failure) => drop(parts.channel.send(&FromInit::Failed(failure), &[])),
@@ -124,7 +125,7 @@ fn confine(parts: &Parts<'_>, settled: Settled) -> Result<Confined, Failure> {
     // the port is taken before a command could take it.
     let listener = order.proxied.then(|| TcpListener::bind(PROXY_ADDRESS)).transpose();
     let listener = listener.during("listen for the egress proxy")?;
-    root.enter(base, order)?;
+    let layered = root.enter(base, order)?;
     if base.privilege == Privilege::Root {
         confine::leave_root(proc.as_fd())?;
     }
@@ -139,7 +140,7 @@ fn confine(parts: &Parts<'_>, settled: Settled) -> Result<Confined, Failure> {
     let root = open(WORKSPACE, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .during("open the workspace")?;
     let signal = sys::child_signal().during("watch for ended processes")?;
-    Ok(Confined { attestation: attest(parts, landlock_abi)?, root, signal, listener })
+    Ok(Confined { attestation: attest(parts, landlock_abi, layered)?, root, signal, listener })
 }
 
 /// Makes System V shared memory end with its last user, or a command could leave memory behind
@@ -152,7 +153,7 @@ fn release_shared_memory(proc: BorrowedFd<'_>) {
 }
 
 /// Reads back what is enforced.
-fn attest(parts: &Parts<'_>, landlock_abi: u32) -> Result<Attestation, Failure> {
+fn attest(parts: &Parts<'_>, landlock_abi: u32, layered: bool) -> Result<Attestation, Failure> {
     let status = std::fs::read_to_string("/proc/self/status").during("read our status")?;
     let field = |name: &str| {
         status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
@@ -179,6 +180,7 @@ fn attest(parts: &Parts<'_>, landlock_abi: u32) -> Result<Attestation, Failure> 
             .collect::<Vec<_>>()
             .join(" "),
         landlock_abi,
+        layered,
         cgroup: parts.group.facts(),
         requested: parts.order.template.clone(),
     })
@@ -188,6 +190,8 @@ struct Init<'a> {
     parts: Parts<'a>,
     signal: OwnedFd,
     stack: sys::Stack,
+    /// What every command starts with, whatever the last one did to this process.
+    processors: sys::Processors,
 }
 
 /// What woke the first process.
@@ -265,11 +269,12 @@ impl Init<'_> {
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
         let started = Instant::now();
-        let main =
-            sys::start(&mut self.stack, &(&prepared, self.parts.filters), |(program, filters)| {
-                program.become_program(filters)
-            })
-            .during("start a process")?;
+        let start = (&prepared, self.parts.filters, &self.processors);
+        let main = sys::start(&mut self.stack, &start, |(program, filters, processors)| {
+            processors.take();
+            program.become_program(filters)
+        })
+        .during("start a process")?;
         drop(prepared);
         let deadline = started + Duration::from_millis(launch.timeout_ms);
         let mut tally = Tally::default();

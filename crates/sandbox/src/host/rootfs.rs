@@ -3,7 +3,6 @@
 //!
 //! Most of it is the same for every sandbox and is built ahead, while nobody waits for it.
 
-use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
@@ -21,13 +20,15 @@ use rustix::mount::{
 
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 
+use super::layer::Layering;
+use super::system::System;
 use super::{confine, sys};
 use crate::attest::Privilege;
 use crate::spec::{HOME, WORKSPACE};
 use crate::wire::{Context as _, Failure, Order};
 
 /// Size of a file system that holds directories and links only.
-const ROOT_SIZE: &str = "1m";
+pub(super) const ROOT_SIZE: &str = "1m";
 
 /// Temporary files are memory. Full, they may take this part of the limit, so that processes can
 /// still run: the kernel would find nothing else to kill than the first process.
@@ -39,13 +40,11 @@ const SHARED_MEMORY_SHARE: u64 = 8;
 /// Files of the host's `/dev` that exist inside; none reaches hardware.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
-/// What of `/proc` is covered although it needs rights that nobody inside has.
-const MASKED: [&str; 5] = ["kcore", "keys", "kmsg", "sysrq-trigger", "timer_list"];
-
 /// Places commands may change, besides writable mounts.
 pub(crate) const WRITABLE: [&str; 4] = [WORKSPACE, HOME, "/tmp", "/dev"];
 
-const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+pub(super) const READ_ONLY: u64 =
+    libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
 /// What every sandbox of this host process shares.
@@ -53,6 +52,8 @@ pub(crate) struct Base {
     pub(crate) privilege: Privilege,
     /// Directory of prepared `/etc` files.
     pub(crate) etc: PathBuf,
+    /// What an unpacked image's own `/etc` and `/var` are completed by.
+    pub(crate) image: PathBuf,
     /// Empty directory to build roots on; each sandbox does so in its own mount namespace.
     pub(crate) mountpoint: PathBuf,
     /// As `mountpoint`, for what a root is built from.
@@ -67,6 +68,9 @@ pub(crate) struct Base {
 /// A root that lacks only what an order names.
 pub(crate) struct Prepared {
     root: Root,
+    layers: Layering,
+    /// What most orders take for the system.
+    system: System,
     /// The file system behind temporary places, and that of `/dev`: without their final sizes.
     scratch: OwnedFd,
     devices: OwnedFd,
@@ -76,7 +80,9 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(base: &Base) -> Result<Prepared, Failure> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .during("detach mounts from the host")?;
-    let host = Host::open(base)?;
+    let mut layers = Layering::new()?;
+    let system = System::of_host(base, &mut layers)?;
+    let devices = host_devices()?;
     let root = Root::make(&base.mountpoint)?;
     root.skeleton()?;
     // Attached where the host's files are: it disappears with them. Each unmount would cost a
@@ -84,18 +90,21 @@ pub(crate) fn prepare(base: &Base) -> Result<Prepared, Failure> {
     let scratch = scratch(base)?;
     root.temporary(base, &scratch, "tmp", "tmp", 0o1777)?;
     root.temporary(base, &scratch, "home", "home/agent", 0o755)?;
-    let devices = root.devices(&host.devices)?;
-    root.proc()?;
-    for (path, tree) in host.trees {
-        root.attach_host(&path, &tree)?;
-    }
-    Ok(Prepared { root, scratch, devices })
+    let devices = root.devices(base, &devices)?;
+    super::proc::mount(&root.root)?;
+    Ok(Prepared { root, layers, system, scratch, devices })
 }
 
 impl Prepared {
-    /// Completes the root for an order and enters it.
-    pub(crate) fn enter(self, base: &Base, order: &Order) -> Result<(), Failure> {
-        let Self { root, scratch, devices } = self;
+    /// Completes the root for an order and enters it. Answers whether everything of the host is
+    /// seen through layers.
+    pub(crate) fn enter(self, base: &Base, order: &Order) -> Result<bool, Failure> {
+        let Self { root, mut layers, system, scratch, devices } = self;
+        let system = match &order.root {
+            Some(image) => System::of_image(base, &mut layers, image)?,
+            None => system,
+        };
+        system.install(&root)?;
         let memory_bytes = order.template.memory_bytes;
         resize(&scratch, order.template.disk_bytes.min(memory_bytes / SCRATCH_SHARE))?;
         resize(&devices, memory_bytes / SHARED_MEMORY_SHARE)?;
@@ -104,59 +113,40 @@ impl Prepared {
             None => root.temporary(base, &scratch, "work", "workspace", 0o755)?,
         }
         for mount in &order.mounts {
-            root.attach_host(&mount.target, &read_only(&mount.source)?)?;
+            for (below, tree) in layers.read_only(&mount.source, &scratch)? {
+                root.attach_host(&mount.target.join(below), &tree)?;
+            }
         }
         for cache in &order.caches {
             root.attach_host(&cache.target, &own(base, &cache.source)?)?;
         }
-        root.become_root(base)
+        root.become_root(base)?;
+        Ok(layers.are_complete())
     }
 }
 
-/// What every sandbox has of the host: mounts, detached, with their final flags.
-struct Host {
-    trees: Vec<(PathBuf, OwnedFd)>,
-    devices: Vec<(&'static str, OwnedFd)>,
-}
+/// Devices of the host, mounted where nodes cannot be made.
+type Devices = Vec<(&'static str, OwnedFd)>;
 
-impl Host {
-    fn open(base: &Base) -> Result<Self, Failure> {
-        let mut trees = vec![(PathBuf::from("/etc"), read_only(&base.etc)?)];
-        for path in ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
-            // Links among these are made again by the skeleton.
-            if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-                trees.push((path.into(), read_only(Path::new(path))?));
-            }
+fn host_devices() -> Result<Devices, Failure> {
+    let mut devices = Vec::new();
+    for name in DEVICES {
+        let path = Path::new("/dev").join(name);
+        if path.exists() {
+            let tree = clone_tree(&path, OpenTreeFlags::empty())?;
+            // Devices can be written all the same; their times and modes cannot.
+            let flags = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+            set(tree.as_fd(), flags, None, &path)?;
+            devices.push((name, tree));
         }
-        for path in PUBLIC_ETC {
-            if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-                trees.push((path.into(), read_only(Path::new(path))?));
-            }
-        }
-        let mut devices = Vec::new();
-        for name in DEVICES {
-            let path = Path::new("/dev").join(name);
-            if path.exists() {
-                let tree = clone_tree(&path, OpenTreeFlags::empty())?;
-                set(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, None, &path)?;
-                devices.push((name, tree));
-            }
-        }
-        Ok(Self { trees, devices })
     }
+    Ok(devices)
 }
 
 /// Directories of `/etc` that hold nothing secret and that programs need: which alternative is
 /// installed, and whom to trust.
 pub(crate) const PUBLIC_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust"];
-
-/// Something of the host with all that is mounted below it.
-fn read_only(path: &Path) -> Result<OwnedFd, Failure> {
-    let tree = clone_tree(path, OpenTreeFlags::AT_RECURSIVE)?;
-    set(tree.as_fd(), READ_ONLY, None, path)?;
-    Ok(tree)
-}
 
 /// A directory of Glasshouse's own whose owner inside is the commands' user. What is mounted below
 /// it is no part of it: this very root may be.
@@ -168,27 +158,30 @@ fn own(base: &Base, path: &Path) -> Result<OwnedFd, Failure> {
 
 /// Clones the mounts at a path without following any symbolic link.
 fn clone_tree(path: &Path, extent: OpenTreeFlags) -> Result<OwnedFd, Failure> {
-    let step = || format!("mount {}", path.display());
-    let place = openat2(
+    clone_of(&place_of(path)?, extent).step(|| format!("mount {}", path.display()))
+}
+
+/// Opens a path of the host in which no component may be a link.
+pub(super) fn place_of(path: &Path) -> Result<OwnedFd, Failure> {
+    openat2(
         CWD,
         path,
         OFlags::PATH | OFlags::CLOEXEC,
         Mode::empty(),
         ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
     )
-    .step(step)?;
-    open_tree(
-        &place,
-        "",
-        OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH
-            | extent,
-    )
-    .step(step)
+    .step(|| format!("mount {}", path.display()))
 }
 
-fn set(
+/// Clones the mounts at an opened place.
+pub(super) fn clone_of(place: &OwnedFd, extent: OpenTreeFlags) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(place, "", flags | extent)
+}
+
+pub(super) fn set(
     tree: BorrowedFd<'_>,
     flags: u64,
     idmap: Option<&OwnedFd>,
@@ -235,8 +228,8 @@ impl Layers {
 }
 
 /// The root under construction.
-struct Root {
-    root: OwnedFd,
+pub(super) struct Root {
+    pub(super) root: OwnedFd,
 }
 
 impl Root {
@@ -251,13 +244,7 @@ impl Root {
         for path in ["etc", "proc", "dev", "tmp", "run", "var", "home", "home/agent", "workspace"] {
             self.directory(path)?;
         }
-        symlinkat("../tmp", &self.root, "var/tmp").during("link /var/tmp")?;
-        for path in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {
-            if let Ok(target) = fs::read_link(Path::new("/").join(path)) {
-                symlinkat(&target, &self.root, path).step(|| format!("link /{path}"))?;
-            }
-        }
-        Ok(())
+        symlinkat("../tmp", &self.root, "var/tmp").during("link /var/tmp")
     }
 
     fn directory(&self, path: &str) -> Result<(), Failure> {
@@ -325,8 +312,9 @@ impl Root {
         mounted.during("mount the workspace layers")
     }
 
-    /// `/dev`, of which shared memory is a part.
-    fn devices(&self, devices: &[(&str, OwnedFd)]) -> Result<OwnedFd, Failure> {
+    /// `/dev`, of which shared memory is a part. Nodes of our own share neither times nor watches
+    /// with the host's; where none can be made, the host's are mounted.
+    fn devices(&self, base: &Base, devices: &[(&str, OwnedFd)]) -> Result<OwnedFd, Failure> {
         let tree = tmpfs(
             ROOT_SIZE,
             "0755",
@@ -335,6 +323,9 @@ impl Root {
         attach(self.root.as_fd(), "dev", &tree)?;
         for (name, device) in devices {
             let path = format!("dev/{name}");
+            if base.privilege == Privilege::Root && self.node(&path, device).is_ok() {
+                continue;
+            }
             self.file(&path)?;
             attach(self.root.as_fd(), &path, device)?;
         }
@@ -366,35 +357,23 @@ impl Root {
         Ok(tree)
     }
 
-    fn proc(&self) -> Result<(), Failure> {
-        let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).during("make /proc")?;
-        fsconfig_create(&proc).during("make /proc")?;
-        let proc = fsmount(
-            &proc,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::MOUNT_ATTR_NOSUID
-                | MountAttrFlags::MOUNT_ATTR_NODEV
-                | MountAttrFlags::MOUNT_ATTR_NOEXEC
-                | MountAttrFlags::MOUNT_ATTR_RDONLY,
-        )
-        .during("make /proc")?;
-        attach(self.root.as_fd(), "proc", &proc)?;
-        for name in MASKED {
-            let path = format!("proc/{name}");
-            if rustix::fs::accessat(&self.root, &path, rustix::fs::Access::EXISTS, AtFlags::empty())
-                .is_err()
-            {
-                continue;
-            }
-            let null = open_tree(
-                &self.root,
-                "dev/null",
-                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-            )
-            .during("mask /proc")?;
-            attach(self.root.as_fd(), &path, &null)?;
-        }
-        Ok(())
+    /// Makes a device node like another.
+    fn node(&self, path: &str, like: &OwnedFd) -> Result<(), Errno> {
+        let device = fstat(like)?.st_rdev;
+        let all = Mode::from_raw_mode(0o666);
+        rustix::fs::mknodat(&self.root, path, FileType::CharacterDevice, all, device)?;
+        rustix::fs::chmodat(&self.root, path, all, AtFlags::empty())?;
+        // A file system of a container may hold nodes that do not open.
+        openat(&self.root, path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+            .map(drop)
+            .or_else(|errno| match errno {
+                // Nobody has a terminal here.
+                Errno::NXIO => Ok(()),
+                other => {
+                    let _ = rustix::fs::unlinkat(&self.root, path, AtFlags::empty());
+                    Err(other)
+                }
+            })
     }
 
     fn file(&self, path: &str) -> Result<(), Failure> {
@@ -406,7 +385,7 @@ impl Root {
 
     /// Mounts a host tree, making the place for it. No component may be a link: the workspace's
     /// content is not ours to trust.
-    fn attach_host(&self, target: &Path, tree: &OwnedFd) -> Result<(), Failure> {
+    pub(super) fn attach_host(&self, target: &Path, tree: &OwnedFd) -> Result<(), Failure> {
         let step = || format!("make the mount point {}", target.display());
         let is_directory =
             fstat(tree).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
@@ -445,7 +424,7 @@ impl Root {
     }
 }
 
-fn attach(place: BorrowedFd<'_>, path: &str, tree: &OwnedFd) -> Result<(), Failure> {
+pub(super) fn attach(place: BorrowedFd<'_>, path: &str, tree: &OwnedFd) -> Result<(), Failure> {
     move_mount(tree, "", place, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .step(|| format!("mount at /{path}"))
 }
@@ -492,7 +471,7 @@ fn as_owner<T>(base: &Base, act: impl FnOnce() -> Result<T, Errno>) -> Result<T,
     outcome
 }
 
-fn tmpfs(size: &str, mode: &str, flags: MountAttrFlags) -> Result<OwnedFd, Failure> {
+pub(super) fn tmpfs(size: &str, mode: &str, flags: MountAttrFlags) -> Result<OwnedFd, Failure> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).during("make a temporary place")?;
     fsconfig_set_string(&context, "size", size).during("limit a temporary place")?;
     fsconfig_set_string(&context, "mode", mode).during("limit a temporary place")?;

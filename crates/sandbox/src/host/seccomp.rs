@@ -13,11 +13,41 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use self::calls::{BUILD, COMPUTE, DENIED, NAMESPACE_FLAGS, TERMINAL_INJECTION, old};
+use self::calls::{
+    BUILD, COMPUTE, Call, DENIED, NAMESPACE_FLAGS, OF_A_PROCESS, OPTIONAL, TERMINAL_INJECTION, old,
+};
 use super::confine::INSIDE_ID;
 use super::sys;
+use crate::system_calls::CallList;
 use crate::template::Profile;
 use crate::wire::{Context as _, Failure};
+
+/// What may be said about a call in a list of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A profile has it, or a custom one may.
+    Free,
+    /// No list can allow it.
+    Forbidden,
+    /// No list can deny it: a command could not even start.
+    Needed,
+}
+
+/// Every call that has a name here.
+pub(crate) fn known() -> impl Iterator<Item = (&'static str, i64, Standing)> {
+    let list = |calls: &'static [Call], standing| {
+        calls.iter().map(move |call| (calls::name(call), call.1, standing))
+    };
+    let free = [COMPUTE, old::COMPUTE, BUILD, old::BUILD, OPTIONAL];
+    let free = free.into_iter().flat_map(move |calls| list(calls, Standing::Free));
+    let forbidden = [DENIED, old::DENIED];
+    let forbidden = forbidden.into_iter().flat_map(move |calls| list(calls, Standing::Forbidden));
+    let clone3 = ("clone3", libc::SYS_clone3, Standing::Forbidden);
+    free.chain(forbidden).chain([clone3]).map(|(name, number, standing)| match number {
+        libc::SYS_execve => (name, number, Standing::Needed),
+        _ => (name, number, standing),
+    })
+}
 
 /// The filters of one profile.
 pub(crate) struct Filters {
@@ -37,6 +67,29 @@ impl Filters {
                 Profile::Standard | Profile::StandardNet => None,
             },
         }
+    }
+
+    /// Assembles the filters of a custom profile. A call that the list allows gets what the
+    /// standard profile says of it, its arguments inspected.
+    pub(crate) fn custom(list: &CallList) -> Self {
+        let numbers: BTreeMap<&str, u32> =
+            known().map(|(name, call, _)| (name, number(call))).collect();
+        let named = |names: &[String]| -> Vec<u32> {
+            names.iter().filter_map(|name| numbers.get(name.as_str()).copied()).collect()
+        };
+        let usual = standard();
+        let mut common = standard();
+        let mut rules = match list.base() {
+            Profile::Strict => strict(),
+            Profile::Standard | Profile::StandardNet => standard(),
+        };
+        for call in named(list.allowed()) {
+            let verdict = usual.get(&call).cloned().unwrap_or(Verdict::Allow);
+            common.entry(call).or_insert(Verdict::Allow);
+            rules.insert(call, verdict);
+        }
+        rules.extend(named(list.denied()).into_iter().map(|call| (call, Verdict::NotPermitted)));
+        Self { common: assemble(&common), command: Some(assemble(&rules)) }
     }
 
     /// Confines the first process. `no_new_privs` must be set.
@@ -75,8 +128,8 @@ fn number(call: i64) -> u32 {
     u32::try_from(call).expect("a call number is small and not negative")
 }
 
-fn with(lists: &[&[i64]], verdict: &Verdict) -> impl Iterator<Item = (u32, Verdict)> {
-    let calls: Vec<u32> = lists.iter().copied().flatten().map(|call| number(*call)).collect();
+fn with(lists: &[&[Call]], verdict: &Verdict) -> impl Iterator<Item = (u32, Verdict)> {
+    let calls: Vec<u32> = lists.iter().copied().flatten().map(|call| number(call.1)).collect();
     calls.into_iter().map({
         let verdict = verdict.clone();
         move |call| (call, verdict.clone())
@@ -96,6 +149,7 @@ fn standard() -> Rules {
     for call in [libc::SYS_setresuid, libc::SYS_setresgid] {
         rules.insert(number(call), own_identity());
     }
+    only_oneself(&mut rules);
     let injection = TERMINAL_INJECTION.map(|request| (Equals(request), NotPermitted));
     rules.insert(number(libc::SYS_ioctl), Argument(1, injection.into(), Box::new(Allow)));
     let family = |family: i32, verdict| (Equals(family.cast_unsigned()), verdict);
@@ -111,7 +165,33 @@ fn standard() -> Rules {
         family(libc::AF_NETLINK, netlink),
     ];
     rules.insert(number(libc::SYS_socket), Argument(0, families, Box::new(NotPermitted)));
+    rules.insert(number(libc::SYS_socketpair), pair());
     rules
+}
+
+/// Pairs of other families reach as much of the kernel as single sockets do.
+fn pair() -> Verdict {
+    let local = (Condition::Equals(libc::AF_UNIX.cast_unsigned()), Verdict::Allow);
+    Verdict::Argument(0, vec![local], Box::new(Verdict::NotPermitted))
+}
+
+/// Lets a process change its own limits and priority, and nobody else's.
+fn only_oneself(rules: &mut Rules) {
+    use Condition::Equals;
+    use Verdict::{Allow, Argument, NotPermitted};
+    let itself = |index, then| Argument(index, vec![(Equals(0), then)], Box::new(NotPermitted));
+    for (call, index) in OF_A_PROCESS {
+        if rules.contains_key(&number(call)) {
+            rules.insert(number(call), itself(index, Allow));
+        }
+    }
+    // One process, or the group of processes that a command is; a user is everybody.
+    let whose = [libc::PRIO_PROCESS, libc::PRIO_PGRP];
+    let cases = whose.map(|whose| (Equals(whose), itself(1, Allow)));
+    let priority = Argument(0, cases.into(), Box::new(NotPermitted));
+    if rules.contains_key(&number(libc::SYS_setpriority)) {
+        rules.insert(number(libc::SYS_setpriority), priority);
+    }
 }
 
 /// Allows a process to become who it is already, as make and others do before they start a program.
@@ -144,6 +224,8 @@ fn strict() -> Rules {
     rules.insert(number(libc::SYS_clone), Argument(0, vec![thread], Box::new(NotPermitted)));
     let local = (Equals(libc::AF_UNIX.cast_unsigned()), Allow);
     rules.insert(number(libc::SYS_socket), Argument(0, vec![local], Box::new(NotPermitted)));
+    rules.insert(number(libc::SYS_socketpair), pair());
+    only_oneself(&mut rules);
     rules
 }
 
@@ -321,6 +403,18 @@ mod tests {
         check(libc::SYS_socket, [libc::AF_NETLINK, 3, libc::NETLINK_AUDIT], [DENY, DENY]);
         check(libc::SYS_socket, [libc::AF_VSOCK, 1, 0], [DENY, DENY]);
         check(libc::SYS_socket, [libc::AF_PACKET, 3, 0], [DENY, DENY]);
+        check(libc::SYS_socketpair, [libc::AF_UNIX, 1, 0], [ALLOW, ALLOW]);
+        check(libc::SYS_socketpair, [30, 1, 0], [DENY, DENY]);
+        check(libc::SYS_prlimit64, [0, 7, 0], [ALLOW, ALLOW]);
+        check(libc::SYS_prlimit64, [1, 7, 0], [DENY, DENY]);
+        check(libc::SYS_setpriority, [libc::PRIO_PROCESS as i32, 0, 5], [ALLOW, ABSENT]);
+        check(libc::SYS_setpriority, [libc::PRIO_PROCESS as i32, 1, 5], [DENY, ABSENT]);
+        check(libc::SYS_setpriority, [libc::PRIO_USER as i32, 0, 5], [DENY, ABSENT]);
+        check(libc::SYS_sched_setscheduler, [0, 0, 0], [ALLOW, ABSENT]);
+        check(libc::SYS_sched_setscheduler, [1, 5, 0], [DENY, ABSENT]);
+        check(libc::SYS_sched_setattr, [1, 0, 0], [DENY, ABSENT]);
+        check(libc::SYS_ioprio_set, [1, 0, 0], [ALLOW, ABSENT]);
+        check(libc::SYS_ioprio_set, [1, 1, 0], [DENY, ABSENT]);
         check(libc::SYS_openat, [0, 0, libc::O_RDONLY | libc::O_CLOEXEC], [ALLOW, ALLOW]);
         check(libc::SYS_openat, [0, 0, libc::O_RDWR], [ALLOW, DENY]);
         check(libc::SYS_openat, [0, 0, libc::O_CREAT], [ALLOW, DENY]);
@@ -352,10 +446,58 @@ mod tests {
 
     #[test]
     fn nothing_is_both_needed_and_denied() {
-        for list in [COMPUTE, BUILD, old::COMPUTE, old::BUILD] {
-            for number in list {
-                assert!(!DENIED.contains(number) && !old::DENIED.contains(number), "{number}");
+        for list in [COMPUTE, BUILD, OPTIONAL, old::COMPUTE, old::BUILD] {
+            for call in list {
+                assert!(!DENIED.contains(call) && !old::DENIED.contains(call), "{call:?}");
             }
         }
+        let mut numbers: Vec<i64> = known().map(|(_, number, _)| number).collect();
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all, "a call is in two lists");
+    }
+
+    #[test]
+    fn a_custom_profile_adds_and_takes_away_and_never_opens_the_core() {
+        let check = |base, allow: &[&str], deny: &[&str], rows: &[(i64, [u32; 3], u32)]| {
+            let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let list = CallList::new(base, names(allow), names(deny)).unwrap();
+            let filters = Filters::custom(&list);
+            for (call, args, expected) in rows {
+                // The stricter answer of both filters wins; "not permitted" is the stricter error.
+                let answers = [Some(&filters.common), filters.command.as_ref()];
+                let found =
+                    answers.into_iter().flatten().map(|f| evaluate(f, NATIVE, *call, *args));
+                let strictest = found.min_by_key(|found| if *found == ALLOW { 2 } else { 1 });
+                assert_eq!(strictest, Some(*expected), "{list:?}: call {call} with {args:?}");
+            }
+        };
+        let namespace = libc::CLONE_NEWUSER.cast_unsigned();
+        check(
+            Profile::Strict,
+            &["kill", "clone", "mq_open"],
+            &["getrandom"],
+            &[
+                (libc::SYS_kill, [0; 3], ALLOW),
+                (libc::SYS_mq_open, [0; 3], ALLOW),
+                (libc::SYS_clone, [17, 0, 0], ALLOW),
+                (libc::SYS_clone, [namespace, 0, 0], DENY),
+                (libc::SYS_getrandom, [0; 3], DENY),
+                (libc::SYS_unlinkat, [0; 3], ABSENT),
+                (libc::SYS_mount, [0; 3], DENY),
+            ],
+        );
+        check(
+            Profile::Standard,
+            &[],
+            &["socket", "kill"],
+            &[
+                (libc::SYS_socket, [1, 1, 0], DENY),
+                (libc::SYS_kill, [0; 3], DENY),
+                (libc::SYS_unlinkat, [0; 3], ALLOW),
+                (libc::SYS_mq_open, [0; 3], ABSENT),
+            ],
+        );
     }
 }

@@ -189,6 +189,28 @@ pub(crate) fn unshare(namespace: i32) -> Result<()> {
     Ok(())
 }
 
+/// Processors that a process may use.
+pub(crate) struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Result<Self> {
+        // SAFETY: the set is plain data, which the call fills.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            check(i64::from(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set)))?;
+            Ok(Self(set))
+        }
+    }
+
+    /// Gives them to this process.
+    pub(crate) fn take(&self) {
+        // SAFETY: the set is valid. It can only fail when the processors are gone meanwhile, and
+        // then the kernel has chosen others.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
+    }
+}
+
 /// Sets the user and group with which this process touches files.
 pub(crate) fn file_identity(uid: u32, gid: u32) {
     // SAFETY: plain system calls on the only thread of this process; they cannot fail for root.

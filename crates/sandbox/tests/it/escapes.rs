@@ -1,247 +1,198 @@
-//! Attacks on the sandbox. Each has a control: outside, the same attack succeeds.
+//! The escape suite: each file of `tests/escapes` is one attempt to get out of a sandbox.
+//!
+//! An attempt is refused by ours, and the same payload undefended succeeds, or its refusal proves
+//! nothing. The same payloads run in bubblewrap: an independent sandbox that refuses most of them
+//! too shows that the suite attacks, and does not merely miss.
 
+mod attempt;
+mod bait;
+mod seat;
+
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
 
-use glasshouse_sandbox::{Command, ReadOnlyMount, Sandbox, Status, host};
-
+use self::attempt::{Attempt, Sign};
+use self::bait::Bait;
+use self::seat::{Native, Outcome};
 use crate::support::*;
 
-const ATTACKER: &str = "/opt/attacker";
-const REACHED: i32 = 0;
-const REFUSED: i32 = 1;
+/// Fewer than this, and files have got lost.
+const FEWEST: usize = 75;
 
-/// A sandbox that contains the attack program, and things outside worth attacking.
-struct Scene {
-    home: Home,
-    sandbox: Sandbox,
+/// How long after a command's end a process that outlived it would write.
+const LATE: Duration = Duration::from_millis(700);
+
+/// Where a second run as another user finds the attempts.
+pub(crate) const ATTEMPTS: &str = "GLASSHOUSE_TEST_ATTEMPTS";
+
+/// The directory of attempts.
+pub(crate) fn directory() -> PathBuf {
+    std::env::var_os(ATTEMPTS)
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/escapes"), PathBuf::from)
 }
 
-impl Scene {
-    fn new() -> Self {
-        let home = Home::new();
-        let mut spec = home.spec("s1");
-        spec.mounts = vec![ReadOnlyMount { source: program(), target: ATTACKER.into() }];
-        let sandbox = home.host.create(&spec).unwrap();
-        Self { home, sandbox }
-    }
+/// One line of the table.
+struct Row {
+    name: String,
+    native: bool,
+    bubblewrap: Option<bool>,
+    control: bool,
+    remark: String,
+    /// What is wrong, if anything.
+    complaint: Option<String>,
+}
 
-    /// Runs an attack inside: status and what it said.
-    #[track_caller]
-    fn inside(&self, attack: &[&str]) -> (i32, String) {
-        let argv = [ATTACKER, host::ARGUMENT, "probe"].iter().chain(attack).copied();
-        let ran = run(&self.sandbox, &Command::new(argv));
-        match ran.result.status {
-            Status::Exited(code @ (REACHED | REFUSED)) => (code, ran.out),
-            _ => panic!("{attack:?} was not measured: {ran:?}"),
+#[test]
+fn no_attempt_gets_out() {
+    let attempts = attempt::all(&directory());
+    assert!(attempts.len() >= FEWEST, "only {} attempts are left", attempts.len());
+    let home = Home::new();
+    let queue = Mutex::new(attempts.iter());
+    let rows = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(attempt) = queue.lock().unwrap().next() else { break };
+                    let row = measure(&home, attempt);
+                    rows.lock().unwrap().push(row);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap();
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    print(&rows);
+    let complaints: Vec<&String> = rows.iter().filter_map(|row| row.complaint.as_ref()).collect();
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// Runs an attempt everywhere.
+fn measure(home: &Home, attempt: &Attempt) -> Row {
+    let fresh = || Bait::lay(&attempt.payload, &probe());
+
+    let mut bait = fresh();
+    let native = Native::new(home, attempt, &bait);
+    let ours = native.run(attempt, &bait);
+    let native_escaped = match attempt.sign {
+        Sign::FirstProcess => !native.is_alive(),
+        Sign::Late => {
+            std::thread::sleep(LATE);
+            native.late()
+        }
+        _ => escaped(attempt.sign, &ours, &mut bait),
+    };
+    drop((native, bait));
+
+    let mut bait = fresh();
+    let theirs = seat::bubblewrap(attempt, &bait);
+    let bubblewrap = theirs.map(|outcome| match attempt.sign {
+        Sign::FirstProcess => !outcome.out.contains("survived"),
+        _ => escaped(attempt.sign, &outcome, &mut bait),
+    });
+    drop(bait);
+
+    let mut bait = fresh();
+    let undefended = seat::undefended(attempt, &bait);
+    let control = match attempt.sign {
+        Sign::FirstProcess => bait.victim_ended(),
+        sign => escaped(sign, &undefended, &mut bait),
+    };
+    let (complaint, remark) = judge(attempt, &ours, native_escaped, control, &undefended);
+    let name = attempt.name.clone();
+    Row { name, native: native_escaped, bubblewrap, control, remark, complaint }
+}
+
+/// Whether the sign of success is there.
+fn escaped(sign: Sign, outcome: &Outcome, bait: &mut Bait) -> bool {
+    match sign {
+        Sign::Status => outcome.status == Some(0),
+        Sign::Token => bait.leaked(&outcome.out).0,
+        Sign::Path => bait.leaked(&outcome.out).1,
+        Sign::Planted => bait.planted(),
+        Sign::Contact => bait.contacted(),
+        Sign::Device => bait.device_touched(),
+        Sign::FirstProcess => bait.victim_ended(),
+        Sign::Late => {
+            std::thread::sleep(LATE);
+            bait.path("work/late").exists()
         }
     }
+}
 
-    /// The attack must succeed outside and be refused inside with a text that contains `why`.
-    #[track_caller]
-    fn check(&self, inside: &[&str], control: &[&str], why: &str) {
-        let (status, text) = outside(control);
-        assert_eq!(status, REACHED, "the control failed, so the attack proves nothing: {text}");
-        let (status, text) = self.inside(inside);
-        assert_eq!(status, REFUSED, "{inside:?} succeeded");
-        assert!(text.contains(why), "{inside:?}: {text}");
+/// What is wrong with a measurement, and what the table remarks.
+fn judge(
+    attempt: &Attempt,
+    ours: &Outcome,
+    native: bool,
+    control: bool,
+    undefended: &Outcome,
+) -> (Option<String>, String) {
+    let name = &attempt.name;
+    if native {
+        return match attempt.remains(is_root()) {
+            Some(why) => (None, format!("remains: {why}")),
+            None => (Some(format!("{name} got out: {ours:?}")), String::new()),
+        };
     }
-}
-
-fn outside(attack: &[&str]) -> (i32, String) {
-    outside_through(&[], attack)
-}
-
-/// The attack without a sandbox, perhaps below another program.
-fn outside_through(wrapper: &[&str], attack: &[&str]) -> (i32, String) {
-    let program = program();
-    let argv: Vec<&str> = wrapper
-        .iter()
-        .copied()
-        .chain([program.to_str().unwrap(), host::ARGUMENT, "probe"])
-        .chain(attack.iter().copied())
-        .collect();
-    let output = std::process::Command::new(argv[0]).args(&argv[1..]).output().unwrap();
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// A process outside; killed when dropped.
-struct Victim(Child);
-
-impl Victim {
-    fn new() -> Self {
-        Self(std::process::Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().unwrap())
+    if !ours.is_measured() {
+        return (Some(format!("{name} was not measured: {ours:?}")), String::new());
     }
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn secrets_of_the_host_do_not_exist_inside() {
-    let scene = Scene::new();
-    let secret = scene.home.path("secret");
-    fs::write(&secret, "secret").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let secret = secret.to_str().unwrap();
-    let absent = "No such file";
-    scene.check(&["read", secret], &["read", secret], absent);
-    for prefix in ["/proc/self/root", "/proc/self/cwd/../../../..", "/workspace/../.."] {
-        let path = format!("{prefix}{secret}");
-        scene.check(&["read", &path], &["read", &format!("/proc/self/root{secret}")], absent);
-    }
-    // A link in the workspace leads to a place that does not exist inside.
-    std::os::unix::fs::symlink(secret, scene.home.path("s1/base/link")).unwrap();
-    let control = scene.home.path("s1/base/link");
-    scene.check(&["read", "/workspace/link"], &["read", control.to_str().unwrap()], absent);
-    let kept = scene.home.path("kept-link");
-    scene.check(
-        &["hard-link", secret, "/workspace/hard"],
-        &["hard-link", secret, kept.to_str().unwrap()],
-        absent,
-    );
-    // What the host process and its owner hold in memory and environment.
-    let own = format!("/proc/{}/environ", std::process::id());
-    for file in ["environ", "mem", "root/etc/passwd", "fd/0", "maps"] {
-        scene.check(&["read", &format!("/proc/1/{file}")], &["read", &own], "denied");
-    }
-}
-
-#[test]
-fn nothing_is_written_outside() {
-    let scene = Scene::new();
-    let target = scene.home.path("target");
-    let (planted, link) = (target.join("planted"), target.join("link"));
-    let reset = || {
-        let _ = fs::remove_dir_all(&target);
-        fs::create_dir(&target).unwrap();
-    };
-    let planted_text = planted.to_str().unwrap();
-    let check = |inside: &[&str], control: &[&str]| {
-        reset();
-        let (status, text) = outside(control);
-        assert_eq!((status, planted.exists()), (REACHED, true), "control {control:?}: {text}");
-        reset();
-        assert_eq!(scene.inside(inside).0, REFUSED, "{inside:?}");
-        assert!(!planted.exists(), "{inside:?}");
-    };
-    check(&["write", planted_text], &["write", planted_text]);
-    let dotted = format!("/workspace/../../../../../..{planted_text}");
-    check(&["write", &dotted], &["write", &format!("/tmp/..{planted_text}")]);
-    let through = format!("/proc/self/root{planted_text}");
-    check(&["write", &through], &["write", &through]);
-    check(
-        &["write-through-link", planted_text, "/workspace/link"],
-        &["write-through-link", planted_text, link.to_str().unwrap()],
-    );
-    for path in ["/usr/bin/planted", "/etc/planted", "/planted", "/proc/sys/kernel/hostname"] {
-        assert_eq!(scene.inside(&["write", path]).0, REFUSED, "{path}");
-    }
-}
-
-#[test]
-fn processes_outside_are_out_of_reach() {
-    let scene = Scene::new();
-    let victim = Victim::new();
-    let pid = victim.pid();
-    scene.check(&["signal", &pid], &["signal", &pid], "");
-    scene.check(&["trace", &pid], &["trace", &pid], "not permitted");
-    // Not even the first process, or a sibling.
-    scene.check(&["trace", "1"], &["trace", &pid], "not permitted");
-    let ran = shell(&scene.sandbox, "kill -9 1; kill -9 -1; echo survived");
-    assert!(ran.result.status != Status::Exited(0) || ran.out == "survived\n", "{ran:?}");
-    assert_eq!(shell(&scene.sandbox, "echo alive").ok(), "alive\n");
-}
-
-#[test]
-fn the_network_ends_at_the_sandbox() {
-    let scene = Scene::new();
-    let tcp = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = tcp.local_addr().unwrap().to_string();
-    scene.check(&["connect", &address], &["connect", &address], "refused");
-    let name = format!("glasshouse-test-{}", std::process::id());
-    let at = SocketAddr::from_abstract_name(&name).unwrap();
-    let _listener = UnixListener::bind_addr(&at).unwrap();
-    scene.check(&["abstract", &name], &["abstract", &name], "refused");
-    // A route does not exist either.
-    let (status, text) = scene.inside(&["connect", "1.1.1.1:53"]);
-    assert_eq!((status, text.contains("unreachable")), (REFUSED, true), "{text}");
-    for (family, number) in [("vsock", "40"), ("packet", "17"), ("alg", "38"), ("bluetooth", "31")]
+    if let Some(why) = &attempt.refusal
+        && !format!("{}{}", ours.out, ours.err).contains(why)
     {
-        let (control, text) = outside(&["socket", number]);
-        assert_eq!(scene.inside(&["socket", number]).0, REFUSED, "{family}");
-        if control != REACHED {
-            skipped(&format!("control of socket family {family}"), text.trim());
+        return (Some(format!("{name} was refused otherwise: {ours:?}")), String::new());
+    }
+    if control {
+        return (None, String::new());
+    }
+    match attempt.declared_skip(is_root()) {
+        Some(why) => (None, format!("no control: {why}")),
+        None => {
+            let why = "its control failed, so the attempt proves nothing";
+            (Some(format!("{name}: {why}: {undefended:?}")), String::new())
         }
     }
 }
 
-#[test]
-fn kernel_interfaces_that_weaken_isolation_are_closed() {
-    let scene = Scene::new();
-    let calls = [
-        "io_uring",
-        "userfaultfd",
-        "bpf",
-        "keyctl",
-        "perf",
-        "open_by_handle",
-        "unshare",
-        "clone",
-        "clone3",
-        "setns",
-    ];
-    let mut controls = 0;
-    for name in calls {
-        assert_eq!(scene.inside(&["call", name]).0, REFUSED, "{name}");
-        match outside(&["call", name]) {
-            (REACHED, _) => controls += 1,
-            (_, text) => skipped(&format!("control of {name}"), text.trim()),
-        }
+/// Writes the table where a reader of the test finds it.
+#[allow(clippy::print_stdout, reason = "the table is what the suite is read for")]
+fn print(rows: &[Row]) {
+    let word = |escaped: bool| if escaped { "ESCAPED" } else { "refused" };
+    let mut table = String::new();
+    for row in rows {
+        let bubblewrap = row.bubblewrap.map_or("absent", word);
+        let control = if row.control { "reached" } else { "skipped" };
+        let columns = format!("{:8} {bubblewrap:8} {control:8}", word(row.native));
+        writeln!(table, "escape {:36} {columns} {}", row.name, row.remark).unwrap();
     }
-    assert!(controls >= 4, "too few controls succeed here to prove anything");
-    let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-Urm"] };
-    assert_eq!(outside_through(wrapper, &["mount"]).0, REACHED);
-    assert_eq!(scene.inside(&["mount"]).0, REFUSED);
-    let node = scene.home.path("node");
-    match outside(&["device", node.to_str().unwrap()]) {
-        (REACHED, _) => {}
-        (_, text) => skipped("control of device", text.trim()),
+    let count = |found: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| found(row)).count();
+    writeln!(
+        table,
+        "escape {} attempts: {} out of ours, {} out of bubblewrap, {} with a control",
+        rows.len(),
+        count(&|row| row.native),
+        count(&|row| row.bubblewrap == Some(true)),
+        count(&|row| row.control),
+    )
+    .unwrap();
+    print!("{table}");
+    if is_root() {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("escapes-root.txt");
+        fs::write(path, table).unwrap();
     }
-    assert_eq!(scene.inside(&["device", "/workspace/node"]).0, REFUSED);
-    assert_eq!(scene.inside(&["device", "/tmp/node"]).0, REFUSED);
-}
-
-#[test]
-fn commands_inherit_only_their_streams() {
-    let scene = Scene::new();
-    let leaky = ["sh", "-c", "exec 7</dev/null; exec \"$@\"", "sh"];
-    assert_eq!(outside_through(&leaky, &["descriptors"]).0, REACHED);
-    assert_eq!(scene.inside(&["descriptors"]).0, REFUSED);
-    assert_eq!(
-        shell(&scene.sandbox, "ls /proc/self/fd").ok(),
-        "0\n1\n2\n3\n",
-        "3 is the listing's own"
-    );
 }
 
 #[test]
 fn modes_and_owners_give_no_rights() {
-    let scene = Scene::new();
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
     let check = |script: &str, expected: &str| {
-        assert_eq!(shell(&scene.sandbox, script).ok(), expected, "{script}");
+        assert_eq!(shell(&sandbox, script).ok(), expected, "{script}");
     };
     check("cp /bin/sh s && chmod 6755 s && ./s -c 'id -u; id -ru'", "1000\n1000\n");
     check("chown 0 base.txt 2>/dev/null || echo refused", "refused\n");
@@ -250,19 +201,15 @@ fn modes_and_owners_give_no_rights() {
     check("su -c id root </dev/null 2>/dev/null || echo refused", "refused\n");
     check("grep -c '^Cap...:.0000000000000000$' /proc/self/status", "5\n");
     check("grep NoNewPrivs /proc/self/status | tr -d '\\t '", "NoNewPrivs:1\n");
-    check(
-        "cat /proc/keys /proc/kmsg /proc/kcore /proc/timer_list 2>/dev/null | head -c 1 | wc -c",
-        "0\n",
-    );
     check("ls /sys /root /boot /srv /mnt 2>/dev/null | wc -l", "0\n");
 }
 
 #[test]
 fn sandboxes_do_not_see_each_other() {
-    let scene = Scene::new();
-    let other = scene.home.sandbox("s2");
+    let home = Home::new();
+    let (one, other) = (home.sandbox("s1"), home.sandbox("s2"));
     shell(&other, "echo theirs > file; echo theirs > /tmp/file").ok();
-    let ran = shell(&scene.sandbox, "cat file /tmp/file");
+    let ran = shell(&one, "cat file /tmp/file");
     assert_eq!(ran.out, "");
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -274,7 +221,7 @@ fn sandboxes_do_not_see_each_other() {
             other.run(&sh("echo started; sleep 600"), &mut sink, &cancel).unwrap();
         });
         let cancel = receiver.recv().unwrap();
-        let seen = shell(&scene.sandbox, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").ok();
+        let seen = shell(&one, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").ok();
         cancel.cancel();
         assert!(!seen.contains("sleep"), "{seen}");
     });

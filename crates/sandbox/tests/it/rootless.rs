@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
 use std::process::Command;
 
+use crate::escapes;
 use crate::support::*;
 
 /// An id that owns nothing on any machine.
@@ -21,6 +23,16 @@ fn the_suite_holds_for_an_ordinary_user() {
     let host = reach.path().join("host");
     fs::copy(std::env::current_exe().unwrap(), &tests).unwrap();
     fs::copy(program(), &host).unwrap();
+    let probe_copy = reach.path().join("probe");
+    fs::copy(probe(), &probe_copy).unwrap();
+    let attempts = reach.path().join("attempts");
+    fs::create_dir(&attempts).unwrap();
+    for entry in fs::read_dir(escapes::directory()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            fs::copy(entry.path(), attempts.join(entry.file_name())).unwrap();
+        }
+    }
     let own = reach.path().join("own");
     fs::create_dir(&own).unwrap();
     chown(&own, Some(ORDINARY), Some(ORDINARY)).unwrap();
@@ -30,6 +42,8 @@ fn the_suite_holds_for_an_ordinary_user() {
         .arg(&tests)
         .args(["--test-threads", "2", "--nocapture"])
         .env(PROGRAM, &host)
+        .env(PROBE, &probe_copy)
+        .env(escapes::ATTEMPTS, &attempts)
         .env("TMPDIR", &own)
         .env("HOME", &own)
         .output()
@@ -37,6 +51,10 @@ fn the_suite_holds_for_an_ordinary_user() {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{errors}");
+    let table: Vec<&str> = text.lines().filter(|line| line.starts_with("escape ")).collect();
+    assert!(!table.is_empty(), "the escape suite did not run");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("escapes-rootless.txt");
+    fs::write(path, table.join("\n")).unwrap();
     for line in errors.lines().filter_map(|line| line.strip_prefix("skipped: ")) {
         skipped("rootless", line);
     }

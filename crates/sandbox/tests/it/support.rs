@@ -19,6 +19,17 @@ pub(crate) fn program() -> PathBuf {
         .unwrap()
 }
 
+/// As [`PROGRAM`], for the program of the escape suite.
+pub(crate) const PROBE: &str = "GLASSHOUSE_TEST_PROBE";
+
+/// The program that makes attempts.
+pub(crate) fn probe() -> PathBuf {
+    std::env::var_os(PROBE)
+        .map_or_else(|| env!("CARGO_BIN_EXE_glasshouse-escape-probe").into(), PathBuf::from)
+        .canonicalize()
+        .unwrap()
+}
+
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
