@@ -2,7 +2,8 @@
 //!
 //! Only keys that are no matter of security are here; those belong to the policy.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use glasshouse_model::units::parse_time_ms;
 use glasshouse_model::{Budget, Mode};
@@ -45,6 +46,9 @@ pub struct Config {
     /// When a change set is merged without a person.
     #[serde(skip_serializing_if = "is_default")]
     pub merge: MergeConfig,
+    /// How sandboxes reach the network; only in the user's own file.
+    #[serde(skip_serializing_if = "is_default")]
+    pub network: NetworkConfig,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -99,7 +103,40 @@ pub struct MergeConfig {
     pub max_auto_lines: Option<u64>,
 }
 
+/// `network:` section: where keys go is the user's to say, never a repository's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// Environment variables of the user with a key in them, each with the host that may have it and
+    /// its port if that is not 443.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub credentials: BTreeMap<String, String>,
+    /// The proxy that is the machine's only way out, as `http://HOST:PORT`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_proxy: Option<String>,
+    /// File of certificate authorities besides the public ones, as PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+}
+
 impl Config {
+    /// Reads a project's file; an absent one is an empty configuration.
+    ///
+    /// # Errors
+    /// As [`Config::read`]; `config_invalid` when it says what only the user may say.
+    pub fn read_project(path: &Path) -> Result<Self, Error> {
+        let config = Self::read(path)?;
+        if !is_default(&config.network) {
+            return Err(Error::new(
+                codes::CONFIG_INVALID,
+                format!("cannot use {}", path.display()),
+            )
+            .why("`network` says where keys go, and a repository may not say that")
+            .fix("move `network` to your own file, ~/.config/glasshouse/config.yaml"));
+        }
+        Ok(config)
+    }
+
     /// Parses a file's text.
     ///
     /// # Errors
@@ -167,6 +204,7 @@ impl Config {
             merge: MergeConfig {
                 max_auto_lines: self.merge.max_auto_lines.or(lower.merge.max_auto_lines),
             },
+            network: if is_default(&self.network) { lower.network } else { self.network },
         }
     }
 

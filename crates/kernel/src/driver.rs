@@ -10,6 +10,7 @@ mod journal;
 mod merging;
 mod model;
 mod mounts;
+mod network;
 mod once;
 mod past;
 mod people;
@@ -38,11 +39,13 @@ use glasshouse_provider::Provider;
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
+pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
 pub use past::PastFiles;
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
@@ -58,6 +61,7 @@ use crate::plans::{Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
+use network::Said;
 use recorder::Recorder;
 use workbench::Workbench;
 
@@ -75,6 +79,7 @@ pub struct Kernel {
     log: Log,
     home: PathBuf,
     program: PathBuf,
+    network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
 }
 
@@ -89,7 +94,15 @@ impl Kernel {
         // One spelling, whatever links a process comes through: it stands in records and policies that
         // other processes compare with theirs.
         let home = real_path(home);
-        Ok(Self { log, home, program: real_path(program), host: OnceLock::new() })
+        let (network, host) = (NetworkSettings::default(), OnceLock::new());
+        Ok(Self { log, home, program: real_path(program), network, host })
+    }
+
+    /// Sets how sandboxes that have a network reach it.
+    #[must_use]
+    pub fn with_network(mut self, network: NetworkSettings) -> Self {
+        self.network = network;
+        self
     }
 
     /// The log.
@@ -265,6 +278,8 @@ pub struct Session {
     registry: Arc<Registry>,
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
+    /// What the network of a running command has to say.
+    said: mpsc::Receiver<Said>,
     partial: Arc<Mutex<String>>,
 }
 
@@ -373,6 +388,7 @@ impl Session {
             }
             tokio::select! {
                 Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
+                Some(said) = self.said.recv() => self.record_said(said).await?,
                 () = cancel.cancelled() => {}
                 _ = partial.tick() => self.record_partial().await?,
                 _ = renew.tick() => self.lease.renew()?,
@@ -419,9 +435,13 @@ impl Session {
         self.record_partial().await?;
         let deadline = tokio::time::Instant::now() + CANCEL_GRACE;
         while self.has_running_work() {
-            match tokio::time::timeout_at(deadline, tasks.join_next()).await {
-                Ok(Some(end)) => self.recorder.record(task_drafts(end)?).await?,
-                Ok(None) | Err(_) => break,
+            tokio::select! {
+                end = tasks.join_next() => match end {
+                    Some(end) => self.recorder.record(task_drafts(end)?).await?,
+                    None => break,
+                },
+                Some(said) = self.said.recv() => self.record_said(said).await?,
+                () = tokio::time::sleep_until(deadline) => break,
             }
             if self.state().turn.is_none() {
                 return Ok(());
@@ -434,6 +454,13 @@ impl Session {
             turn_cancelled,
         );
         self.recorder.record(drafts).await
+    }
+
+    async fn record_said(&mut self, said: Said) -> Result<()> {
+        self.recorder.record(said.drafts).await?;
+        // Who said it may have given up waiting.
+        let _ = said.done.try_send(());
+        Ok(())
     }
 
     fn has_running_work(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use glasshouse_kernel::config::PROJECT_FILE;
+use glasshouse_kernel::config::{NetworkConfig, PROJECT_FILE};
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::Exit;
 use serde_json::Value;
@@ -97,7 +97,11 @@ fn set(file: &Path, key: &str, value: &str) -> Result<(), Error> {
         }
     };
     let changed = replace_entry(&text, name, &line);
-    Config::parse(&changed, key)?;
+    if !Config::parse(&changed, key)?.network.eq(&NetworkConfig::default()) {
+        return Err(Error::new(codes::CONFIG_INVALID, format!("`{key}` cannot be set here"))
+            .why("`network` says where keys go, and a repository may not say that")
+            .fix("write it into your own file, ~/.config/glasshouse/config.yaml"));
+    }
     write(file, &changed)
 }
 
