@@ -116,6 +116,8 @@ pub(crate) struct DemoArguments {
 pub(crate) enum TemplateArgument {
     /// No network, 1 GiB, 100 processes, 300 s
     CodeExecutor,
+    /// The same with the hosts of --allow-host
+    IntegrationTest,
     /// No network, 128 MiB, 5 processes
     PolicySandbox,
     /// No network, 128 MiB; what code of plans runs in
@@ -150,8 +152,9 @@ pub(crate) struct SandboxRun {
     /// Directory seen as the workspace; it is copied, never changed (default: an empty one)
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Host that the command may reach; not built yet
-    #[arg(long, value_name = "HOST", hide = true)]
+    /// Host that the command may reach through the egress proxy, `*.` before it for all below it;
+    /// without a port by 80 and 443. Can be given several times
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) allow_host: Vec<String>,
     /// Write the command's changes into the workspace directory afterwards
     #[arg(long, requires = "workspace")]

@@ -3,9 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, PROJECT_FILE};
-use glasshouse_kernel::driver::real_path;
+use glasshouse_kernel::config::{
+    Config, DEFAULT_MAX_AUTO_MERGE_LINES, NetworkConfig, PROJECT_FILE,
+};
+use glasshouse_kernel::driver::{Credential, NetworkSettings, real_path};
 use glasshouse_kernel::{Kernel, codes};
+use glasshouse_provider::Secret;
+
+const TLS_PORT: u16 = 443;
 
 /// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`; without
 /// links, so that every process names it alike.
@@ -38,7 +43,39 @@ pub(crate) fn program() -> Result<PathBuf, Error> {
 /// Opens the installation.
 pub(crate) fn kernel() -> Result<Kernel, Error> {
     let user = user_config()?;
-    Ok(Kernel::open(&data_dir()?, &program()?)?.with_keeping(user.keeping()?))
+    let kernel = Kernel::open(&data_dir()?, &program()?)?;
+    Ok(kernel.with_keeping(user.keeping()?).with_network(network(&user.network)?))
+}
+
+/// The user's way to the network. A key whose variable is not set is left out: nothing has it then.
+fn network(config: &NetworkConfig) -> Result<NetworkSettings, Error> {
+    let invalid = |what: String| Error::new(codes::CONFIG_INVALID, what);
+    let mut settings = NetworkSettings {
+        upstream_proxy: config.upstream_proxy.clone(),
+        ..NetworkSettings::default()
+    };
+    if let Some(file) = &config.ca_file {
+        let pem = std::fs::read_to_string(file).map_err(|e| {
+            invalid(format!("cannot read network.ca_file {}", file.display())).why(e)
+        })?;
+        settings.roots_pem.push(pem);
+    }
+    for (name, host) in &config.credentials {
+        let Some(value) = std::env::var(name).ok().filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        let (host, port) = match host.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().ok()),
+            None => (host.as_str(), Some(TLS_PORT)),
+        };
+        let port = port.ok_or_else(|| {
+            invalid(format!("cannot use network.credentials.{name}"))
+                .why("it is a host, with a port behind a colon if that is not 443")
+        })?;
+        let (name, host) = (name.clone(), host.to_owned());
+        settings.credentials.push(Credential { name, host, port, value: Secret::new(value)? });
+    }
+    Ok(settings)
 }
 
 /// The user's own file: `$XDG_CONFIG_HOME/glasshouse/config.yaml`, else below `~/.config`.

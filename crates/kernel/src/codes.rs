@@ -139,7 +139,7 @@ pub const SECRET_IN_ARGUMENTS: Code = Code::new(
 );
 /// Network access that is not built.
 pub const NETWORK_UNAVAILABLE: Code =
-    Code::new("network_unavailable", Exit::Usage, false, "run the command without network access");
+    Code::new("network_unavailable", Exit::Usage, false, "use a template that has a network");
 /// A merge of nothing.
 pub const NOTHING_TO_MERGE: Code = Code::new(
     "nothing_to_merge",

@@ -2,7 +2,8 @@
 //!
 //! Only keys that are no matter of security are here; those belong to the policy.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use glasshouse_log::Keeping;
 use glasshouse_model::units::{parse_size_bytes, parse_time_ms};
@@ -49,6 +50,9 @@ pub struct Config {
     /// How long and how much of the log is kept: the user's to say, never a project's.
     #[serde(skip_serializing_if = "is_default")]
     pub log: LogConfig,
+    /// How sandboxes reach the network; only in the user's own file.
+    #[serde(skip_serializing_if = "is_default")]
+    pub network: NetworkConfig,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -113,6 +117,22 @@ pub struct LogConfig {
     /// Most bytes of events and archives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<String>,
+}
+
+/// `network:` section: where keys go is the user's to say, never a repository's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// Environment variables of the user with a key in them, each with the host that may have it and
+    /// its port if that is not 443.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub credentials: BTreeMap<String, String>,
+    /// The proxy that is the machine's only way out, as `http://HOST:PORT`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_proxy: Option<String>,
+    /// File of certificate authorities besides the public ones, as PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Config {
@@ -188,6 +208,7 @@ impl Config {
             merge: MergeConfig {
                 max_auto_lines: self.merge.max_auto_lines.or(lower.merge.max_auto_lines),
             },
+            network: if is_default(&self.network) { lower.network } else { self.network },
         }
     }
 
@@ -210,11 +231,15 @@ impl Config {
     /// # Errors
     /// `config_invalid`.
     pub fn of_project(self, origin: &str) -> Result<Self, Error> {
-        if self.log == LogConfig::default() {
+        let why = if !is_default(&self.log) {
+            "`log` says how long the log of every project is kept, so it is the user's to say"
+        } else if !is_default(&self.network) {
+            "`network` says where keys go, and a repository may not say that"
+        } else {
             return Ok(self);
-        }
+        };
         Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
-            .why("`log` says how long the log of every project is kept, so it is the user's to say")
+            .why(why)
             .fix("move it to your own configuration, ~/.config/glasshouse/config.yaml"))
     }
 

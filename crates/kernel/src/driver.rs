@@ -11,6 +11,7 @@ mod keep;
 mod merging;
 mod model;
 mod mounts;
+mod network;
 mod once;
 mod past;
 mod people;
@@ -39,11 +40,13 @@ use glasshouse_provider::Provider;
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
+pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
 pub use past::PastFiles;
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
@@ -59,6 +62,7 @@ use crate::plans::{Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
+use network::Said;
 use recorder::Recorder;
 use workbench::Workbench;
 
@@ -76,6 +80,7 @@ pub struct Kernel {
     log: Log,
     home: PathBuf,
     program: PathBuf,
+    network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
     keeping: Keeping,
 }
@@ -91,8 +96,16 @@ impl Kernel {
         // One spelling, whatever links a process comes through: it stands in records and policies that
         // other processes compare with theirs.
         let home = real_path(home);
-        let (program, host) = (real_path(program), OnceLock::new());
-        Ok(Self { log, home, program, host, keeping: Keeping::default() })
+        let (network, host) = (NetworkSettings::default(), OnceLock::new());
+        let (program, keeping) = (real_path(program), Keeping::default());
+        Ok(Self { log, home, program, network, host, keeping })
+    }
+
+    /// Sets how sandboxes that have a network reach it.
+    #[must_use]
+    pub fn with_network(mut self, network: NetworkSettings) -> Self {
+        self.network = network;
+        self
     }
 
     /// The log.
@@ -269,6 +282,8 @@ pub struct Session {
     registry: Arc<Registry>,
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
+    /// What the network of a running command has to say.
+    said: mpsc::Receiver<Said>,
     partial: Arc<Mutex<String>>,
 }
 
@@ -377,6 +392,7 @@ impl Session {
             }
             tokio::select! {
                 Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
+                Some(said) = self.said.recv() => self.record_said(said).await?,
                 () = cancel.cancelled() => {}
                 _ = partial.tick() => self.record_partial().await?,
                 _ = renew.tick() => self.lease.renew()?,
@@ -423,9 +439,13 @@ impl Session {
         self.record_partial().await?;
         let deadline = tokio::time::Instant::now() + CANCEL_GRACE;
         while self.has_running_work() {
-            match tokio::time::timeout_at(deadline, tasks.join_next()).await {
-                Ok(Some(end)) => self.recorder.record(task_drafts(end)?).await?,
-                Ok(None) | Err(_) => break,
+            tokio::select! {
+                end = tasks.join_next() => match end {
+                    Some(end) => self.recorder.record(task_drafts(end)?).await?,
+                    None => break,
+                },
+                Some(said) = self.said.recv() => self.record_said(said).await?,
+                () = tokio::time::sleep_until(deadline) => break,
             }
             if self.state().turn.is_none() {
                 return Ok(());
@@ -438,6 +458,13 @@ impl Session {
             turn_cancelled,
         );
         self.recorder.record(drafts).await
+    }
+
+    async fn record_said(&mut self, said: Said) -> Result<()> {
+        self.recorder.record(said.drafts).await?;
+        // Who said it may have given up waiting.
+        let _ = said.done.try_send(());
+        Ok(())
     }
 
     fn has_running_work(&self) -> bool {

@@ -115,9 +115,15 @@ pub struct Call {
     /// Network host, lower case, no trailing dot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Port that a connection goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// HTTP method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// Path of an HTTP request without its query; absent where it cannot be seen, as in a tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_path: Option<String>,
     /// Bytes that would be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -148,7 +154,9 @@ impl Call {
             host_path: None,
             argv: None,
             host: None,
+            port: None,
             method: None,
+            http_path: None,
             size_bytes: None,
             change: None,
             labels: BTreeSet::new(),

@@ -16,6 +16,7 @@
 
 pub mod codes;
 pub mod limits;
+mod network;
 
 mod approval;
 mod builtin;

@@ -9,7 +9,8 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SOURCES};
-use crate::rule::{Conditions, HostPattern, Rule};
+use crate::network::HostPattern;
+use crate::rule::{Conditions, Rule};
 use crate::source::{self, Consent, Source, Warning};
 
 /// A policy that can decide.

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
 
+use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
-use crate::{command, suggest};
+use crate::{command, network, suggest};
 
 /// Names to compare a misspelt syscall with; other names are legal (plugins bring their own).
 const KNOWN_SYSCALLS: &[&str] = &[
@@ -103,6 +104,8 @@ pub(crate) enum Condition {
     Label(Vec<LabelPattern>),
     Method(Vec<Box<str>>),
     Host(Vec<HostPattern>),
+    Port(Vec<u16>),
+    HttpPath(Vec<HttpPathPattern>),
     Change(Vec<ChangeClass>),
     Command(CommandPatterns),
 }
@@ -112,14 +115,6 @@ pub(crate) struct CallerPattern {
     pub(crate) kind: PrincipalKind,
     /// `None` is any principal of the kind.
     pub(crate) id: Option<Box<str>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum HostPattern {
-    Any,
-    Exact(Box<str>),
-    /// `*.example.org`, kept as `.example.org`: hosts below it, not itself.
-    Below(Box<str>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +134,7 @@ pub(crate) struct CommandPatterns {
 impl Rule {
     /// Whether the rule has a say: its conditions hold and no `except` lifts it.
     pub(crate) fn contributes(&self, call: &Call) -> bool {
-        self.when.match_call(call) && !self.is_lifted(call)
+        self.when.match_call(call) && self.means(call) && !self.is_lifted(call)
     }
 
     /// As [`Rule::contributes`] when the index has found the rule by syscall and path.
@@ -148,7 +143,13 @@ impl Rule {
             Condition::Syscall(_) => true,
             Condition::Path(patterns) => !patterns.excludes(call),
             other => other.holds(call),
-        }) && !self.is_lifted(call)
+        }) && self.means(call)
+            && !self.is_lifted(call)
+    }
+
+    /// A rule that names no host opens no address: who allows hosts in general means names.
+    fn means(&self, call: &Call) -> bool {
+        self.effect != Effect::Allow || !network::is_to_address(call) || self.when.names_hosts()
     }
 
     fn is_lifted(&self, call: &Call) -> bool {
@@ -188,6 +189,11 @@ impl Conditions {
             Condition::Path(patterns) => Some(patterns),
             _ => None,
         })
+    }
+
+    /// Whether there is a condition on the host.
+    pub(crate) fn names_hosts(&self) -> bool {
+        self.0.iter().any(|condition| matches!(condition, Condition::Host(_)))
     }
 
     /// Hosts, when all of them are exact names.
@@ -241,6 +247,8 @@ impl Condition {
             Self::Label(_) => "label",
             Self::Method(_) => "method",
             Self::Host(_) => "host",
+            Self::Port(_) => "port",
+            Self::HttpPath(_) => "http_path",
             Self::Change(_) => "change",
             Self::Command(_) => "argv_prefix",
         }
@@ -258,6 +266,8 @@ impl Condition {
             Self::Caller(list) => list.is_empty(),
             Self::Label(list) => list.is_empty(),
             Self::Host(list) => list.is_empty(),
+            Self::Port(list) => list.is_empty(),
+            Self::HttpPath(list) => list.is_empty(),
             Self::Change(list) => list.is_empty(),
             Self::Command(commands) => commands.prefixes.is_empty(),
         }
@@ -287,48 +297,13 @@ impl Condition {
                 .host
                 .as_deref()
                 .is_some_and(|host| hosts.iter().any(|pattern| pattern.matches(host))),
+            Self::Port(ports) => call.port.is_some_and(|port| ports.contains(&port)),
+            Self::HttpPath(paths) => call
+                .http_path
+                .as_deref()
+                .is_some_and(|path| paths.iter().any(|pattern| pattern.matches(path))),
             Self::Change(classes) => call.change.is_some_and(|class| classes.contains(&class)),
             Self::Command(commands) => commands.match_call(call),
-        }
-    }
-}
-
-impl HostPattern {
-    /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text == "*" {
-            return Ok(Self::Any);
-        }
-        let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-        let (below, name) = match lower.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, &*lower),
-        };
-        let name_ok = !name.is_empty()
-            && name.split('.').all(|label| {
-                !label.is_empty()
-                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            });
-        // An IPv6 literal is the one name with colons.
-        if !name_ok && (below || name.parse::<std::net::Ipv6Addr>().is_err()) {
-            return Err(format!(
-                "`{text}` is no host name; write `example.org`, `*.example.org` or `*`, without \
-                 scheme, port or path"
-            ));
-        }
-        Ok(if below { Self::Below(format!(".{name}").into()) } else { Self::Exact(name.into()) })
-    }
-
-    pub(crate) fn matches(&self, host: &str) -> bool {
-        let host = host.strip_suffix('.').unwrap_or(host);
-        match self {
-            Self::Any => true,
-            Self::Exact(name) => name.eq_ignore_ascii_case(host),
-            Self::Below(suffix) => host
-                .len()
-                .checked_sub(suffix.len())
-                .and_then(|at| host.get(at..).filter(|_| at > 0))
-                .is_some_and(|end| end.eq_ignore_ascii_case(suffix)),
         }
     }
 }
@@ -358,39 +333,5 @@ impl CommandPatterns {
                 command::runs_only(argv, &self.prefixes)
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts() {
-        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
-            let parsed = HostPattern::parse(pattern).unwrap();
-            for host in yes {
-                assert!(parsed.matches(host), "{pattern} should match {host}");
-            }
-            for host in no {
-                assert!(!parsed.matches(host), "{pattern} should not match {host}");
-            }
-        };
-        check(
-            "Example.ORG.",
-            &["example.org", "EXAMPLE.org", "example.org."],
-            &["a.example.org", "xexample.org"],
-        );
-        check(
-            "*.example.org",
-            &["a.example.org", "a.b.example.org"],
-            &["example.org", ".example.org", "aexample.org"],
-        );
-        check("*", &["anything"], &[]);
-        check("::1", &["::1"], &["::2"]);
-        for bad in ["", "http://a.org", "a.org/x", "a.org:443", "*.*.org", "a*.org", "a..org", "*."]
-        {
-            assert!(HostPattern::parse(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CanonicalPath, ChangeClass, Principal, PrincipalKind, TenantId, units::parse_size_bytes,
 };
@@ -47,9 +48,15 @@ pub struct CallSketch {
     /// Network host.
     #[serde(default)]
     pub host: Option<String>,
+    /// Port; that of HTTPS for a connection that names none.
+    #[serde(default)]
+    pub port: Option<u16>,
     /// HTTP method.
     #[serde(default)]
     pub method: Option<String>,
+    /// Path of an HTTP request.
+    #[serde(default)]
+    pub http_path: Option<String>,
     /// Command and arguments; one text is cut at blanks.
     #[serde(default)]
     pub argv: OneOrMany,
@@ -155,7 +162,9 @@ impl CallSketch {
         call.host_path = self.host_path;
         call.state = self.state_machine_state;
         call.host = self.host.map(|host| host.trim_end_matches('.').to_ascii_lowercase());
+        call.port = self.port.or_else(|| (call.syscall == name::NET_CONNECT).then_some(443));
         call.method = self.method;
+        call.http_path = self.http_path;
         call.argv = self.argv.into_words();
         call.labels = self.label.into_set();
         call.change = self.change;

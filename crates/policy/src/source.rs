@@ -3,6 +3,8 @@
 mod conditions;
 mod interface;
 
+use std::collections::BTreeMap;
+
 use glasshouse_model::syscall::name;
 use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
 use glasshouse_model::{Code, Effect};
@@ -12,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
 };
-use crate::rule::{Condition, Conditions, Demands, HostPattern, Rule};
+use crate::network::{HostPattern, WEB_PORTS};
+use crate::rule::{Condition, Conditions, Demands, Rule};
 use crate::sketch::CallSketch;
 use crate::yaml::{Kind, Node, Reader};
 
@@ -120,28 +123,41 @@ pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Each group of hosts is a rule that allows connections to them, and a named list that sandbox
-/// templates can refer to.
+/// Each group of hosts is a rule that allows connections to them, by the web's ports, and a named list
+/// that sandbox templates can refer to. A host with a port of its own is a rule beside it.
 fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Contents) -> Result<()> {
     if matches!(node.kind, Kind::Null) {
         return Ok(());
     }
     for (key, list) in reader.any_map(node, "network_whitelist")? {
-        let hosts = conditions::hosts(reader, list)?;
-        contents.groups.push((key.text.clone(), hosts.clone()));
-        contents.rules.push(Rule {
-            name: format!("network_whitelist.{}", key.text).into(),
-            source: index,
-            line: list.line,
-            effect: Effect::Allow,
-            reason: Some(format!("the host is in the group `{}`", key.text).into()),
-            when: Conditions::new(vec![
-                Condition::Syscall(vec![name::NET_CONNECT.into()]),
-                Condition::Host(hosts),
-            ]),
-            excepts: Vec::new(),
-            demands: Demands::default(),
-        });
+        let members = conditions::group(reader, list)?;
+        let hosts = members.iter().map(|(host, _)| host.clone()).collect();
+        contents.groups.push((key.text.clone(), hosts));
+        let mut by_port: BTreeMap<Option<u16>, Vec<HostPattern>> = BTreeMap::new();
+        if members.is_empty() {
+            by_port.entry(None).or_default();
+        }
+        for (host, port) in members {
+            by_port.entry(port).or_default().push(host);
+        }
+        for (port, hosts) in by_port {
+            let behind = port.map_or_else(String::new, |port| format!(":{port}"));
+            let ports = port.map_or_else(|| WEB_PORTS.to_vec(), |port| vec![port]);
+            contents.rules.push(Rule {
+                name: format!("network_whitelist.{}{behind}", key.text).into(),
+                source: index,
+                line: list.line,
+                effect: Effect::Allow,
+                reason: Some(format!("the host is in the group `{}`", key.text).into()),
+                when: Conditions::new(vec![
+                    Condition::Syscall(vec![name::NET_CONNECT.into()]),
+                    Condition::Host(hosts),
+                    Condition::Port(ports),
+                ]),
+                excepts: Vec::new(),
+                demands: Demands::default(),
+            });
+        }
     }
     Ok(())
 }
@@ -184,6 +200,15 @@ impl RuleReader<'_> {
         };
         let restrictive = effect != Effect::Allow;
         let when = conditions::read(&reader, match_node, restrictive)?;
+        let names_network = when
+            .syscalls()
+            .is_some_and(|names| names.iter().any(|syscall| **syscall == *name::NET_CONNECT));
+        if effect == Effect::Allow && names_network && !when.names_hosts() {
+            return Err(reader
+                .error(codes::BAD_VALUE, match_node, "connections allowed without `host`")
+                .why("the rule would open every host there is")
+                .fix("list the hosts under `host` or `network_whitelist`"));
+        }
         let excepts = match fields.get("except") {
             Some(list) => self.excepts(list, !restrictive)?,
             None => Vec::new(),

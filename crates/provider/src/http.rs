@@ -9,17 +9,15 @@ mod endpoint;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use glasshouse_sandbox::egress::tls_connector;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -74,7 +72,11 @@ impl Transport {
         timeouts: Timeouts,
         allow_public_plain_http: bool,
     ) -> Result<Self, Error> {
-        let tls = endpoint.secure.then(|| tls_connector(roots_pem)).transpose()?;
+        let tls =
+            endpoint.secure.then(|| tls_connector(roots_pem)).transpose().map_err(|error| {
+                let report = error.report();
+                Error::new(codes::PROVIDER_CONFIG, report.what).why(report.why)
+            })?;
         Ok(Self { endpoint, tls, timeouts, allow_public_plain_http })
     }
 
@@ -246,31 +248,6 @@ impl Drop for Connection {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-fn tls_connector(roots_pem: &[String]) -> Result<TlsConnector, Error> {
-    let refuse = |why: &dyn std::fmt::Display| {
-        Error::new(codes::PROVIDER_CONFIG, "a root certificate cannot be used").why(why)
-    };
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for pem in roots_pem {
-        let mut found = 0;
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(|why| refuse(&why))?).map_err(|why| refuse(&why))?;
-            found += 1;
-        }
-        if found == 0 {
-            return Err(refuse(&"the PEM text holds no certificate"));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports the default TLS versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
-}
 
 fn is_untrusted(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -19,7 +19,10 @@ mod host;
 mod meter;
 mod proxy;
 mod secret;
+mod tls;
+mod tunnel;
 mod upstream;
+mod via;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -30,7 +33,9 @@ pub use denial::Denial;
 pub use host::Host;
 pub use proxy::EgressProxy;
 pub use secret::{BoundSecret, PLACEHOLDER};
+pub use tls::connector as tls_connector;
 pub use upstream::{Dialer, Resolver, System};
+pub use via::ViaProxy;
 
 /// Where commands find the proxy, on the loopback of their own network.
 pub const PROXY_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
@@ -73,8 +78,11 @@ pub struct EgressRequest {
 pub enum EgressVerdict {
     /// Connect.
     Allow,
-    /// Refuse.
+    /// Refuse. An address that is no name has to be allowed by that very address; no pattern over
+    /// names is meant to match one.
     Deny,
+    /// Refuse, because a person would have to agree.
+    Review,
 }
 
 /// The end of one request or tunnel.
@@ -105,12 +113,6 @@ pub struct EgressRecord {
 pub trait EgressGate: Send + Sync {
     /// Whether a request may go out.
     fn decide(&self, request: &EgressRequest) -> EgressVerdict;
-
-    /// Whether an address is allowed by that very address. No pattern over names is meant to match
-    /// one, so an address that is not listed is refused before [`EgressGate::decide`] is asked.
-    fn lists_address(&self, _address: IpAddr) -> bool {
-        false
-    }
 
     /// Takes the end of a request. Called before the refusal is answered.
     fn record(&self, record: &EgressRecord);

@@ -97,7 +97,7 @@ impl Sandbox {
     ///
     /// While `sink` is busy nothing is read, so the command waits when its pipe is full: memory
     /// stays bounded however much it writes. When the call returns no process of the command is
-    /// left, background ones included. The time limit is enforced inside and again here.
+    /// left, background ones included, and no connection. The time limit is enforced inside and again here.
     ///
     /// # Errors
     /// `sandbox_command_invalid` when it cannot be started as asked; `sandbox_lost` when the
@@ -130,7 +130,7 @@ impl Sandbox {
             })?;
         drop((stdin, out_end, err_end));
         let disk = self.places.iter().map(DiskWatch::new).collect();
-        Pump {
+        let ran = Pump {
             half: &mut half,
             pipes: [Some(File::from(out)), Some(File::from(err))],
             bytes: [0, 0],
@@ -141,7 +141,10 @@ impl Sandbox {
             disk,
             buffer: vec![0; CHUNK_BYTES],
         }
-        .run(sink, cancel)
+        .run(sink, cancel);
+        // Nobody is left who could want a connection of this command; each is recorded by now.
+        self.proxy.iter().for_each(EgressProxy::settle);
+        ran
     }
 
     fn launch(&self, command: &Command) -> Result<Launch> {

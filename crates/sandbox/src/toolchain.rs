@@ -41,6 +41,9 @@ const SECRET_NAMES: &[&str] = &[
     "credentials",
     "credentials.toml",
 ];
+/// Variables of [`environment`] that keep tools offline; where there is a network they are in the way.
+pub const OFFLINE: [&str; 4] =
+    ["CARGO_NET_OFFLINE", "GOPROXY", "NPM_CONFIG_OFFLINE", "PIP_NO_INDEX"];
 /// Programs of the system, behind what is detected.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{OneCommand, OneResult};
 use glasshouse_model::Exit;
+use glasshouse_sandbox::egress::AllowList;
 use glasshouse_sandbox::{Cancel, SandboxHost, Status, Stream, TemplateName};
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
@@ -33,10 +34,16 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
         argv: run.argv.clone(),
         workspace: run.workspace.clone(),
         template: match run.template {
-            TemplateArgument::CodeExecutor => TemplateName::CodeExecutor,
+            TemplateArgument::CodeExecutor if run.allow_host.is_empty() => {
+                TemplateName::CodeExecutor
+            }
+            TemplateArgument::CodeExecutor | TemplateArgument::IntegrationTest => {
+                TemplateName::IntegrationTest
+            }
             TemplateArgument::PolicySandbox => TemplateName::PolicySandbox,
             TemplateArgument::Script => TemplateName::Script,
         },
+        allow_hosts: run.allow_host.clone(),
         timeout_ms: run.timeout,
         stdin: if run.stdin { read_stdin()? } else { Vec::new() },
         merge: run.merge,
@@ -63,6 +70,7 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
             "duration_us": result.run.duration_us,
             "isolation": result.isolation,
             "changes": result.changes,
+            "connections": result.connections,
             "stdout_blob": result.stdout.blob,
             "stderr_blob": result.stderr.blob,
             "merged": result.merged.is_some(),
@@ -76,10 +84,13 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
 
 /// Refuses what can be seen to be wrong before anything is done.
 fn check(run: &SandboxRun) -> Result<(), Error> {
-    if !run.allow_host.is_empty() {
-        return Err(Error::new(codes::NETWORK_UNAVAILABLE, "--allow-host cannot be used").why(
-            "the egress proxy is not built yet, and a sandbox never gets a network without it",
-        ));
+    let hosts = AllowList::parse(run.allow_host.iter().map(String::as_str))?;
+    let has_network =
+        matches!(run.template, TemplateArgument::CodeExecutor | TemplateArgument::IntegrationTest);
+    if hosts.entries().next().is_some() && !has_network {
+        return Err(Error::new(codes::NETWORK_UNAVAILABLE, "--allow-host cannot be used")
+            .why("sandboxes of this template have no network")
+            .fix("leave --template out, or write --template integration-test"));
     }
     if run.backend != "native" {
         return Err(Error::new(codes::USAGE, format!("there is no backend `{}`", run.backend))
@@ -135,6 +146,13 @@ const fn reason(status: &Status) -> Option<&'static str> {
 }
 
 fn tell(result: &OneResult, run: &SandboxRun) {
+    for refused in result.connections.iter().filter(|connection| connection.address.is_none()) {
+        let code = refused.code.as_deref().unwrap_or_default();
+        output::note(&format!(
+            "refused: {} {}:{} ({code})",
+            refused.method, refused.host, refused.port
+        ));
+    }
     for change in &result.changes {
         output::note(&format!("{} {}", change.change, change.path));
     }

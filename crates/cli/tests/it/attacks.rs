@@ -412,7 +412,8 @@ steps:
     check("{ max_duration: 60s }", "completed");
     check("{ max_duration: 200ms }", "timed_out");
     check("{ require_sandbox: L2 }", "completed");
-    check("{ require_sandbox: integration-test }", "denied");
+    check("{ require_sandbox: integration-test }", "completed");
+    check("{ require_sandbox: microvm }", "denied");
 }
 
 /// An agent that cannot make an old test pass while it writes new ones could empty the old one first.

@@ -28,7 +28,11 @@ fn e2e_arguments_that_cannot_be_used_end_with_status_2() {
     check(&with(&["--merge"]), "usage", "required");
     check(&with(&["--backend", "moon"]), "usage", "moon");
     check(&with(&["--workspace", "/no/such/place"]), "project_unreadable", "no directory");
-    check(&with(&["--allow-host", "example.org"]), "network_unavailable", "proxy");
+    let script = ["--template", "script", "--allow-host", "example.org"];
+    check(&with(&script), "network_unavailable", "integration-test");
+    check(&with(&["--allow-host", "*.com"]), "egress_invalid", "top-level");
+    check(&with(&["--allow-host", "http://a.example"]), "egress_invalid", "host name");
+    check(&with(&["--allow-host", "127.0.0.1"]), "egress_invalid", "public Internet");
     check(&["audit", "log", "--kind", "nosuch", "--json"], "usage", "no such kind");
     check(&["audit", "blob", "12", "--json"], "usage", "");
     let call = r#"{"syscall":"fs.read","path":"a"}"#;

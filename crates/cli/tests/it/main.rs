@@ -13,6 +13,7 @@ mod cases;
 mod commands;
 mod crash;
 mod demo;
+mod egress;
 mod harness;
 mod inputs;
 mod keepings;

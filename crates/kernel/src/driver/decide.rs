@@ -15,7 +15,7 @@ use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Arguments, parse_arguments};
 use tokio::task::JoinSet;
 
-use super::execute::{Allowed, is_sandboxed};
+use super::execute::{Allowed, is_sandboxed, runs_a_program};
 use super::people::{Answer, Cancel, ReviewItem};
 use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::session::{CallPhase, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY};
@@ -36,7 +36,11 @@ pub fn now_us() -> u64 {
 /// denied: a demand is never met by something weaker.
 fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decision {
     let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
-    let met = is_sandboxed(arguments) && matches!(wanted.as_str(), "L2" | "code-executor");
+    let met = match wanted.as_str() {
+        "L2" | "code-executor" => is_sandboxed(arguments),
+        "integration-test" => runs_a_program(arguments),
+        _ => false,
+    };
     if decision.is_allowed() && !met {
         let reason =
             format!("a rule demands the sandbox `{wanted}`, which this call would not run in");
@@ -251,10 +255,11 @@ impl Session {
     }
 
     /// Taint of everything the model has seen.
-    fn context_labels(&self) -> std::collections::BTreeSet<String> {
+    pub(super) fn context_labels(&self) -> std::collections::BTreeSet<String> {
         let labels =
             if self.state().calls.is_empty() { &["user"][..] } else { &["repo", "user"][..] };
-        labels.iter().map(|label| (*label).to_owned()).collect()
+        let seen = labels.iter().map(|label| (*label).to_owned());
+        seen.chain(self.state().taint.iter().cloned()).collect()
     }
 
     /// The one-use approval that a person gave for this call.

@@ -3,7 +3,7 @@
 mod evidence;
 mod render;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
-use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
+use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, read_tool};
 use tokio::task::JoinSet;
@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 use self::evidence::Heard;
 use super::decide::{masked, now_us};
 use super::model::elapsed_us;
+use super::network::{Running, WEB};
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
 use super::workbench::{NewCache, Workbench, Write, manifest_bytes};
@@ -80,6 +81,8 @@ struct Execution {
     opened: Option<ResolvedPath>,
     constraints: Constraints,
     state: String,
+    /// Taint of what the call derives from.
+    labels: BTreeSet<String>,
     session: SessionId,
     agent: Principal,
     isolation: String,
@@ -137,7 +140,7 @@ impl Session {
     ) -> Result<()> {
         let Allowed { id, arguments, path, opened, constraints, mut drafts, cells } = allowed;
         let started = Instant::now();
-        let isolation = match self.isolation_of(&arguments) {
+        let isolation = match self.isolation_of(&arguments, &constraints) {
             Ok(isolation) => isolation,
             Err(error) => {
                 drafts.extend(lock(&self.workbench).take_events());
@@ -172,6 +175,7 @@ impl Session {
             constraints,
             arguments,
             state: self.state().workflow().to_string(),
+            labels: self.context_labels(),
             session: self.id().clone(),
             agent: self.agent(),
             isolation,
@@ -191,11 +195,18 @@ impl Session {
         Ok(())
     }
 
-    fn isolation_of(&self, arguments: &Arguments) -> Result<String> {
+    fn isolation_of(&self, arguments: &Arguments, demanded: &Constraints) -> Result<String> {
         if !is_sandboxed(arguments) {
             return Ok("in_process".to_owned());
         }
-        in_place(|| lock(&self.workbench).isolation())
+        in_place(|| {
+            let mut bench = lock(&self.workbench);
+            // A write runs no program: whatever sandbox is there will do.
+            if runs_a_program(arguments) {
+                bench.use_template(template_of(demanded));
+            }
+            bench.isolation()
+        })
     }
 }
 
@@ -208,6 +219,19 @@ pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
             | Arguments::ShellRun { .. }
             | Arguments::TestRun { .. }
     )
+}
+
+/// Whether a call runs programs, which could use a network.
+pub(super) const fn runs_a_program(arguments: &Arguments) -> bool {
+    matches!(arguments, Arguments::ShellRun { .. } | Arguments::TestRun { .. })
+}
+
+/// The template that a program runs in: one with a network only where a rule demands it.
+fn template_of(demanded: &Constraints) -> TemplateName {
+    match demanded.require_sandbox.as_deref() {
+        Some("integration-test") => TemplateName::IntegrationTest,
+        _ => TemplateName::CodeExecutor,
+    }
 }
 
 /// Whether a call looks at one file or name in this process: over soon, whatever it meets.
@@ -227,12 +251,18 @@ impl Execution {
             Arguments::GitCommit { .. } => Ok(Vec::new()),
             _ => self.read().map(|end| vec![self.end(end)]),
         };
-        let mut drafts = lock(&self.workbench).take_events();
+        let (mut drafts, reached) = {
+            let mut bench = lock(&self.workbench);
+            (bench.take_events(), bench.take_reached())
+        };
         drafts
             .extend(result.unwrap_or_else(|error| vec![failed_call(self.id, &Fault::from(error))]));
         for draft in &mut drafts {
             draft.cause.get_or_insert(self.id.0);
             draft.labels.insert("repo".to_owned());
+            if reached {
+                draft.labels.insert(WEB.to_owned());
+            }
         }
         drafts
     }
@@ -571,7 +601,9 @@ impl Execution {
                 self.observer.notice(Notice::Output(self.id, &shown));
             }
         };
-        let result = bench.run(&command, &mut sink, self.cancel.sandbox())?;
+        let running =
+            Running { call: self.id, state: Some(self.state.clone()), labels: self.labels.clone() };
+        let result = bench.run(running, &command, &mut sink, self.cancel.sandbox())?;
         Ok(command_end(output, &result))
     }
 }

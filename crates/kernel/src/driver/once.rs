@@ -1,13 +1,14 @@
 //! One command in one sandbox, for a person: decided, recorded and sealed like a call of an agent.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, CallStatus,
-    ChangedPath, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
-    WorkspaceFrozen, WorkspaceSealed,
+    ChangedPath, Egress, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent, ToolProposed,
+    ToolStarted, WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
@@ -23,6 +24,7 @@ use super::decide::now_us;
 use super::execute::changed_path;
 use super::journal::{Journal, local_user};
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
+use super::network::{Network, Running, WEB, allowed_by_hand, to_the_log};
 use super::rules::shipped;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
@@ -39,6 +41,10 @@ pub struct OneCommand {
     pub workspace: Option<PathBuf>,
     /// Limits.
     pub template: TemplateName,
+    /// Hosts that the command may reach, as [`AllowList`] reads them; needs a template with a network.
+    ///
+    /// [`AllowList`]: glasshouse_sandbox::egress::AllowList
+    pub allow_hosts: Vec<String>,
     /// Longest run, in milliseconds; the template's when absent.
     pub timeout_ms: Option<u64>,
     /// Everything the command can read from standard input.
@@ -56,6 +62,8 @@ pub struct OneResult {
     pub isolation: String,
     /// What it changed in its copy.
     pub changes: Vec<ChangedPath>,
+    /// What it reached and what it was refused; the log has more than the first thousand.
+    pub connections: Vec<Egress>,
     /// Everything it wrote to stdout.
     pub stdout: BlobRef,
     /// Everything it wrote to stderr.
@@ -80,7 +88,7 @@ impl Kernel {
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<OneResult> {
-        let record = Record::open(self)?;
+        let record = Record::open(self, one)?;
         let call = record.propose(one)?;
         self.decide_once(&record, call, one)?;
         let scratch = self.home.join("run").join(record.journal.branch.as_str());
@@ -142,7 +150,11 @@ impl Kernel {
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<Ran> {
-        let Bench { project, workspace, sandbox } = self.set_up(record, id, one, scratch)?;
+        // The person sees the command's own output; what is kept is masked like any other.
+        let masker = Arc::new(self.masker(&[])?);
+        let network = record.network(self, &masker);
+        let Bench { project, workspace, sandbox } =
+            self.set_up(record, id, one, (scratch, &network))?;
         let started = Instant::now();
         let isolation = sandbox.attestation().to_string();
         let mut command = Command::new(one.argv.clone());
@@ -157,13 +169,15 @@ impl Kernel {
             }
             sink(stream, bytes);
         };
-        let run = sandbox.run(&command, &mut tee, cancel)?;
+        let labels = BTreeSet::from(["user".to_owned()]);
+        network.begin(Running { call: id, state: None, labels });
+        let ran = sandbox.run(&command, &mut tee, cancel);
+        let used = network.end();
+        let run = ran?;
         sandbox.destroy()?;
         let blobs = Blobs(self.log.clone());
         let seal = workspace.seal(&blobs, &workspace.unchanged())?;
         let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
-        // The person sees the command's own output; what is kept is masked like any other.
-        let masker = Masker::new(&[], &[])?;
         let stdout = put(&self.log, &masker.mask(&stdout))?;
         let stderr = put(&self.log, &masker.mask(&stderr))?;
         let manifest = serde_json::to_vec(&seal.manifest)
@@ -184,8 +198,14 @@ impl Kernel {
             background_processes: run.background_processes,
             ..end(id, status, None, exit_code, super::model::elapsed_us(started))
         };
-        record.append(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
-        let result = OneResult { run, isolation, changes, stdout, stderr, merged: None };
+        let mut ends = [Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)];
+        if used.reached {
+            ends = ends.map(|draft| draft.label(WEB));
+        }
+        record.append(ends.to_vec())?;
+        let connections = used.connections;
+        let result =
+            OneResult { run, isolation, changes, connections, stdout, stderr, merged: None };
         Ok(Ran { result, project, workspace, manifest: seal.manifest })
     }
 
@@ -233,7 +253,7 @@ impl Kernel {
         record: &Record<'_>,
         id: CallId,
         one: &OneCommand,
-        scratch: &Path,
+        (scratch, network): (&Path, &Network),
     ) -> Result<Bench> {
         let host = self.host()?;
         let made =
@@ -263,7 +283,12 @@ impl Kernel {
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
-        let sandbox = host.create(&spec)?;
+        let sandbox = if one.allow_hosts.is_empty() {
+            host.create(&spec)?
+        } else {
+            spec.env = network.environment(spec.env);
+            host.create_with_egress(&spec, network.egress()?)?
+        };
         let isolation = sandbox.attestation().to_string();
         let created = SandboxEvent {
             sandbox: record.journal.branch.to_string(),
@@ -345,17 +370,31 @@ fn end(
 /// The command's journal and the policy that decides it.
 struct Record<'a> {
     journal: Journal<'a>,
-    policy: Policy,
+    policy: Arc<Policy>,
 }
 
 impl<'a> Record<'a> {
-    fn open(kernel: &'a Kernel) -> Result<Self> {
-        let policy = kernel.compile(&[shipped(Consent::Joint)])?;
+    fn open(kernel: &'a Kernel, one: &OneCommand) -> Result<Self> {
+        let mut texts = vec![shipped(Consent::Joint)];
+        if !one.allow_hosts.is_empty() {
+            texts.push(allowed_by_hand(&one.allow_hosts)?);
+        }
+        let policy = Arc::new(kernel.compile(&texts)?);
         Ok(Self { journal: Journal::open(kernel)?, policy })
     }
 
     fn append(&self, events: Vec<Draft>) -> Result<Seq> {
         self.journal.append(events)
+    }
+
+    fn network(&self, kernel: &Kernel, masker: &Arc<Masker>) -> Network {
+        let (session, branch) = (self.journal.session.clone(), self.journal.branch.clone());
+        Network::new(
+            (Arc::clone(&self.policy), Arc::clone(masker)),
+            (local_user(), session.clone()),
+            kernel.network.clone(),
+            to_the_log(kernel.log.clone(), session, branch),
+        )
     }
 
     /// Appends events and, where a person has to agree, the question and its answer: who asks for a

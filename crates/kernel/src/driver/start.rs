@@ -8,13 +8,16 @@ use glasshouse_model::body::{
     BlobRef, Outcome, SessionCreated, SessionResumed, TestSetup, TurnEnd, WorkspaceFrozen,
     WorkspaceRolledBack,
 };
-use glasshouse_model::{BranchId, Draft, Kind, Mode, SessionId};
+use glasshouse_model::{
+    BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId, TenantId,
+};
 use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 
+use super::network::{Network, to_the_turn};
 use super::people::{Observer, Reviewer};
 use super::place::is_within;
 use super::recorder::Recorder;
@@ -152,15 +155,18 @@ impl Kernel {
         created: &SessionCreated,
     ) -> Result<Session> {
         let People { provider, reviewer, secrets } = people;
-        let secrets = secrets
-            .iter()
-            .map(|(name, secret)| {
-                glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        let masker = Masker::new(&secrets, &[])?;
+        let masker = Arc::new(self.masker(&secrets)?);
         let policy = Arc::new(policy);
-        let workbench = Workbench::new(self, recorder.branch(), created, Arc::clone(&policy))?;
+        let (sink, said) = to_the_turn();
+        let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+        let network = Network::new(
+            (Arc::clone(&policy), Arc::clone(&masker)),
+            (agent, recorder.session().clone()),
+            self.network.clone(),
+            sink,
+        );
+        let rules = Arc::clone(&policy);
+        let workbench = Workbench::new(self, recorder.branch(), created, rules, network)?;
         Ok(Session {
             recorder,
             lease,
@@ -168,10 +174,23 @@ impl Kernel {
             provider,
             reviewer,
             registry: Arc::new(Registry::builtin()),
-            masker: Arc::new(masker),
+            masker,
             workbench: Arc::new(Mutex::new(workbench)),
+            said,
             partial: Arc::default(),
         })
+    }
+
+    /// Masks these secrets, and the keys that commands use without having them.
+    pub(super) fn masker(&self, secrets: &[(String, Secret)]) -> Result<Masker> {
+        let keys = self.network.credentials.iter().map(|key| (&key.name, &key.value));
+        let all = secrets.iter().map(|(name, secret)| (name, secret)).chain(keys);
+        let secrets = all
+            .map(|(name, secret)| {
+                glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Masker::new(&secrets, &[])?)
     }
 
     /// Refuses a workspace that would show the log and its keys, or that lies among them.

@@ -25,6 +25,7 @@ use glasshouse_sandbox::{
 
 use super::Kernel;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
+use super::network::{Network, Running};
 use super::start::put;
 use crate::classify::{Classifier, Contents};
 use crate::{Error, Result, codes};
@@ -87,6 +88,11 @@ pub(super) struct Workbench {
     /// Toolchains that the project needs and this user has.
     tools: Vec<ToolMount>,
     policy: Arc<Policy>,
+    network: Network,
+    /// What the next sandbox is made from.
+    template: TemplateName,
+    /// Whether a command reached the network since the driver last asked.
+    reached: bool,
     open: Option<Open>,
     /// Events that happened since the driver last took them.
     events: Vec<Draft>,
@@ -134,6 +140,7 @@ impl Workbench {
         branch: &BranchId,
         created: &SessionCreated,
         policy: Arc<Policy>,
+        network: Network,
     ) -> Result<Self> {
         let project = PathBuf::from(&created.project);
         let dir = kernel.home.join("run").join(branch.as_str());
@@ -145,6 +152,9 @@ impl Workbench {
             blobs: Blobs(kernel.log.clone()),
             tools: tools_of(&project),
             policy,
+            network,
+            template: TemplateName::CodeExecutor,
+            reached: false,
             classifier: Classifier::new(&created.test.test_globs)?,
             project,
             dir,
@@ -289,7 +299,8 @@ impl Workbench {
     }
 
     fn start(&mut self) -> Result<Live> {
-        let template = TemplateName::CodeExecutor.template();
+        let template = self.template.template();
+        let has_network = template.network == glasshouse_sandbox::Network::Restricted;
         let mut spec = SandboxSpec::new(self.name.clone(), template);
         let cache = self.dir.join(self.cache);
         std::fs::create_dir_all(&cache).map_err(|e| {
@@ -301,14 +312,21 @@ impl Workbench {
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
+        if has_network {
+            spec.env = self.network.environment(spec.env);
+        }
         let mut event = SandboxEvent {
             sandbox: self.name.clone(),
-            template: "code-executor".to_owned(),
+            template: self.template.as_str().to_owned(),
             isolation: None,
             code: None,
             attestation: None,
         };
-        match self.host.create(&spec) {
+        let made = match has_network {
+            true => self.host.create_with_egress(&spec, self.network.egress()?),
+            false => self.host.create(&spec),
+        };
+        match made {
             Ok(sandbox) => {
                 let attestation = sandbox.attestation();
                 event.isolation = Some(attestation.to_string());
@@ -413,15 +431,32 @@ impl Workbench {
         Ok((pick(true).digest(), pick(false).digest()))
     }
 
-    /// Runs a command in the live sandbox.
+    /// Runs a command in the live sandbox; its connections are those of `running`.
     pub(super) fn run(
         &mut self,
+        running: Running,
         command: &Command,
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<RunResult> {
         let sandbox = Arc::clone(&self.live()?.sandbox);
-        Ok(sandbox.run(command, sink, cancel)?)
+        self.network.begin(running);
+        let ran = sandbox.run(command, sink, cancel);
+        self.reached |= self.network.end().reached;
+        Ok(ran?)
+    }
+
+    /// Whether a command reached the network since the last call.
+    pub(super) fn take_reached(&mut self) -> bool {
+        std::mem::take(&mut self.reached)
+    }
+
+    /// Makes programs run in a sandbox of this template from now on, on the files as they are.
+    pub(super) fn use_template(&mut self, template: TemplateName) {
+        if self.template != template {
+            self.end_live();
+            self.template = template;
+        }
     }
 
     /// Records the present state against the last sealed one.
@@ -488,29 +523,45 @@ impl Workbench {
             .as_mut()
             .ok_or_else(|| Error::new(codes::TURN_FAILED, "nothing to roll back"))?;
         if let Some(live) = open.live.take() {
-            drop(live.view);
-            // Nobody else holds it: mutating calls run one at a time.
-            if let Some(sandbox) = Arc::into_inner(live.sandbox) {
-                // A sandbox that is gone already needs no end.
-                let _ = sandbox.destroy();
-            }
+            end(live);
             self.cache = CACHE;
         }
         open.workspace.rollback(&open.sealed, &self.blobs)?;
+        self.say_destroyed();
+        Ok(())
+    }
+
+    /// Ends the sandbox, if one lives; the files stay.
+    fn end_live(&mut self) {
+        if let Some(live) = self.open.as_mut().and_then(|open| open.live.take()) {
+            end(live);
+            self.say_destroyed();
+        }
+    }
+
+    fn say_destroyed(&mut self) {
         let event = SandboxEvent {
             sandbox: self.name.clone(),
-            template: "code-executor".to_owned(),
+            template: self.template.as_str().to_owned(),
             isolation: None,
             code: None,
             attestation: None,
         };
         self.events.push(Draft::new(Kind::SandboxDestroyed, &event));
-        Ok(())
     }
 
     /// How the project tests itself.
     pub(super) fn test(&self) -> &TestSetup {
         &self.test
+    }
+}
+
+/// Ends a sandbox that nobody else holds: mutating calls run one at a time.
+fn end(live: Live) {
+    drop(live.view);
+    if let Some(sandbox) = Arc::into_inner(live.sandbox) {
+        // A sandbox that is gone already needs no end.
+        let _ = sandbox.destroy();
     }
 }
 

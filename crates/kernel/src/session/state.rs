@@ -165,6 +165,9 @@ pub struct State {
     pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
+    /// Taint of what the branch has taken in besides its user's and its repository's words: `web` once
+    /// a command reached the network.
+    pub taint: BTreeSet<String>,
     /// Set when a body could not be read; the branch then refuses new turns.
     pub unreadable: Option<Seq>,
 }
@@ -172,7 +175,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);
@@ -272,6 +275,10 @@ impl State {
             Kind::CommitCreated => {
                 self.committed = Some(event.body_as()?);
                 self.merge = None;
+            }
+            Kind::EgressConnected => {
+                event.body_as::<glasshouse_model::body::Egress>()?;
+                self.taint.extend(event.header.labels.iter().cloned());
             }
             Kind::BudgetCharged => {
                 self.usage = self.usage.plus(event.body_as::<BudgetCharged>()?.usage)
@@ -489,7 +496,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (1, "d83e0b132a56a390".to_owned()),
+            (2, "d83e0b132a56a390".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

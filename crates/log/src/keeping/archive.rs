@@ -11,7 +11,7 @@ use crate::append::CellWrite;
 use crate::branch::SessionRow;
 use crate::codes;
 use crate::error::{Error, Result};
-use crate::export::{Exported, check_export};
+use crate::export::{ExportBlobs, Exported, check_export};
 use crate::home::{self, Home};
 use crate::log::Log;
 
@@ -171,7 +171,7 @@ impl Archives {
 fn write_to(log: &Log, session: &SessionId, path: &std::path::Path) -> Result<(Exported, u64)> {
     let failed = |cause: &std::io::Error| Error::file("write", path, cause);
     let mut out = BufWriter::new(home::open_private(path)?);
-    let exported = log.export_session(session, &mut out)?;
+    let exported = log.export_session(session, ExportBlobs::None, &mut out)?;
     out.flush().map_err(|cause| failed(&cause))?;
     let file = out.into_inner().map_err(|cause| failed(cause.error()))?;
     let bytes = file.metadata().map_err(|cause| failed(&cause))?.len();

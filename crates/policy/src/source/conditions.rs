@@ -5,10 +5,9 @@ use glasshouse_model::workflow::State;
 
 use super::check_items;
 use crate::error::Result;
+use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
-use crate::rule::{
-    CallerPattern, CommandPatterns, Condition, Conditions, HostPattern, LabelPattern,
-};
+use crate::rule::{CallerPattern, CommandPatterns, Condition, Conditions, LabelPattern};
 use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
 use crate::{codes, suggest};
@@ -19,7 +18,9 @@ const MATCH_KEYS: &[&str] = &[
     "path_glob",
     "state_machine_state",
     "host",
+    "port",
     "method",
+    "http_path",
     "argv_prefix",
     "tenant",
     "caller",
@@ -41,7 +42,14 @@ pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
             "tenant" => Condition::Tenant(items(reader, node, key, plain)?),
             "label" => Condition::Label(items(reader, node, key, label)?),
             "method" => Condition::Method(items(reader, node, key, plain)?),
-            "host" => Condition::Host(hosts(reader, node)?),
+            "host" => Condition::Host(items(reader, node, key, |reader, node| {
+                host(reader, node, reader.text(node, key)?, wide)
+            })?),
+            "port" => Condition::Port(match node.kind {
+                Kind::Integer(_) => vec![port(reader, node)?],
+                _ => items(reader, node, key, port)?,
+            }),
+            "http_path" => Condition::HttpPath(items(reader, node, key, http_path)?),
             "change" => Condition::Change(items(reader, node, key, change)?),
             _ => {
                 let prefixes = items(reader, node, key, prefix)?;
@@ -133,11 +141,59 @@ fn prefix(reader: &Reader<'_>, node: &Node) -> Result<Vec<Box<str>>> {
     Ok(words)
 }
 
-/// The hosts of a `host` key or of a group.
-pub(super) fn hosts(reader: &Reader<'_>, node: &Node) -> Result<Vec<HostPattern>> {
+/// A pattern of hosts. `wide`: matching more makes the decision stricter, so it may match all.
+fn host(reader: &Reader<'_>, node: &Node, text: &str, wide: bool) -> Result<HostPattern> {
+    let refuse =
+        |what: &str, why: String| reader.error(codes::BAD_VALUE, node, what.to_owned()).why(why);
+    let pattern = HostPattern::parse(text).map_err(|why| refuse("unreadable host", why))?;
+    match pattern.too_wide() {
+        Some(why) if !wide => Err(refuse(&format!("`{text}` opens too much"), why.to_owned())
+            .fix("list the hosts, or `*.` before a domain that belongs to one owner")),
+        _ => Ok(pattern),
+    }
+}
+
+/// The hosts of a group, each with the port written behind it.
+pub(super) fn group(reader: &Reader<'_>, node: &Node) -> Result<Vec<(HostPattern, Option<u16>)>> {
     items(reader, node, "host", |reader, node| {
-        HostPattern::parse(reader.text(node, "host")?)
-            .map_err(|why| reader.error(codes::BAD_VALUE, node, "unreadable host").why(why))
+        let text = reader.text(node, "host")?;
+        // The colons of an IPv6 address stand before no port.
+        let (name, port) = match text.split_once(':') {
+            Some((name, digits)) if !digits.contains(':') => (name, Some(digits)),
+            _ => (text, None),
+        };
+        let bad = || {
+            reader
+                .error(codes::BAD_VALUE, node, format!("`{text}` has no readable port"))
+                .why("a port is a number from 1 to 65535")
+        };
+        let is_number = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port
+            .map(|digits| {
+                let number = Some(digits).filter(is_number).and_then(|digits| digits.parse().ok());
+                number.filter(|port: &u16| *port > 0).ok_or_else(bad)
+            })
+            .transpose()?;
+        Ok((host(reader, node, name, false)?, port))
+    })
+}
+
+fn port(reader: &Reader<'_>, node: &Node) -> Result<u16> {
+    let number = match node.kind {
+        Kind::Integer(number) => u16::try_from(number).ok().filter(|port| *port > 0),
+        _ => None,
+    };
+    number.ok_or_else(|| {
+        reader
+            .error(codes::BAD_VALUE, node, "an unreadable port".to_owned())
+            .why("a port is a number from 1 to 65535")
+    })
+}
+
+fn http_path(reader: &Reader<'_>, node: &Node) -> Result<HttpPathPattern> {
+    let text = reader.text(node, "http_path")?;
+    HttpPathPattern::parse(text).map_err(|why| {
+        reader.error(codes::BAD_VALUE, node, format!("unreadable path `{text}`")).why(why)
     })
 }
 

@@ -302,7 +302,9 @@ fn conditions_on_what_a_call_lacks_do_not_hold() {
     for condition in [
         "path_glob: '**'",
         "state_machine_state: idle",
-        "host: '*'",
+        "host: h",
+        "port: 8443",
+        "http_path: '/a/*'",
         "method: GET",
         "argv_prefix: ls",
         "label: '*'",
@@ -313,7 +315,7 @@ fn conditions_on_what_a_call_lacks_do_not_hold() {
         let policy = compile(&text).unwrap();
         assert_eq!(effect(&policy, "{ syscall: x }"), Effect::Deny, "{condition}");
         let full = "{ syscall: x, path: a, state: idle, host: h, method: get, argv: ls -l, \
-                    label: web, caller_tag: x }";
+                    label: web, caller_tag: x, port: 8443, http_path: /a/b }";
         assert_eq!(effect(&policy, full), Effect::Allow, "{condition}");
     }
 }
@@ -351,7 +353,7 @@ capabilities:
 #[test]
 fn network_groups_open_their_hosts_and_no_other() {
     let policy = compile(
-        "network_whitelist: { docs: ['docs.example.org', '*.cdn.example.org'], crates: [] }",
+        "network_whitelist: { docs: ['docs.example.org', '*.cdn.example.org', 'b.example:8443'], crates: [] }",
     )
     .unwrap();
     let check = |host: &str, expected: Effect| {
@@ -365,8 +367,59 @@ fn network_groups_open_their_hosts_and_no_other() {
         check(host, Effect::Deny);
     }
     assert_eq!(effect(&policy, "{ syscall: fs.read, host: docs.example.org }"), Effect::Deny);
+    let port = |host: &str, port: u16, expected: Effect| {
+        let sketch = format!("{{ syscall: net.connect, host: {host}, port: {port} }}");
+        assert_eq!(effect(&policy, &sketch), expected, "{host}:{port}");
+    };
+    port("docs.example.org", 80, Effect::Allow);
+    port("docs.example.org", 22, Effect::Deny);
+    port("docs.example.org", 8443, Effect::Deny);
+    port("b.example", 8443, Effect::Allow);
+    port("b.example", 443, Effect::Deny);
     assert!(policy.group_holds("docs", "x.cdn.example.org"));
     assert!(!policy.group_holds("crates", "docs.example.org"));
     assert!(!policy.group_holds("other", "docs.example.org"));
     assert_eq!(policy.network_groups().collect::<Vec<_>>(), ["docs", "crates"]);
+}
+
+#[test]
+fn rules_on_ports_and_paths_of_connections() {
+    let policy = compile(
+        "
+capabilities:
+  - name: api
+    match: { syscall: net.connect, host: api.example, port: 443, method: GET, http_path: ['/v1/*', /ok] }
+    action: allow
+  - { name: admin, match: { syscall: net.connect, http_path: '/v1/admin*' }, action: deny }
+",
+    )
+    .unwrap();
+    let check = |rest: &str, expected: Effect| {
+        let sketch = format!("{{ syscall: net.connect, host: api.example, {rest} }}");
+        assert_eq!(effect(&policy, &sketch), expected, "{rest}");
+    };
+    check("method: GET, http_path: /v1/x", Effect::Allow);
+    check("method: GET, http_path: /ok", Effect::Allow);
+    check("method: GET, http_path: /v2/x", Effect::Deny);
+    check("method: POST, http_path: /v1/x", Effect::Deny);
+    check("method: GET, http_path: /v1/x, port: 80", Effect::Deny);
+    check("method: GET, http_path: /v1/admin/x", Effect::Deny);
+    check("method: GET, http_path: //v1/%61dmin", Effect::Deny);
+    // In a tunnel nobody sees a path.
+    check("method: CONNECT", Effect::Deny);
+}
+
+#[test]
+fn e4_addresses_are_reached_only_where_they_are_listed() {
+    let all = "capabilities: [{ name: all, match: {}, action: allow }]";
+    let check = |text: &str, host: &str, expected: Effect| {
+        let sketch = format!("{{ syscall: net.connect, host: '{host}' }}");
+        assert_eq!(effect(&compile(text).unwrap(), &sketch), expected, "{text} {host}");
+    };
+    check(all, "a.test", Effect::Allow);
+    check(all, "1.1.1.1", Effect::Deny);
+    check(all, "2001:db8::1", Effect::Deny);
+    check("network_whitelist: { a: [1.1.1.1] }", "1.1.1.1", Effect::Allow);
+    check("network_whitelist: { a: ['2001:db8::1'] }", "2001:db8::1", Effect::Allow);
+    check("network_whitelist: { a: [1.1.1.1] }", "1.1.1.2", Effect::Deny);
 }

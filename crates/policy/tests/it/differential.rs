@@ -96,7 +96,7 @@ fn policy() -> impl Strategy<Value = Vec<NaiveRule>> {
     let except = conditions().prop_filter("an empty item is refused", |m| m.to_yaml() != "{}");
     let rule = (conditions(), proptest::collection::vec(except, 0..3), effect);
     proptest::collection::vec(rule, 0..8).prop_map(|rules| {
-        let named = rules.into_iter().enumerate();
+        let named = rules.into_iter().map(narrowed).enumerate();
         named
             .map(|(n, (when, excepts, effect))| NaiveRule {
                 name: format!("r{n}"),
@@ -106,6 +106,24 @@ fn policy() -> impl Strategy<Value = Vec<NaiveRule>> {
             })
             .collect()
     })
+}
+
+/// A rule that opens something names hosts, and not all of them.
+fn narrowed(
+    (mut when, mut excepts, effect): (Match, Vec<Match>, Effect),
+) -> (Match, Vec<Match>, Effect) {
+    let narrow = |hosts: &mut Option<Vec<&'static str>>| {
+        hosts.iter_mut().for_each(|hosts| hosts.retain(|host| *host != "*"));
+    };
+    if effect != Effect::Allow {
+        excepts.iter_mut().for_each(|except| narrow(&mut except.host));
+        return (when, excepts, effect);
+    }
+    narrow(&mut when.host);
+    if when.syscall.as_ref().is_some_and(|names| names.contains(&"net.connect")) {
+        when.host.get_or_insert_with(|| vec!["a.test"]);
+    }
+    (when, excepts, effect)
 }
 
 fn calls() -> impl Strategy<Value = Call> {

@@ -156,6 +156,20 @@ fn missing_keys_and_wrong_values() {
         &["without scheme"],
     );
     check(
+        &rule("{ name: a, match: { port: 70000 }, action: deny }"),
+        "policy_bad_value",
+        2,
+        31,
+        &["from 1 to 65535"],
+    );
+    check(
+        &rule("{ name: a, match: { http_path: 'x' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        36,
+        &["begins with `/`"],
+    );
+    check(
         &rule("{ name: a, match: { argv_prefix: '  ' }, action: deny }"),
         "policy_bad_value",
         2,
@@ -441,4 +455,54 @@ fn the_version_changes_with_everything_that_decides() {
         assert!(all[n + 1..].iter().all(|right| right != left), "{n}");
     }
     assert_eq!(version(&[("a", ALLOW_ALL)], &none), all[7]);
+}
+
+/// The failure: `*.com` in a list of hosts opened every host below it, and `*` the world.
+#[test]
+fn hosts_that_belong_to_anybody_are_not_opened() {
+    for host in ["*", "*.com", "*.co.uk", "*.github.io", "*.0.0.1"] {
+        let host = format!("'{host}'");
+        check(
+            &format!("network_whitelist: {{ all: [{host}] }}"),
+            "policy_bad_value",
+            1,
+            28,
+            &["opens too much"],
+        );
+        check(
+            &rule(&format!("{{ name: a, match: {{ host: {host} }}, action: allow }}")),
+            "policy_bad_value",
+            2,
+            31,
+            &["opens too much"],
+        );
+        // Where matching more is stricter it is what one means.
+        let deny = rule(&format!("{{ name: a, match: {{ host: {host} }}, action: deny }}"));
+        compile(&deny).unwrap();
+        check(
+            &rule(&format!(
+                "{{ name: a, match: {{ port: 1 }}, action: deny, except: [{{ host: {host} }}] }}"
+            )),
+            "policy_bad_value",
+            2,
+            67,
+            &["opens too much"],
+        );
+    }
+    check(
+        &rule("{ name: a, match: { syscall: net.connect, port: 443 }, action: allow }"),
+        "policy_bad_value",
+        2,
+        23,
+        &["every host", "network_whitelist"],
+    );
+    for port in ["0", "65536", "x", "", "+1"] {
+        check(
+            &format!("network_whitelist: {{ all: ['a.test:{port}'] }}"),
+            "policy_bad_value",
+            1,
+            28,
+            &["from 1 to 65535"],
+        );
+    }
 }

@@ -1,7 +1,5 @@
 //! Hosts named one by one on a command line.
 
-use std::net::IpAddr;
-
 use super::address::is_public;
 use super::host::parse_authority;
 use super::{Denial, EgressRequest, EgressVerdict, Host};
@@ -111,11 +109,16 @@ impl AllowList {
         if self.entries.iter().any(allows) { EgressVerdict::Allow } else { EgressVerdict::Deny }
     }
 
-    /// Whether an address is listed as an address.
-    #[must_use]
-    pub fn lists_address(&self, address: IpAddr) -> bool {
-        let listed = Pattern::Exact(Host::Address(address));
-        self.entries.iter().any(|entry| entry.host == listed)
+    /// What the entries say: a host, with `*.` before it for all below it, and its ports.
+    pub fn entries(&self) -> impl Iterator<Item = (String, Vec<u16>)> {
+        self.entries.iter().map(|entry| {
+            let host = match &entry.host {
+                Pattern::Exact(Host::Address(address)) => address.to_string(),
+                Pattern::Exact(Host::Name(name)) => name.clone(),
+                Pattern::Below(parent) => format!("*.{parent}"),
+            };
+            (host, entry.port.map_or_else(|| WEB_PORTS.to_vec(), |port| vec![port]))
+        })
     }
 }
 
@@ -193,8 +196,8 @@ mod tests {
         check("d.test", 443, false);
         check("1.1.1.1", 443, true);
         check("1.1.1.2", 443, false);
-        assert!(list.lists_address("1.1.1.1".parse().unwrap()));
-        assert!(!list.lists_address("1.1.1.2".parse().unwrap()));
-        assert!(!AllowList::default().lists_address("1.1.1.1".parse().unwrap()));
+        let entries: Vec<_> = list.entries().map(|(host, ports)| (host, ports.len())).collect();
+        let expected = [("a.test", 2), ("b.test", 1), ("*.c.test", 2), ("1.1.1.1", 2)];
+        assert_eq!(entries, expected.map(|(host, ports)| (host.to_owned(), ports)));
     }
 }

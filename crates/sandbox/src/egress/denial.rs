@@ -38,11 +38,15 @@ pub enum Denial {
     SecretMisuse,
     /// A limit of the sandbox is used up.
     Limit,
+    /// A rule asks for a person's review, and nobody can be asked while a connection waits.
+    NeedsReview,
+    /// The command ended before the connection was made.
+    Ended,
 }
 
 impl Denial {
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::NotAllowed,
         Self::IpLiteral,
         Self::PrivateAddress,
@@ -58,6 +62,8 @@ impl Denial {
         Self::Unreachable,
         Self::SecretMisuse,
         Self::Limit,
+        Self::NeedsReview,
+        Self::Ended,
     ];
 
     /// The word in events, answers and JSON.
@@ -79,6 +85,8 @@ impl Denial {
             Self::Unreachable => "unreachable",
             Self::SecretMisuse => "secret_misuse",
             Self::Limit => "limit",
+            Self::NeedsReview => "needs_review",
+            Self::Ended => "ended",
         }
     }
 
@@ -101,6 +109,8 @@ impl Denial {
             Self::Unreachable => "the host does not answer, or broke off",
             Self::SecretMisuse => "the secret belongs to another host",
             Self::Limit => "a limit of this sandbox is used up",
+            Self::NeedsReview => "a rule asks for a review, and nobody can be asked meanwhile",
+            Self::Ended => "the command ended before the connection was made",
         }
     }
 
@@ -122,6 +132,8 @@ impl Denial {
             Self::Unreachable => "try again later",
             Self::SecretMisuse => "send the placeholder only to the host that it belongs to",
             Self::Limit => "use fewer connections at a time, or move fewer bytes",
+            Self::NeedsReview => "ask for the host to be listed without a review",
+            Self::Ended => "let the command wait for its connections",
         }
     }
 

@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -16,14 +18,15 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::body::{Framing, Target as BodyTarget, pass_on};
+use super::body::{Target as BodyTarget, pass_on};
 use super::head::{RequestHead, ResponseHead, Target, end_of};
-use super::hello::{ALERT_ACCESS_DENIED, MAX_HELLO_BYTES, server_name};
+use super::hello::alert;
 use super::meter::{Direction, Meter};
 use super::proxy::Shared;
 use super::secret::{Mask, Use};
-use super::upstream::reach;
-use super::{Denial, EgressRecord, EgressRequest, Host};
+use super::tunnel::{Ends, read_hello};
+use super::upstream::{ask, connect};
+use super::{Denial, EgressRecord, EgressRequest};
 
 /// Most informational answers (100, 103) before the real one.
 const MAX_INFORMATIONAL: usize = 8;
@@ -57,6 +60,7 @@ pub(crate) async fn serve(shared: &Shared, stream: TcpStream) {
         shared,
         meter: Meter::new(limits.max_bytes),
         stage: Cell::new(Stage::Asked),
+        wanted: Arc::new(AtomicBool::new(true)),
         record: Some(EgressRecord { denial: None, ..EgressRecord::refused(Denial::Limit) }),
     };
     let whole = exchange.run(&mut reader, &mut writer);
@@ -69,7 +73,7 @@ pub(crate) async fn serve(shared: &Shared, stream: TcpStream) {
     if let Err(denial) = outcome {
         let said = match exchange.stage.get() {
             Stage::Asked => denial.answer(&target).into_bytes(),
-            Stage::Tunnel => ALERT_ACCESS_DENIED.to_vec(),
+            Stage::Tunnel => alert(denial).to_vec(),
             Stage::Answering => Vec::new(),
         };
         let _ = timeout(LINGER, writer.write_all(&said)).await;
@@ -84,6 +88,8 @@ struct Exchange<'a> {
     shared: &'a Shared,
     meter: Meter,
     stage: Cell<Stage>,
+    /// Whether a connection is still wanted; what connects runs on another thread.
+    wanted: Arc<AtomicBool>,
     /// Taken when it is handed to the gate.
     record: Option<EgressRecord>,
 }
@@ -91,8 +97,9 @@ struct Exchange<'a> {
 impl Drop for Exchange<'_> {
     /// Cut off with the proxy: what stood is recorded as it stands.
     fn drop(&mut self) {
+        self.wanted.store(false, Ordering::Release);
         let connected = self.record.as_ref().is_some_and(|record| record.address.is_some());
-        self.finish((!connected).then_some(Denial::TimedOut));
+        self.finish((!connected).then_some(Denial::Ended));
     }
 }
 
@@ -132,9 +139,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// Decides, looks up and connects, away from the thread that serves.
-    async fn reach(&mut self, head: &RequestHead, tls: bool) -> Result<TcpStream, Denial> {
-        let egress = self.shared.egress.clone();
+    /// Has the request decided, away from the thread that serves.
+    async fn ask(&mut self, head: &RequestHead, tls: bool) -> Result<(), Denial> {
+        let gate = Arc::clone(&self.shared.egress.gate);
         let request = EgressRequest {
             host: head.host.clone(),
             port: head.port,
@@ -145,13 +152,26 @@ impl Exchange<'_> {
         if let Some(record) = &mut self.record {
             record.port = head.port;
         }
-        let work = spawn_blocking(move || {
-            reach(&*egress.gate, &*egress.resolver, &*egress.dialer, &request)
-        });
+        let work = spawn_blocking(move || ask(&*gate, &request));
         let limit_ms = self.shared.egress.limits.connect_ms;
         // A gate that panicked has allowed nothing.
-        let reached = within(limit_ms, work).await?.map_err(|_| Denial::NotAllowed)?;
-        let (stream, address) = reached?;
+        within(limit_ms, work).await?.map_err(|_| Denial::NotAllowed)?
+    }
+
+    /// Looks up and connects what was allowed.
+    async fn connect(&mut self, head: &RequestHead) -> Result<TcpStream, Denial> {
+        let egress = self.shared.egress.clone();
+        let (host, port, wanted) = (head.host.clone(), head.port, Arc::clone(&self.wanted));
+        let work = spawn_blocking(move || {
+            let wants = || wanted.load(Ordering::Acquire);
+            connect(&*egress.resolver, &*egress.dialer, (&host, port), &wants)
+        });
+        let limit_ms = self.shared.egress.limits.connect_ms;
+        let connected = within(limit_ms, work).await;
+        if connected.is_err() {
+            self.wanted.store(false, Ordering::Release);
+        }
+        let (stream, address) = connected?.map_err(|_| Denial::Unreachable)??;
         if let Some(record) = &mut self.record {
             record.address = Some(address);
         }
@@ -161,6 +181,8 @@ impl Exchange<'_> {
         Ok(stream)
     }
 
+    /// The client is told to speak as soon as its host is allowed, and nothing is connected before it
+    /// has said for whom: a tunnel that is refused opens no connection.
     async fn tunnel(
         &mut self,
         head: &RequestHead,
@@ -168,22 +190,16 @@ impl Exchange<'_> {
         out: &mut OwnedWriteHalf,
     ) -> Result<(), Denial> {
         let limits = self.shared.egress.limits;
-        let mut server = self.reach(head, false).await?;
+        self.ask(head, false).await?;
         write(out, b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
         self.stage.set(Stage::Tunnel);
         let hello = within(limits.head_ms, read_hello(client, &head.host)).await??;
+        let (server, to_server) = self.connect(head).await?.into_split();
         self.stage.set(Stage::Answering);
-        self.meter.add(Direction::Sent, hello.len())?;
-        write(&mut server, &hello).await?;
-        let (mut from_server, mut to_server) = server.into_split();
-        let both = async {
-            tokio::try_join!(
-                copy(client, &mut to_server, &self.meter, Direction::Sent),
-                copy(&mut from_server, out, &self.meter, Direction::Received),
-            )
-        };
+        self.meter.moved();
+        let ends = Ends { client, to_client: out, server, to_server };
         tokio::select! {
-            ended = both => ended.map(|_| ()),
+            ended = ends.carry(&hello, &head.host, &self.meter) => ended,
             denial = self.meter.idle(Duration::from_millis(limits.idle_ms)) => Err(denial),
         }
     }
@@ -200,7 +216,8 @@ impl Exchange<'_> {
         self.tell_misuse(&used, &head);
         let tls = !used.put_in.is_empty();
         used.fill(&mut head);
-        let server = self.reach(&head, tls).await?;
+        self.ask(&head, tls).await?;
+        let server = self.connect(&head).await?;
         let server: Box<dyn Stream> = if tls {
             let name =
                 ServerName::try_from(head.host.to_string()).map_err(|_| Denial::Malformed)?;
@@ -341,44 +358,4 @@ async fn read_head<R: AsyncBufRead + Unpin>(
             return Ok(head);
         }
     }
-}
-
-/// Reads the client's handshake, all that came with it, and checks for whom it is.
-async fn read_hello<R: AsyncBufRead + Unpin>(from: &mut R, host: &Host) -> Result<Vec<u8>, Denial> {
-    let mut hello = Vec::new();
-    loop {
-        let there = from.fill_buf().await.map_err(|_| Denial::Unreachable)?;
-        if there.is_empty() {
-            return Err(Denial::NotTls);
-        }
-        let count = there.len();
-        hello.extend_from_slice(there);
-        from.consume(count);
-        match (server_name(&hello), host) {
-            (Ok(None), _) if hello.len() > MAX_HELLO_BYTES => return Err(Denial::TooLarge),
-            (Ok(None), _) => {}
-            (Ok(Some(name)), host) if Host::parse(&name).as_ref() == Ok(host) => return Ok(hello),
-            (Ok(Some(_)), _) => return Err(Denial::SniMismatch),
-            // A handshake never names an address.
-            (Err(Denial::NoSni), Host::Address(_)) => return Ok(hello),
-            (Err(denial), _) => return Err(denial),
-        }
-    }
-}
-
-/// One direction of a tunnel; its end is passed on, the other direction may go on.
-async fn copy<R, W>(
-    from: &mut R,
-    to: &mut W,
-    meter: &Meter,
-    direction: Direction,
-) -> Result<(), Denial>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let target = BodyTarget { to, direction, meter, mask: Mask::new(Vec::new()) };
-    let mut from = BufReader::new(from);
-    pass_on(&mut from, target, Framing::UntilEnd).await?;
-    to.shutdown().await.map_err(|_| Denial::Unreachable)
 }

@@ -1,4 +1,4 @@
-//! The first message of a TLS client, read only as far as it tells for whom it is.
+//! The first messages of a TLS handshake, read only as far as they tell for whom they are.
 //!
 //! Nothing is decrypted. A tunnel is for one host, and the server behind it may serve many: which
 //! one is meant stands in this message, so it is compared before a byte of it goes out.
@@ -11,30 +11,83 @@ pub(crate) const MAX_HELLO_BYTES: usize = 16 << 10;
 /// Largest record of TLS.
 const MAX_RECORD_BYTES: usize = 1 << 14;
 const HANDSHAKE_RECORD: u8 = 22;
+const CHANGE_CIPHER_RECORD: u8 = 20;
+const DATA_RECORD: u8 = 23;
 const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+/// What a server's hello has in place of its random bytes when it wants another one of the client:
+/// SHA-256 of `HelloRetryRequest`.
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
 /// Encrypted client hello, its drafts, and encrypted server names. The dummies that some clients
 /// send (GREASE) look the same to whoever has no key; that is what they are for.
 const HIDING: [std::ops::RangeInclusive<u16>; 2] = [0xfe08..=0xfe0d, 0xffce..=0xffce];
 
-/// The alert with which a tunnel is refused: fatal, access denied.
-pub(crate) const ALERT_ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+/// The alert with which a tunnel is refused: fatal, access denied; or an error of ours when it is not
+/// the tunnel that is at fault.
+pub(crate) const fn alert(denial: Denial) -> [u8; 7] {
+    let code = match denial {
+        Denial::Unreachable | Denial::Unresolvable | Denial::TimedOut => 80,
+        _ => 49,
+    };
+    [21, 3, 3, 0, 2, 2, code]
+}
 
-/// Whom the client wants to talk to, `None` while the message is not complete.
+/// Whom the client wants to talk to, and how many bytes say so; `None` while the message is not
+/// complete.
 ///
 /// # Errors
 /// [`Denial::NotTls`], [`Denial::Malformed`], [`Denial::TooLarge`], [`Denial::NoSni`],
 /// [`Denial::Ech`].
-pub(crate) fn server_name(bytes: &[u8]) -> Result<Option<String>, Denial> {
-    match message(bytes)? {
-        Some(message) => client_hello(&message).map(Some),
+pub(crate) fn server_name(bytes: &[u8]) -> Result<Option<(String, usize)>, Denial> {
+    match message(bytes, CLIENT_HELLO)? {
+        // A second message behind the first, before the server has answered.
+        Some(found) if found.more => Err(Denial::Malformed),
+        Some(found) => client_hello(&found.message).map(|name| Some((name, found.bytes))),
         None => Ok(None),
     }
 }
 
-/// Puts the first handshake message together from its records.
-fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Denial> {
+/// As [`server_name`] for the hello that a client sends when it was asked for another one. Data that
+/// it sent early, in vain, may stand before it.
+pub(crate) fn second_server_name(bytes: &[u8]) -> Result<Option<(String, usize)>, Denial> {
+    let mut at = 0;
+    while let Some([CHANGE_CIPHER_RECORD | DATA_RECORD, 3, _, high, low]) = bytes.get(at..at + 5) {
+        at += 5 + usize::from(u16::from_be_bytes([*high, *low]));
+    }
+    match bytes.get(at..) {
+        Some([CHANGE_CIPHER_RECORD | DATA_RECORD, rest @ ..]) if rest.len() < 4 => Ok(None),
+        Some(rest) if !rest.is_empty() => {
+            Ok(server_name(rest)?.map(|(name, count)| (name, at + count)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether a server asks for another hello; `None` while that is not known. A server that breaks the
+/// protocol asks for nothing.
+pub(crate) fn asks_again(bytes: &[u8]) -> Option<bool> {
+    match message(bytes, SERVER_HELLO) {
+        Ok(found) => found.map(|found| found.message.get(6..38) == Some(&RETRY[..])),
+        Err(_) => Some(false),
+    }
+}
+
+/// A handshake message.
+struct Found {
+    message: Vec<u8>,
+    /// Bytes of the records that hold it.
+    bytes: usize,
+    /// Whether another one begins in its last record.
+    more: bool,
+}
+
+/// Puts the first handshake message together from its records; it must be of this kind.
+fn message(bytes: &[u8], kind: u8) -> Result<Option<Found>, Denial> {
     let mut message = Vec::new();
     let mut rest = bytes;
     loop {
@@ -53,7 +106,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Denial> {
         }
         let whole_record = after.len() >= record;
         message.extend_from_slice(&after[..record.min(after.len())]);
-        if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+        if message.first().is_some_and(|found| *found != kind) {
             return Err(Denial::NotTls);
         }
         if let [_, a, b, c, ..] = message[..] {
@@ -61,12 +114,11 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Denial> {
             if length > MAX_HELLO_BYTES {
                 return Err(Denial::TooLarge);
             }
-            // A second message behind the first, before the server has answered.
-            if message.len() > length {
-                return Err(Denial::Malformed);
-            }
-            if message.len() == length && whole_record {
-                return Ok(Some(message));
+            let more = message.len() > length;
+            if more || (message.len() == length && whole_record) {
+                message.truncate(length);
+                let left = after.len().saturating_sub(record);
+                return Ok(Some(Found { message, bytes: bytes.len() - left, more }));
             }
         }
         if !whole_record {

@@ -38,6 +38,10 @@ fn record(message: &[u8]) -> Vec<u8> {
     records(message, MAX_RECORD_BYTES)
 }
 
+fn server_name(bytes: &[u8]) -> Result<Option<String>, Denial> {
+    super::server_name(bytes).map(|found| found.map(|(name, _)| name))
+}
+
 #[test]
 fn e3_only_a_handshake_that_names_its_host_passes() {
     let check = |bytes: &[u8], expected: Result<Option<&str>, Denial>| {
@@ -87,6 +91,51 @@ fn e3_only_a_handshake_that_names_its_host_passes() {
     check(&record(&trailing), Err(Malformed));
     check(&[], Ok(None));
     check(&[22], Ok(None));
+}
+
+/// A server's hello of this kind, with these random bytes.
+fn answer(kind: u8, random: [u8; 32]) -> Vec<u8> {
+    let body = [&[3, 3][..], &random, &short(&[9; 32]), &[0x13, 1, 0], &long(&[])].concat();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    [&[kind], &length[1..], &body].concat()
+}
+
+#[test]
+fn e3_a_server_that_asks_again_is_noticed() {
+    let check = |bytes: &[u8], expected: Option<bool>| {
+        assert_eq!(asks_again(bytes), expected, "{bytes:?}");
+    };
+    let again = record(&answer(2, RETRY));
+    check(&again, Some(true));
+    check(&[again.clone(), vec![20, 3, 3, 0, 1, 1]].concat(), Some(true));
+    check(&records(&answer(2, RETRY), 1), Some(true));
+    check(&record(&answer(2, [7; 32])), Some(false));
+    // Older versions put further messages into the same record.
+    check(&record(&[answer(2, [7; 32]), vec![11, 0, 0, 0]].concat()), Some(false));
+    check(&record(&answer(4, RETRY)), Some(false));
+    check(&[21, 3, 3, 0, 2, 2, 40], Some(false));
+    check(b"pong", Some(false));
+    check(&again[..20], None);
+    check(&[], None);
+}
+
+#[test]
+fn e3_the_second_hello_names_its_host_too() {
+    let check = |bytes: &[u8], expected: Result<Option<(&str, usize)>, Denial>| {
+        let expected = expected.map(|found| found.map(|(name, end)| (name.to_owned(), end)));
+        assert_eq!(second_server_name(bytes), expected, "{bytes:?}");
+    };
+    let second = record(&hello(Some(&[sni("a.test")])));
+    let early = [vec![20, 3, 3, 0, 1, 1], vec![23, 3, 3, 0, 3, 9, 9, 9]].concat();
+    check(&second, Ok(Some(("a.test", second.len()))));
+    let both = [early.clone(), second.clone()].concat();
+    check(&both, Ok(Some(("a.test", both.len()))));
+    check(&[both.clone(), vec![23, 3, 3, 0, 1, 0]].concat(), Ok(Some(("a.test", both.len()))));
+    for end in 0..both.len() {
+        check(&both[..end], Ok(None));
+    }
+    check(&[early, record(&hello(None))].concat(), Err(Denial::NoSni));
+    check(&[21, 3, 3, 0, 2, 2, 40], Err(Denial::NotTls));
 }
 
 fn first_answer(bytes: &[u8]) -> Result<Option<String>, Denial> {

@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::LocalSet;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{JoinSet, LocalSet};
 use tokio_rustls::TlsConnector;
 
 use super::exchange::serve;
+use super::tls;
 use super::{Denial, Egress, EgressRecord, Host};
 use crate::owner::guard;
 use crate::{Error, Result, codes};
@@ -32,7 +30,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A running proxy. When it is dropped every connection is closed and recorded.
 #[derive(Debug)]
 pub struct EgressProxy {
-    stop: Option<oneshot::Sender<()>>,
+    /// Each message asks to settle; the end of the channel is the end of the proxy.
+    settle: Option<mpsc::UnboundedSender<oneshot::Sender<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,7 +51,7 @@ impl EgressProxy {
         let failed = |error: std::io::Error| {
             Error::new(codes::SYSTEM, "cannot start the egress proxy").why(error)
         };
-        let tls = tls_connector(&egress.roots_pem)?;
+        let tls = tls::connector(&egress.roots_pem)?;
         let listener = TcpListener::from(listener);
         listener.set_nonblocking(true).map_err(failed)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -61,14 +60,27 @@ impl EgressProxy {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let (stop, stopped) = oneshot::channel();
+        let again = listener.try_clone().map_err(failed)?;
+        let (settle, mut asked) = mpsc::unbounded_channel::<oneshot::Sender<()>>();
         let work = Shared { egress, tls, hosts: Mutex::default() };
         let thread = std::thread::Builder::new().name("egress".into()).spawn(move || {
             let tasks = LocalSet::new();
             let accepting = async {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = accept(listener, Rc::new(work)) => {}
+                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+                let mut accepting = Accepting::new(Rc::new(work));
+                loop {
+                    tokio::select! {
+                        biased;
+                        done = asked.recv() => match done {
+                            Some(done) => {
+                                accepting.settle(&again).await;
+                                // Who asked may be gone.
+                                let _ = done.send(());
+                            }
+                            None => return,
+                        },
+                        () = accepting.one(&listener) => {}
+                    }
                 }
             };
             tasks.block_on(&runtime, accepting);
@@ -78,13 +90,24 @@ impl EgressProxy {
             drop(guard);
             runtime.shutdown_timeout(END_LIMIT);
         });
-        Ok(Self { stop: Some(stop), thread: Some(thread.map_err(failed)?) })
+        Ok(Self { settle: Some(settle), thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// Ends every exchange, those included that wait to be accepted, and returns when each is
+    /// recorded. New ones are served as before.
+    pub fn settle(&self) {
+        let (done, settled) = oneshot::channel();
+        let asked = self.settle.as_ref().is_some_and(|settle| settle.send(done).is_ok());
+        if asked {
+            // A thread that is gone has nothing that runs.
+            let _ = settled.blocking_recv();
+        }
     }
 }
 
 impl Drop for EgressProxy {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.settle.take());
         if let Some(thread) = self.thread.take() {
             // A panic there has ended the proxy, which is what was wanted.
             let _ = thread.join();
@@ -92,29 +115,53 @@ impl Drop for EgressProxy {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Rc<Shared>) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let limits = shared.egress.limits;
-    let permits = Arc::new(Semaphore::new(limits.max_connections));
-    let mut exchanges = 0;
-    loop {
+/// What accepts, and what it accepted.
+struct Accepting {
+    shared: Rc<Shared>,
+    permits: Arc<Semaphore>,
+    running: JoinSet<()>,
+    exchanges: u64,
+}
+
+impl Accepting {
+    fn new(shared: Rc<Shared>) -> Self {
+        let permits = Arc::new(Semaphore::new(shared.egress.limits.max_connections));
+        Self { shared, permits, running: JoinSet::new(), exchanges: 0 }
+    }
+
+    /// Accepts one connection and starts to serve it.
+    async fn one(&mut self, listener: &tokio::net::TcpListener) {
+        let most = self.shared.egress.limits.max_exchanges;
         // Who comes when all are taken waits in the socket's queue, at nobody's cost but its own.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok(_) if exchanges > limits.max_exchanges => {}
-            Ok(_) if exchanges == limits.max_exchanges => {
-                exchanges += 1;
-                shared.egress.gate.record(&EgressRecord::refused(Denial::Limit));
+            Ok(_) if self.exchanges > most => {}
+            Ok(_) if self.exchanges == most => {
+                self.exchanges += 1;
+                self.shared.egress.gate.record(&EgressRecord::refused(Denial::Limit));
             }
             Ok((stream, _)) => {
-                exchanges += 1;
-                let shared = Rc::clone(&shared);
-                tokio::task::spawn_local(async move {
+                self.exchanges += 1;
+                while self.running.try_join_next().is_some() {}
+                let shared = Rc::clone(&self.shared);
+                self.running.spawn_local(async move {
                     serve(&shared, stream).await;
                     drop(permit);
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+
+    /// See [`EgressProxy::settle`]. What was cut off is recorded as it stands.
+    async fn settle(&mut self, listener: &TcpListener) {
+        self.running.shutdown().await;
+        // What was not read yet is never read; that somebody tried is recorded.
+        while listener.accept().is_ok() {
+            self.exchanges += 1;
+            if self.exchanges <= self.shared.egress.limits.max_exchanges {
+                self.shared.egress.gate.record(&EgressRecord::refused(Denial::Ended));
+            }
         }
     }
 }
@@ -166,29 +213,4 @@ impl Drop for Place<'_> {
             }
         }
     }
-}
-
-fn tls_connector(roots_pem: &[String]) -> Result<TlsConnector> {
-    let refuse = |why: &dyn std::fmt::Display| {
-        Error::new(codes::EGRESS_INVALID, "a root certificate cannot be used").why(why)
-    };
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for pem in roots_pem {
-        let mut found = 0;
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(|why| refuse(&why))?).map_err(|why| refuse(&why))?;
-            found += 1;
-        }
-        if found == 0 {
-            return Err(refuse(&"the PEM text holds no certificate"));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|why| refuse(&why))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
 }

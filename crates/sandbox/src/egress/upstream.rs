@@ -48,26 +48,38 @@ impl Dialer for System {
     }
 }
 
-/// Asks the gate, then opens the connection.
+/// Asks the gate.
+///
+/// # Errors
+/// Its refusal.
+pub(crate) fn ask(gate: &dyn EgressGate, request: &EgressRequest) -> Result<(), Denial> {
+    match (gate.decide(request), &request.host) {
+        (EgressVerdict::Allow, _) => Ok(()),
+        (EgressVerdict::Review, _) => Err(Denial::NeedsReview),
+        (EgressVerdict::Deny, Host::Address(_)) => Err(Denial::IpLiteral),
+        (EgressVerdict::Deny, Host::Name(_)) => Err(Denial::NotAllowed),
+    }
+}
+
+/// Opens the connection that was allowed, as long as somebody still `wants` it.
 ///
 /// There is one lookup, and what it answered is both checked and dialled, so a name that changes
 /// its address in between changes nothing. One address that is not public refuses all of them: who
 /// mixes them means the private one.
-pub(crate) fn reach(
-    gate: &dyn EgressGate,
+///
+/// # Errors
+/// [`Denial::Unresolvable`], [`Denial::PrivateAddress`], [`Denial::Unreachable`],
+/// [`Denial::Ended`].
+pub(crate) fn connect(
     resolver: &dyn Resolver,
     dialer: &dyn Dialer,
-    request: &EgressRequest,
+    (host, port): (&Host, u16),
+    wants: &dyn Fn() -> bool,
 ) -> Result<(TcpStream, IpAddr), Denial> {
-    if let Host::Address(address) = request.host
-        && !gate.lists_address(address)
-    {
-        return Err(Denial::IpLiteral);
+    if !wants() {
+        return Err(Denial::Ended);
     }
-    if gate.decide(request) != EgressVerdict::Allow {
-        return Err(Denial::NotAllowed);
-    }
-    let addresses: BTreeSet<IpAddr> = match &request.host {
+    let addresses: BTreeSet<IpAddr> = match host {
         Host::Address(address) => BTreeSet::from([*address]),
         Host::Name(name) => {
             let found = resolver.resolve(name).map_err(|_| Denial::Unresolvable)?;
@@ -80,12 +92,13 @@ pub(crate) fn reach(
     if !addresses.iter().all(|address| is_public(*address)) {
         return Err(Denial::PrivateAddress);
     }
-    addresses
-        .into_iter()
-        .take(MAX_DIALLED)
-        .find_map(|address| {
-            let stream = dialer.dial(SocketAddr::new(address, request.port)).ok()?;
-            Some((stream, address))
-        })
-        .ok_or(Denial::Unreachable)
+    for address in addresses.into_iter().take(MAX_DIALLED) {
+        if !wants() {
+            return Err(Denial::Ended);
+        }
+        if let Ok(stream) = dialer.dial(SocketAddr::new(address, port)) {
+            return Ok((stream, address));
+        }
+    }
+    Err(Denial::Unreachable)
 }

@@ -6,14 +6,17 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use glasshouse_kernel::codes;
+use glasshouse_kernel::driver::OneCommand;
+use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{Log, Verification, verify_home};
 use glasshouse_model::body::{CallEnd, PolicyDecided, ToolStarted};
 use glasshouse_model::{CallId, Digest, Event, Kind, TenantId};
+use glasshouse_sandbox::{Cancel, Status, TemplateName};
 use serde_json::Value;
 
 use super::super::task::Finished;
 use crate::error::Error;
+use crate::home;
 
 /// The token that a command of the story puts together and prints; the scenario, which the log keeps
 /// too, nowhere holds it in one piece.
@@ -28,12 +31,52 @@ pub(super) fn check(finished: &Finished<'_>, home: &Path) -> Result<(), Error> {
     let events = log.events(finished.session.branch()).collect::<Result<Vec<_>, _>>()?;
     every_call_is_accounted_for(&events)?;
     nothing_keeps_the_secret(log, &events)?;
+    a_tunnel_for_another_host_is_refused(home)?;
     a_changed_byte_is_found(home)
 }
 
 fn broken(what: &str, why: impl std::fmt::Display) -> Error {
     Error::new(codes::DEMO_BROKEN, what).why(why)
 }
+
+/// A command may reach one host, asks for a tunnel to it, and then begins a TLS handshake for another
+/// one behind the same address. Neither name leads anywhere: the refusal comes before any lookup.
+fn a_tunnel_for_another_host_is_refused(home: &Path) -> Result<(), Error> {
+    let one = OneCommand {
+        argv: ["bash", "-c", FRONTING].map(str::to_owned).to_vec(),
+        workspace: None,
+        template: TemplateName::IntegrationTest,
+        allow_hosts: vec!["allowed.example".to_owned()],
+        timeout_ms: Some(10_000),
+        stdin: Vec::new(),
+        merge: false,
+    };
+    // In an installation of its own: it is no part of the story.
+    let place = home.join(format!("demo/network-{}", std::process::id()));
+    let kernel = Kernel::open(&place, &home::program()?)?;
+    let result = kernel.run_once(&one, &mut |_, _| {}, &Cancel::new()?);
+    drop(kernel);
+    // What stays is small, and nobody's.
+    let _ = glasshouse_sandbox::remove_tree(&place);
+    let result = result?;
+    let codes: Vec<_> = result.connections.iter().map(|c| c.code.as_deref()).collect();
+    match (&result.run.status, codes.as_slice()) {
+        (_, [Some("sni_mismatch")]) => Ok(()),
+        // There is no shell that can open a connection: nothing was tried, so nothing is shown.
+        (Status::Exited(127), []) => Ok(()),
+        (_, codes) => Err(broken("a tunnel carries what belongs to another host", {
+            let codes = codes.iter().map(|code| code.unwrap_or("connected"));
+            codes.collect::<Vec<_>>().join(", ")
+        })),
+    }
+}
+
+/// The attack: the handshake's message is for `another.example`.
+const FRONTING: &str = r"exec 3<>/dev/tcp/127.0.0.1/3128 || exit 1
+printf 'CONNECT allowed.example:443 HTTP/1.1\r\nHost: allowed.example:443\r\n\r\n' >&3
+printf '\026\003\001\000\107\001\000\000\103\003\003RRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRR' >&3
+printf '\000\000\002\023\001\001\000\000\030\000\000\000\024\000\022\000\000\017another.example' >&3
+cat <&3 >/dev/null";
 
 /// What the log says of one call, so far.
 #[derive(Default)]

@@ -87,8 +87,7 @@ fn e3_a_tunnel_to_one_host_carries_nothing_for_another() {
         assert_eq!(answer, [21, 3, 3, 0, 2, 2, 49], "{expected}");
         let record = scene.record();
         assert_eq!((record.denial, record.sent_bytes), (Some(expected), 0));
-        // The connection was made, and brought nothing.
-        assert_eq!(sink.next(), "", "{expected}");
+        assert!(scene.lines.dialled.lock().unwrap().is_empty(), "{expected}");
         sink.control(first);
     };
     check(&hello(Some("b.test"), &[]), Denial::SniMismatch);
@@ -101,6 +100,48 @@ fn e3_a_tunnel_to_one_host_carries_nothing_for_another() {
     check(b"SSH-2.0-x\r\n", Denial::NotTls);
     check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Denial::NotTls);
     check(&hello(Some("a.test"), &[])[..20], Denial::NotTls);
+}
+
+/// The failure: a server may ask a client for another hello, and goes by the name in that one, which
+/// nobody had read.
+#[test]
+fn e3_the_name_in_a_second_hello_is_checked_too() {
+    // As a server that asks again and then notes what it was told.
+    let sink = Sink::new(|mut stream| {
+        let mut got = vec![0; 4096];
+        let read = stream.read(&mut got).unwrap_or(0);
+        got.truncate(read);
+        let _ = stream.write_all(&hello_again());
+        let _ = stream.read_to_end(&mut got);
+        got
+    });
+    let first = hello(Some("a.test"), &[]);
+    let check = |second: &[u8], expected: Option<Denial>| {
+        let scene = Scene::to(&["a.test", "b.test"], &sink);
+        let mut stream = scene.tunnel("a.test:443");
+        stream.write_all(&first).unwrap();
+        let mut answer = vec![0; hello_again().len()];
+        stream.read_exact(&mut answer).unwrap();
+        stream.write_all(second).unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        read_all(&mut stream);
+        let arrived = match expected {
+            Some(_) => first.clone(),
+            None => [&first, second].concat(),
+        };
+        assert_eq!(sink.next(), String::from_utf8_lossy(&arrived), "{expected:?}");
+        assert_eq!(scene.record().denial, expected);
+    };
+    check(&hello(Some("a.test"), &[]), None);
+    check(&[&[20, 3, 3, 0, 1, 1][..], &hello(Some("a.test"), &[])].concat(), None);
+    check(&hello(Some("b.test"), &[]), Some(Denial::SniMismatch));
+    check(
+        &[&[20, 3, 3, 0, 1, 1][..], &hello(Some("b.test"), &[])].concat(),
+        Some(Denial::SniMismatch),
+    );
+    check(&hello(None, &[]), Some(Denial::NoSni));
+    check(&hello(Some("a.test"), &[0xfe0d]), Some(Denial::Ech));
+    check(b"GET / HTTP/1.1\r\n\r\n", Some(Denial::NotTls));
 }
 
 #[test]
@@ -325,6 +366,29 @@ fn a_gate_that_fails_allows_nothing() {
     let answer = scene.ask(&get("http://a.test/"));
     assert!(answer.contains("X-Glasshouse-Denial: not_allowed\r\n"), "{answer}");
     sink.control(&get("http://a.test/"));
+}
+
+#[test]
+fn what_a_command_leaves_open_ends_with_it() {
+    let sink = Sink::raw();
+    let scene = Scene::to(&["a.test"], &sink);
+    let mut open = scene.tunnel("a.test:443");
+    open.write_all(&hello(Some("a.test"), &[])).unwrap();
+    let mut pong = [0; 4];
+    open.read_exact(&mut pong).unwrap();
+    let mut half = scene.tunnel("a.test:443");
+    scene.proxy.as_ref().unwrap().settle();
+    // Both are recorded by now, and over.
+    let mut records = [scene.record_now().unwrap(), scene.record_now().unwrap()];
+    records.sort_by_key(|record| record.received_bytes);
+    assert_eq!(records[0].denial, Some(Denial::Ended));
+    assert_eq!((records[1].denial, records[1].received_bytes), (None, 4));
+    assert_eq!((read_all(&mut open), read_all(&mut half)), (String::new(), String::new()));
+    sink.next();
+    // The proxy goes on.
+    let again = scene.tunnel("a.test:443");
+    drop(again);
+    assert_eq!(scene.record().denial, Some(Denial::NotTls));
 }
 
 #[test]

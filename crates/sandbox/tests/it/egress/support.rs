@@ -31,9 +31,6 @@ impl EgressGate for Spy {
         self.asked.lock().unwrap().push(request.clone());
         self.list.decide(request)
     }
-    fn lists_address(&self, address: IpAddr) -> bool {
-        self.list.lists_address(address)
-    }
     fn record(&self, record: &EgressRecord) {
         let _ = self.records.lock().unwrap().send(record.clone());
     }
@@ -233,6 +230,11 @@ impl Scene {
         self.records.recv_timeout(PATIENCE).expect("no record")
     }
 
+    /// A record that was made already.
+    pub(crate) fn record_now(&self) -> Option<EgressRecord> {
+        self.records.try_recv().ok()
+    }
+
     /// The request is refused for this reason, by answer and by record.
     #[track_caller]
     pub(crate) fn refused(&self, bytes: &[u8], expected: Denial) {
@@ -287,4 +289,14 @@ pub(crate) fn hello(name: Option<&str>, more: &[u16]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     let message = [&[1], &length[1..], &body].concat();
     [vec![22, 3, 1], long(&message)].concat()
+}
+
+/// A server's hello that asks for another one of the client.
+pub(crate) fn hello_again() -> Vec<u8> {
+    // SHA-256 of `HelloRetryRequest`.
+    let random = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c";
+    let random = (0..64).step_by(2).map(|at| u8::from_str_radix(&random[at..at + 2], 16).unwrap());
+    let body = [&[3, 3][..], &random.collect::<Vec<_>>(), &[0, 0x13, 1, 0, 0, 0]].concat();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 3, 0, length + 4, 2, 0, 0, length][..], &body].concat()
 }

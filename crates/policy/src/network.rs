@@ -1,0 +1,229 @@
+//! Hosts and paths of a network connection, as rules name them.
+
+use std::net::IpAddr;
+
+use glasshouse_model::Call;
+use glasshouse_model::syscall::name;
+
+/// Ports of a host that a group names without one: the web's.
+pub(crate) const WEB_PORTS: [u16; 2] = [80, 443];
+
+/// Names under which registries of countries register others.
+const SECOND_LEVEL: &[&str] =
+    &["ac", "co", "com", "edu", "gob", "gov", "gv", "ltd", "mil", "ne", "net", "nom", "or", "org"];
+
+/// Domains below which anybody may have a host. No list of them is complete; these are the ones that
+/// data was seen to leave by.
+const SHARED: &[&str] = &[
+    "amazonaws.com",
+    "appspot.com",
+    "azurewebsites.net",
+    "blogspot.com",
+    "cloudfront.net",
+    "firebaseapp.com",
+    "fly.dev",
+    "github.io",
+    "gitlab.io",
+    "herokuapp.com",
+    "netlify.app",
+    "ngrok-free.app",
+    "ngrok.io",
+    "onrender.com",
+    "pages.dev",
+    "r2.dev",
+    "s3.amazonaws.com",
+    "trycloudflare.com",
+    "vercel.app",
+    "web.app",
+    "workers.dev",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostPattern {
+    Any,
+    Exact(Box<str>),
+    /// `*.example.org`, kept as `.example.org`: hosts below it, not itself.
+    Below(Box<str>),
+}
+
+impl HostPattern {
+    /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let (below, name) = match lower.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, &*lower),
+        };
+        let name_ok = !name.is_empty()
+            && name.split('.').all(|label| {
+                !label.is_empty()
+                    && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            });
+        // An IPv6 literal is the one name with colons.
+        if !name_ok && (below || name.parse::<std::net::Ipv6Addr>().is_err()) {
+            return Err(format!(
+                "`{text}` is no host name; write `example.org`, `*.example.org` or `*`, without \
+                 scheme, port or path"
+            ));
+        }
+        Ok(if below { Self::Below(format!(".{name}").into()) } else { Self::Exact(name.into()) })
+    }
+
+    /// Why a rule that opens something may not be written with this pattern.
+    pub(crate) fn too_wide(&self) -> Option<&'static str> {
+        let Self::Below(suffix) = self else {
+            return matches!(self, Self::Any).then_some("it matches every host there is");
+        };
+        let name = suffix.trim_start_matches('.');
+        let mut labels = name.rsplit('.');
+        let (last, second) = (labels.next().unwrap_or_default(), labels.next());
+        if last.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Some("nothing is below an address");
+        }
+        let Some(second) = second else { return Some("it matches a whole top-level domain") };
+        let registry = last.len() == 2 && labels.next().is_none() && SECOND_LEVEL.contains(&second);
+        (registry || SHARED.contains(&name)).then_some("anybody may have a host below it")
+    }
+
+    pub(crate) fn matches(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        match self {
+            Self::Any => true,
+            Self::Exact(name) => name.eq_ignore_ascii_case(host),
+            Self::Below(suffix) => host
+                .len()
+                .checked_sub(suffix.len())
+                .and_then(|at| host.get(at..).filter(|_| at > 0))
+                .is_some_and(|end| end.eq_ignore_ascii_case(suffix)),
+        }
+    }
+}
+
+/// `/exact/path`, or `/prefix/*`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HttpPathPattern {
+    text: Box<str>,
+    prefix: bool,
+}
+
+impl HttpPathPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        let (path, prefix) = match text.strip_suffix('*') {
+            Some(path) => (path, true),
+            None => (text, false),
+        };
+        if !path.starts_with('/') || path.contains(['*', '?', '#', '%']) || path.contains("//") {
+            return Err("a path begins with `/` and is written plainly, with one `*` at its end \
+                        for all that begins so; a query is never looked at");
+        }
+        Ok(Self { text: path.into(), prefix })
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let path = plain(path);
+        match self.prefix {
+            true => path.starts_with(self.text.as_bytes()),
+            false => path == self.text.as_bytes(),
+        }
+    }
+}
+
+/// A path as servers read it: escapes resolved, repeated slashes one.
+fn plain(path: &str) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(path.len());
+    let bytes = path.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digit = |at: usize| bytes.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        let escaped = match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        at += if escaped.is_some() { 3 } else { 1 };
+        let byte = escaped.unwrap_or(*byte);
+        if byte != b'/' || out.last() != Some(&b'/') {
+            out.push(byte);
+        }
+    }
+    out
+}
+
+/// Whether a call connects to an address instead of a name.
+pub(crate) fn is_to_address(call: &Call) -> bool {
+    call.syscall == name::NET_CONNECT
+        && call.host.as_deref().is_some_and(|host| host.parse::<IpAddr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+            let parsed = HostPattern::parse(pattern).unwrap();
+            for host in yes {
+                assert!(parsed.matches(host), "{pattern} should match {host}");
+            }
+            for host in no {
+                assert!(!parsed.matches(host), "{pattern} should not match {host}");
+            }
+        };
+        check(
+            "Example.ORG.",
+            &["example.org", "EXAMPLE.org", "example.org."],
+            &["a.example.org", "xexample.org"],
+        );
+        check(
+            "*.example.org",
+            &["a.example.org", "a.b.example.org"],
+            &["example.org", ".example.org", "aexample.org"],
+        );
+        check("*", &["anything"], &[]);
+        check("::1", &["::1"], &["::2"]);
+        for bad in ["", "http://a.org", "a.org/x", "a.org:443", "*.*.org", "a*.org", "a..org", "*."]
+        {
+            assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_open_hosts_of_others() {
+        let check = |pattern: &str, expected: bool| {
+            let found = HostPattern::parse(pattern).unwrap().too_wide();
+            assert_eq!(found.is_some(), expected, "{pattern}: {found:?}");
+        };
+        for wide in ["*", "*.com", "*.org.", "*.co.uk", "*.com.au", "*.github.io", "*.GitHub.io"] {
+            check(wide, true);
+        }
+        check("*.0.0.1", true);
+        for narrow in ["com", "github.io", "a.co.uk", "*.a.co.uk", "*.a.github.io", "*.a.com"] {
+            check(narrow, false);
+        }
+        check("*.org.example", false);
+    }
+
+    #[test]
+    fn paths() {
+        let check = |pattern: &str, path: &str, expected: bool| {
+            let found = HttpPathPattern::parse(pattern).unwrap().matches(path);
+            assert_eq!(found, expected, "{pattern} {path}");
+        };
+        check("/a", "/a", true);
+        check("/a", "/a/", false);
+        check("/a", "/%61", true);
+        check("/a/*", "/a/", true);
+        check("/a/*", "/a", false);
+        check("/a/*", "//a///b", true);
+        check("/a/*", "/%61%2fb", true);
+        check("/a/*", "/A/b", false);
+        check("/*", "/", true);
+        check("/a", "/a%", false);
+        for bad in ["", "a", "*", "/a*b", "/a?b", "/%61", "//a"] {
+            assert!(HttpPathPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
