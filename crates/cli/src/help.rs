@@ -34,6 +34,13 @@ const EXAMPLES: &[(&str, &str)] = &[
         "policy check",
         r#"glasshouse policy check --call '{"syscall":"fs.write","path":"src/a"}' --state planning"#,
     ),
+    (
+        "policy explain",
+        r#"glasshouse policy explain --call '{"syscall":"shell.run","argv":"git push","caller":"agent"}'"#,
+    ),
+    ("policy lint", "glasshouse policy lint .glasshouse/policy.yaml"),
+    ("policy test", "glasshouse policy test .glasshouse/policy.test.yaml"),
+    ("policy schema", "glasshouse policy schema > policy.schema.json"),
     ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
     ("policy update", "glasshouse policy update"),
@@ -144,10 +151,10 @@ mod tests {
 
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
-        const VERBS: [&str; 23] = [
-            "Accept", "Attack", "Carry", "Check", "Compare", "Decide", "Let", "List", "Make",
-            "Play", "Print", "Prove", "Read", "Remove", "Render", "Run", "Set", "Show", "Sign",
-            "Tell", "Try", "Work", "Write",
+        const VERBS: &[&str] = &[
+            "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain",
+            "Find", "Let", "List", "Make", "Play", "Print", "Prove", "Read", "Remove", "Render",
+            "Run", "Set", "Show", "Sign", "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

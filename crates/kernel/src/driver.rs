@@ -48,7 +48,8 @@ pub use past::PastFiles;
 pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
 pub use place::real_path;
 pub use rules::{
-    PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
+    PROJECT_POLICY, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile, policy_texts,
+    project_policy, protected,
 };
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;

@@ -118,6 +118,9 @@ pub struct Call {
     /// HTTP method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
+    /// Path of an HTTP request, decoded and without `.` and `..`; never the query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_path: Option<String>,
     /// Bytes that would be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -149,6 +152,7 @@ impl Call {
             argv: None,
             host: None,
             method: None,
+            url_path: None,
             size_bytes: None,
             change: None,
             labels: BTreeSet::new(),

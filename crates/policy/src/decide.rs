@@ -82,6 +82,32 @@ pub(crate) fn decide_under(
     policy: &Policy,
     request: &Request<'_>,
 ) -> Verdict {
+    decide_with(built_ins, policy, request, &Supposed { without: &[], allowed: false })
+}
+
+/// Rules as they are not: what a decision is compared with to explain it.
+pub(crate) struct Supposed<'a> {
+    /// Rules that are not there.
+    pub(crate) without: &'a [usize],
+    /// Whether one more rule allows the call.
+    pub(crate) allowed: bool,
+}
+
+/// As [`decide`], under other rules.
+pub(crate) fn decide_supposing(
+    policy: &Policy,
+    request: &Request<'_>,
+    supposed: &Supposed<'_>,
+) -> Verdict {
+    decide_with(BUILT_INS, policy, request, supposed)
+}
+
+fn decide_with(
+    built_ins: &[BuiltIn],
+    policy: &Policy,
+    request: &Request<'_>,
+    supposed: &Supposed<'_>,
+) -> Verdict {
     let mut ledger = Ledger::default();
     let facts = Facts::new(request.call);
     for rule in built_ins {
@@ -103,9 +129,12 @@ pub(crate) fn decide_under(
     }
     for id in policy.index.candidates(request.call) {
         let rule = &policy.rules[id];
-        if rule.contributes_found(request.call) {
+        if !supposed.without.contains(&id) && rule.contributes_found(request.call) {
             ledger.add_rule(policy, rule, request.call);
         }
+    }
+    if supposed.allowed {
+        ledger.add(Layer::File, "supposed", Effect::Allow, None);
     }
     ledger.check_sandbox();
     ledger.check_consent(policy, request.call);

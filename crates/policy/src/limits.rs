@@ -19,6 +19,8 @@ pub const MAX_BRACE_EXPANSIONS: usize = 64;
 pub const MAX_EXCEPTS: usize = 64;
 /// Most examples of one rule.
 pub const MAX_EXAMPLES: usize = 64;
+/// Most tests of one file: a machine may have written it.
+pub const MAX_TESTS: usize = 10_000;
 /// Longest rule name in bytes; names go into every decision event.
 pub const MAX_NAME_BYTES: usize = 128;
 /// Longest reason in bytes; reasons go into every decision event.

@@ -50,6 +50,9 @@ pub struct CallSketch {
     /// HTTP method.
     #[serde(default)]
     pub method: Option<String>,
+    /// Path of an HTTP request.
+    #[serde(default)]
+    pub url_path: Option<String>,
     /// Command and arguments; one text is cut at blanks.
     #[serde(default)]
     pub argv: OneOrMany,
@@ -156,6 +159,7 @@ impl CallSketch {
         call.state = self.state_machine_state;
         call.host = self.host.map(|host| host.trim_end_matches('.').to_ascii_lowercase());
         call.method = self.method;
+        call.url_path = self.url_path;
         call.argv = self.argv.into_words();
         call.labels = self.label.into_set();
         call.change = self.change;
@@ -167,6 +171,16 @@ impl CallSketch {
 
 /// Words for the kinds of principal, in the order of [`PrincipalKind`].
 pub(crate) const CALLER_KINDS: [&str; 4] = ["user", "agent", "plugin", "kernel"];
+
+/// The word for a kind of principal.
+pub(crate) const fn caller_word(kind: PrincipalKind) -> &'static str {
+    match kind {
+        PrincipalKind::User => CALLER_KINDS[0],
+        PrincipalKind::Agent => CALLER_KINDS[1],
+        PrincipalKind::Plugin => CALLER_KINDS[2],
+        PrincipalKind::Kernel => CALLER_KINDS[3],
+    }
+}
 
 /// Splits `kind` or `kind:name`.
 pub(crate) fn caller_words(

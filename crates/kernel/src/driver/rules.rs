@@ -28,7 +28,7 @@ pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 /// Name of the shipped policy in explanations.
 const SHIPPED_POLICY: &str = "default.yaml";
 /// Name of the workflow's generated rules in explanations.
-pub(super) const WORKFLOW_POLICY: &str = "workflow.yaml";
+pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// Largest policy file in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Cells that say which policy of a project a person accepted last. An index over the

@@ -13,14 +13,18 @@ use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
 use crate::{codes, suggest};
 
-const MATCH_KEYS: &[&str] = &[
+pub(crate) const MATCH_KEYS: &[&str] = &[
     "syscall",
     "caller_tag",
     "path_glob",
     "state_machine_state",
     "host",
     "method",
+    "url_path",
     "argv_prefix",
+    "argv",
+    "plugin",
+    "size_over",
     "tenant",
     "caller",
     "label",
@@ -42,10 +46,13 @@ pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
             "label" => Condition::Label(items(reader, node, key, label)?),
             "method" => Condition::Method(items(reader, node, key, plain)?),
             "host" => Condition::Host(hosts(reader, node)?),
+            "url_path" => Condition::UrlPath(items(reader, node, key, url_path)?),
+            "plugin" => Condition::Plugin(items(reader, node, key, plain)?),
+            "size_over" => Condition::SizeOver(size(reader, node)?),
             "change" => Condition::Change(items(reader, node, key, change)?),
             _ => {
                 let prefixes = items(reader, node, key, prefix)?;
-                Condition::Command(CommandPatterns { prefixes, wide })
+                Condition::Command(CommandPatterns { prefixes, exact: key == "argv", wide })
             }
         });
     }
@@ -75,6 +82,30 @@ fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
             .why("this key compares whole words"));
     }
     Ok(text.into())
+}
+
+/// Compared with a path that is decoded and without dots, so nothing else is accepted here.
+fn url_path(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
+    let text = reader.text(node, "url_path")?;
+    let path = text.strip_suffix('*').unwrap_or(text);
+    let whole = path.starts_with('/')
+        && !path.contains(['*', '?', '#', '%'])
+        && !path.split('/').any(|part| matches!(part, "." | ".."));
+    if !whole {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, format!("`{text}` is no path of a request"))
+            .why("it starts with `/`, is decoded, has no query, and `*` stands only at its end"));
+    }
+    Ok(text.into())
+}
+
+fn size(reader: &Reader<'_>, node: &Node) -> Result<u64> {
+    let text = match &node.kind {
+        Kind::Integer(number) => number.to_string(),
+        _ => reader.text(node, "size_over")?.to_owned(),
+    };
+    glasshouse_model::units::parse_size_bytes(&text)
+        .map_err(|error| reader.error(codes::BAD_UNIT, node, "`size_over`").why(error))
 }
 
 fn label(reader: &Reader<'_>, node: &Node) -> Result<LabelPattern> {
