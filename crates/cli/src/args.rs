@@ -1,6 +1,7 @@
 //! The command line.
 
 mod policy;
+mod review;
 mod session;
 
 use std::num::NonZeroU16;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
 pub(crate) use self::policy::{CallArguments, PolicyCommand};
+pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
 pub(crate) use self::session::SessionCommand;
 
 /// Work on a task with an AI agent: everything it does is contained, decided by one policy and
@@ -61,6 +63,9 @@ pub(crate) struct SessionOptions {
     /// Never ask a person: whatever needs an approval is denied (exit 4)
     #[arg(long)]
     pub(crate) no_approver: bool,
+    /// Wait so long for each answer of `glasshouse review`, instead of asking here
+    #[arg(long, value_name = "TIME", value_parser = time_limit_ms, conflicts_with = "no_approver")]
+    pub(crate) wait_for_review: Option<u64>,
     /// Data as JSON lines on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -77,9 +82,15 @@ pub(crate) enum Command {
     /// Show and carry on sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Show and answer what waits for a person, also in other processes
+    #[command(subcommand)]
+    Review(ReviewCommand),
     /// Try a policy
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// List and take back what was granted
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Read and verify the log
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -442,7 +453,7 @@ fn known_kind(text: &str) -> Result<Kind, String> {
 }
 
 /// A time that a command may take; never none at all.
-fn time_limit_ms(text: &str) -> Result<u64, String> {
+pub(super) fn time_limit_ms(text: &str) -> Result<u64, String> {
     match glasshouse_model::units::parse_time_ms(text) {
         Ok(0) => Err("it is zero".to_owned()),
         Ok(time_ms) => Ok(time_ms),
@@ -483,6 +494,8 @@ impl Arguments {
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,
             Some(Command::Policy(command)) => command.json(),
+            Some(Command::Review(command)) => command.json(),
+            Some(Command::Grants(command)) => command.json(),
             Some(Command::Session(command)) => command.json(),
             Some(_) => false,
         }

@@ -29,6 +29,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("session check-export", "glasshouse session check-export session.jsonl"),
     ("session replay", "glasshouse session replay s_p0rcd7dq0ctn"),
     ("session resume", "glasshouse session resume s_p0rcd7dq0ctn 'add a test for the empty list'"),
+    ("review", "glasshouse review list"),
+    ("review list", "glasshouse review list --json"),
+    ("review show", "glasshouse review show b_efqdrts94cms:17"),
+    ("review approve", "glasshouse review approve b_efqdrts94cms:17 --scope session --expires 2h"),
+    ("review reject", "glasshouse review reject b_efqdrts94cms:17"),
+    ("grants", "glasshouse grants list"),
+    ("grants list", "glasshouse grants list --all"),
+    ("grants revoke", "glasshouse grants revoke g_000102030405060708090a0b0c0d0e0f"),
     ("policy", "glasshouse policy show"),
     (
         "policy check",
@@ -154,7 +162,7 @@ mod tests {
         const VERBS: &[&str] = &[
             "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain",
             "Find", "Let", "List", "Make", "Play", "Print", "Prove", "Read", "Remove", "Render",
-            "Run", "Set", "Show", "Sign", "Tell", "Try", "Work", "Write",
+            "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

@@ -143,7 +143,8 @@ fn other_call(policy: &Policy, request: &Request<'_>, now: Effect) -> Vec<CallCh
         for edit in edits {
             edit.apply(&mut call);
         }
-        let request = Request { call: &call, token: None, approval: None, ..*request };
+        let request =
+            Request { call: &call, token: None, approval: None, standing: None, ..*request };
         decide(policy, &request).decision.effect
     };
     let change = |edits: &[&Value]| {

@@ -34,5 +34,7 @@ pub const MAX_COMMAND_BYTES: usize = 64 << 10;
 pub const MAX_SCRIPT_DEPTH: usize = 48;
 /// Most built-in rules: few enough that a person can hold all of them in mind.
 pub const MAX_BUILT_INS: usize = 10;
+/// Most grants of which one is derived from the next.
+pub const MAX_GRANT_DEPTH: usize = 8;
 /// Longest sandbox identity or syscall name in a sealed grant, in bytes.
 pub const MAX_GRANT_FIELD_BYTES: usize = 255;

@@ -106,7 +106,7 @@ fn paths_cover(mine: &PathPatterns, other: &PathPatterns) -> bool {
 }
 
 /// Follows both patterns at once; every pair of places is looked at once.
-fn glob_covers(wide: &Glob, narrow: &Glob) -> bool {
+pub(crate) fn glob_covers(wide: &Glob, narrow: &Glob) -> bool {
     let (a, b) = (wide.segments(), narrow.segments());
     let width = b.len() + 1;
     // From the ends backwards: what stands behind a pair of places is known before the pair.

@@ -26,3 +26,4 @@ mod policy_tools;
 mod python;
 mod replay;
 mod repositories;
+mod reviews;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, PolicyChange, PolicyDecided,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope, PolicyChange, PolicyDecided,
     PolicySource, TestSetup,
 };
 use glasshouse_model::syscall::name;
@@ -130,6 +130,7 @@ impl Kernel {
             args_digest: policy.digest,
             policy_version: rules.version(),
             base: previous.unwrap_or(Digest::ZERO),
+            offer: None,
         };
         drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
         let approval = journal.append(drafts)?;
@@ -139,6 +140,7 @@ impl Kernel {
             approver: approver.clone(),
             code: "approved".to_owned(),
             expires_us: now_us(),
+            scope: GrantScope::Call,
         };
         let accepted = Accepted { project: change.project.clone(), digest: policy.digest };
         let cell = CellWrite {

@@ -11,7 +11,7 @@ use glasshouse_model::body::{
     WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
-    CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
+    Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +148,8 @@ pub struct State {
     pub red: Option<Seq>,
     /// Approvals asked for and not answered.
     pub pending_approvals: BTreeMap<Seq, ApprovalRequested>,
+    /// Calls for which a person was asked, as they were decided on.
+    pub reviewed: BTreeMap<CallId, Call>,
     /// Approvals that were granted, by the sequence of the request.
     pub granted: BTreeMap<Seq, (ApprovalRequested, ApprovalResolved)>,
     /// Merge under way.
@@ -172,7 +174,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);
@@ -356,6 +358,12 @@ impl State {
 
     fn decided(&mut self, decided: &PolicyDecided) {
         // Denials and reviews have consequences of their own in the same transaction.
+        if let (Some(call), Some(input)) = (decided.call, &decided.input)
+            && decided.args_digest.is_some()
+            && decided.decision.effect == PolicyEffect::RequireReview
+        {
+            self.reviewed.insert(call, input.clone());
+        }
         if let Some(call) = decided.call
             && decided.args_digest.is_some()
             && decided.decision.effect == PolicyEffect::Allow
@@ -387,6 +395,7 @@ impl State {
             if end.code.as_deref() == Some(glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE.name) {
                 self.no_isolation = true;
             }
+            self.reviewed.remove(&call);
             self.phase(call, CallPhase::Ended(Box::new(end)));
         }
     }
@@ -489,7 +498,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (1, "d83e0b132a56a390".to_owned()),
+            (2, "d83e0b132a56a390".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

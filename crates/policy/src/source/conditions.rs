@@ -32,7 +32,7 @@ pub(crate) const MATCH_KEYS: &[&str] = &[
 ];
 
 /// Reads a map of conditions. `wide`: matching more makes the decision stricter.
-pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {
+pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {
     let fields = reader.map(node, "the conditions of a rule", MATCH_KEYS)?;
     let mut conditions = Vec::new();
     for (key, node) in fields.iter() {

@@ -11,5 +11,6 @@ mod grants;
 mod linting;
 mod load_errors;
 mod shipped;
+mod standing;
 mod suites;
 mod support;
