@@ -1,5 +1,7 @@
 //! The command line.
 
+mod policy;
+mod review;
 mod session;
 
 use std::num::NonZeroU16;
@@ -8,6 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
+pub(crate) use self::policy::{CallArguments, PolicyCommand};
+pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
 pub(crate) use self::session::SessionCommand;
 
 /// Work on a task with an AI agent: everything it does is contained, decided by one policy and
@@ -59,6 +63,9 @@ pub(crate) struct SessionOptions {
     /// Never ask a person: whatever needs an approval is denied (exit 4)
     #[arg(long)]
     pub(crate) no_approver: bool,
+    /// Wait so long for each answer of `glasshouse review`, instead of asking here
+    #[arg(long, value_name = "TIME", value_parser = time_limit_ms, conflicts_with = "no_approver")]
+    pub(crate) wait_for_review: Option<u64>,
     /// Data as JSON lines on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -75,9 +82,15 @@ pub(crate) enum Command {
     /// Show and carry on sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Show and answer what waits for a person, also in other processes
+    #[command(subcommand)]
+    Review(ReviewCommand),
     /// Try a policy
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// List and take back what was granted
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Read and verify the log
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -171,58 +184,6 @@ pub(crate) struct SandboxRun {
     /// Command and arguments
     #[arg(last = true, required = true)]
     pub(crate) argv: Vec<String>,
-}
-
-/// `policy`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PolicyCommand {
-    /// Decide one call and say why: exit 0 allow, 3 deny, 4 review
-    Check {
-        /// Policy file (default: the project's, else the shipped one)
-        #[arg(long, value_name = "FILE")]
-        policy: Option<PathBuf>,
-        /// The call, for example {"syscall":"fs.write","path":"src/a"}
-        #[arg(long, value_name = "JSON")]
-        call: String,
-        /// Workflow state in force
-        #[arg(long, value_name = "STATE")]
-        state: Option<String>,
-        /// The decision as JSON on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the rules in force here, with the file each comes from
-    Show {
-        /// Print the shipped policy file instead, to copy and change
-        #[arg(long)]
-        shipped: bool,
-        /// Rules as JSON lines on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Try a policy file on recorded decisions: which would come out differently
-    Simulate {
-        /// Policy file, in the place of the one that was in force
-        file: PathBuf,
-        /// All decisions of this session
-        #[arg(long, value_name = "ID")]
-        session: Option<SessionId>,
-        /// How many of the newest decisions of all sessions
-        #[arg(long, value_name = "N", default_value = "100", conflicts_with = "session")]
-        last: usize,
-        /// Differences and the sum as JSON lines on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Accept this project's policy file, after a person has seen it
-    Update {
-        /// Accept without asking, if the file has exactly this digest
-        #[arg(long, value_name = "SHA256")]
-        digest: Option<Digest>,
-        /// Result as JSON on stdout
-        #[arg(long)]
-        json: bool,
-    },
 }
 
 /// `audit`.
@@ -521,7 +482,7 @@ fn known_kind(text: &str) -> Result<Kind, String> {
 }
 
 /// A time that a command may take; never none at all.
-fn time_limit_ms(text: &str) -> Result<u64, String> {
+pub(super) fn time_limit_ms(text: &str) -> Result<u64, String> {
     match glasshouse_model::units::parse_time_ms(text) {
         Ok(0) => Err("it is zero".to_owned()),
         Ok(time_ms) => Ok(time_ms),
@@ -537,12 +498,6 @@ impl Arguments {
             Some(Command::Demo(demo)) => demo.json,
             Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
             Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
-            | Some(Command::Policy(
-                PolicyCommand::Check { json, .. }
-                | PolicyCommand::Show { json, .. }
-                | PolicyCommand::Simulate { json, .. }
-                | PolicyCommand::Update { json, .. },
-            ))
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. }
                 | AuditCommand::Backup { json }
@@ -567,6 +522,9 @@ impl Arguments {
             ))
             | Some(Command::Config(ConfigCommand::Get { json, .. }))
             | Some(Command::Doctor { json }) => *json,
+            Some(Command::Policy(command)) => command.json(),
+            Some(Command::Review(command)) => command.json(),
+            Some(Command::Grants(command)) => command.json(),
             Some(Command::Session(command)) => command.json(),
             Some(_) => false,
         }

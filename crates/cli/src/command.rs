@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 mod policy;
+pub(crate) mod review;
 mod sandbox;
 mod session;
 mod task;
@@ -32,6 +33,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sandbox(command) => sandbox::run(command),
         Command::Session(command) => session::run(command),
+        Command::Review(command) => review::run(command),
+        Command::Grants(command) => review::grants(command),
         Command::Policy(command) => policy::run(command),
         Command::Audit(command) => audit::run(command),
         Command::Ui(command) => ui::run(command),

@@ -29,11 +29,26 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("session check-export", "glasshouse session check-export session.jsonl"),
     ("session replay", "glasshouse session replay s_p0rcd7dq0ctn"),
     ("session resume", "glasshouse session resume s_p0rcd7dq0ctn 'add a test for the empty list'"),
+    ("review", "glasshouse review list"),
+    ("review list", "glasshouse review list --json"),
+    ("review show", "glasshouse review show b_efqdrts94cms:17"),
+    ("review approve", "glasshouse review approve b_efqdrts94cms:17 --scope session --expires 2h"),
+    ("review reject", "glasshouse review reject b_efqdrts94cms:17"),
+    ("grants", "glasshouse grants list"),
+    ("grants list", "glasshouse grants list --all"),
+    ("grants revoke", "glasshouse grants revoke g_000102030405060708090a0b0c0d0e0f"),
     ("policy", "glasshouse policy show"),
     (
         "policy check",
         r#"glasshouse policy check --call '{"syscall":"fs.write","path":"src/a"}' --state planning"#,
     ),
+    (
+        "policy explain",
+        r#"glasshouse policy explain --call '{"syscall":"shell.run","argv":"git push","caller":"agent"}'"#,
+    ),
+    ("policy lint", "glasshouse policy lint .glasshouse/policy.yaml"),
+    ("policy test", "glasshouse policy test .glasshouse/policy.test.yaml"),
+    ("policy schema", "glasshouse policy schema > policy.schema.json"),
     ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
     ("policy update", "glasshouse policy update"),
@@ -145,10 +160,10 @@ mod tests {
 
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
-        const VERBS: [&str; 23] = [
-            "Accept", "Attack", "Carry", "Check", "Compare", "Decide", "Let", "List", "Make",
-            "Play", "Print", "Prove", "Read", "Remove", "Render", "Run", "Set", "Show", "Sign",
-            "Tell", "Try", "Work", "Write",
+        const VERBS: &[&str] = &[
+            "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain",
+            "Find", "Let", "List", "Make", "Play", "Print", "Prove", "Read", "Remove", "Render",
+            "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

@@ -1,11 +1,16 @@
 //! Who approves: the person at the terminal, a scenario's script, or nobody.
 
 use std::io::{BufRead, IsTerminal};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use glasshouse_kernel::{Answer, ReviewItem, Reviewer};
+use glasshouse_kernel::{Answer, ReviewItem, Reviewer, Wider};
+use glasshouse_model::body::GrantScope;
 use glasshouse_model::{Actor, PrincipalKind};
 use glasshouse_provider::{ReviewAnswer, ScriptedReview};
 
+use crate::command::review::rule_lines;
 use crate::output::{self, visible};
 
 /// Asks at the terminal. Without one nobody is asked.
@@ -24,6 +29,11 @@ impl Reviewer for Terminal {
     }
 
     fn review(&self, item: &ReviewItem) -> Answer {
+        // One question at a time; the others wait, and may be answered elsewhere meanwhile.
+        let mut lines = lines().lock().unwrap_or_else(PoisonError::into_inner);
+        if item.withdrawn.is_set() {
+            return Answer::Nobody;
+        }
         output::note(&format!(
             "\nApproval {} is wanted for {}:",
             item.approval,
@@ -32,36 +42,97 @@ impl Reviewer for Terminal {
         for reason in &item.request.reasons {
             output::note(&format!("  because {}", visible(reason, false)));
         }
-        for line in item.request.shown.lines() {
+        let patch = item.patch.iter().flat_map(|patch| patch.lines());
+        for line in item.request.shown.lines().chain(patch) {
             output::note(&format!("  | {}", visible(line, false)));
         }
-        if let Some(patch) = &item.patch {
-            for line in patch.lines() {
-                output::note(&format!("  | {}", visible(line, false)));
-            }
+        let offer = item.request.offer.as_ref();
+        if let Some(offer) = offer {
+            output::note(
+                "  t, s or w approve calls like it in this turn, session or workspace too:",
+            );
+            rule_lines(offer).iter().for_each(|line| output::note(line));
         }
-        match ask("Approve this once? [y/n] ") {
-            Some(true) => Answer::Approve,
-            Some(false) => Answer::Reject,
-            None => Answer::Nobody,
+        let question = match offer {
+            Some(_) => "Approve this once? [y/n] (or t/s/w) ",
+            None => "Approve this once? [y/n] ",
+        };
+        let wider = |scope| {
+            let wider = Wider { scope, rule: None, lifetime_us: None, max_uses: None };
+            offer.map(|_| Answer::ApproveFor(wider))
+        };
+        let read = |word: &str| match word {
+            "y" | "yes" => Some(Answer::Approve),
+            "n" | "no" => Some(Answer::Reject),
+            "t" => wider(GrantScope::Turn),
+            "s" => wider(GrantScope::Session),
+            "w" => wider(GrantScope::Workspace),
+            _ => None,
+        };
+        let answer = ask_for(&mut lines, question, &|| item.withdrawn.is_set(), &read);
+        if item.withdrawn.is_set() {
+            output::note("\nanswered elsewhere, or no longer wanted");
         }
+        answer.unwrap_or(Answer::Nobody)
     }
+}
+
+/// How often a waiting question looks whether it is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What is typed, line by line. One thread reads for the whole process, so that a question can end
+/// without an answer.
+fn lines() -> &'static Mutex<Receiver<String>> {
+    static LINES: OnceLock<Mutex<Receiver<String>>> = OnceLock::new();
+    LINES.get_or_init(|| {
+        let (send, receive) = channel();
+        std::thread::spawn(move || {
+            let typed = std::io::stdin().lock().lines().map_while(Result::ok);
+            // Nobody listens once the process is about to end.
+            let _ = typed.map(|line| send.send(line)).find(Result::is_err);
+        });
+        Mutex::new(receive)
+    })
 }
 
 /// Asks the person at the terminal; `None` when the answer never comes.
 pub(crate) fn ask(question: &str) -> Option<bool> {
+    let mut lines = lines().lock().unwrap_or_else(PoisonError::into_inner);
+    ask_for(&mut lines, question, &|| false, &|word| match word {
+        "y" | "yes" => Some(true),
+        "n" | "no" => Some(false),
+        _ => None,
+    })
+}
+
+/// Asks the person at the terminal to type a phrase, exactly; false for any other answer.
+pub(crate) fn ask_phrase(question: &str, phrase: &str) -> bool {
+    let mut lines = lines().lock().unwrap_or_else(PoisonError::into_inner);
+    ask_for(&mut lines, question, &|| false, &|word| Some(word == phrase)).unwrap_or(false)
+}
+
+fn ask_for<T>(
+    lines: &mut Receiver<String>,
+    question: &str,
+    withdrawn: &dyn Fn() -> bool,
+    read: &dyn Fn(&str) -> Option<T>,
+) -> Option<T> {
     // What was typed before the question is no answer to it.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    while lines.try_recv().is_ok() {}
+    output::note_text(question);
     loop {
-        output::note_text(question);
-        let mut line = String::new();
-        match std::io::stdin().lock().read_line(&mut line) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) => match line.trim() {
-                "y" | "yes" => return Some(true),
-                "n" | "no" => return Some(false),
-                _ => output::note("please answer y or n"),
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) => match read(line.trim()) {
+                Some(answer) => return Some(answer),
+                None => {
+                    output::note("please answer with one of these letters");
+                    output::note_text(question);
+                }
             },
+            Err(RecvTimeoutError::Timeout) if withdrawn() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
 }

@@ -12,6 +12,47 @@ pub const CONFIG_INVALID: Code = Code::new(
 /// A mode that is not built yet.
 pub const MODE_UNAVAILABLE: Code =
     Code::new("mode_unavailable", Exit::Usage, false, "use `--mode strict`");
+/// An approval that nothing asks for.
+pub const APPROVAL_UNKNOWN: Code = Code::new(
+    "approval_unknown",
+    Exit::NotFound,
+    false,
+    "`glasshouse review list` names the questions that wait",
+);
+/// Somebody answered who is no person.
+pub const APPROVAL_FORBIDDEN: Code =
+    Code::new("approval_forbidden", Exit::Denied, false, "let a person answer");
+/// An answer to something else than what is asked.
+pub const APPROVAL_MISMATCH: Code = Code::new(
+    "approval_mismatch",
+    Exit::Conflict,
+    false,
+    "look at what is asked now: `glasshouse review show`",
+);
+/// A second answer to one question.
+pub const APPROVAL_ANSWERED: Code = Code::new(
+    "approval_answered",
+    Exit::Conflict,
+    false,
+    "nothing: the first answer counts once the session goes on",
+);
+/// An approval that was not used in time.
+pub const APPROVAL_EXPIRED: Code =
+    Code::new("approval_expired", Exit::Denied, false, "ask for the act again");
+/// A wider answer that does not fit the question.
+pub const GRANT_NARROW: Code = Code::new(
+    "grant_narrow",
+    Exit::Usage,
+    false,
+    "approve it for the call alone, or give a rule that matches it",
+);
+/// A grant that the log does not know.
+pub const GRANT_NOT_FOUND: Code = Code::new(
+    "grant_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse grants list --all` names the grants",
+);
 /// A session id that the log does not know.
 pub const SESSION_NOT_FOUND: Code = Code::new(
     "session_not_found",
@@ -345,6 +386,13 @@ pub const ALL: &[Code] = &[
     CONFIG_INVALID,
     MODE_UNAVAILABLE,
     SESSION_ARCHIVED,
+    APPROVAL_UNKNOWN,
+    APPROVAL_FORBIDDEN,
+    APPROVAL_MISMATCH,
+    APPROVAL_ANSWERED,
+    APPROVAL_EXPIRED,
+    GRANT_NARROW,
+    GRANT_NOT_FOUND,
     SESSION_NOT_FOUND,
     BRANCH_UNKNOWN,
     NO_WORKSPACE,

@@ -3,9 +3,11 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod approvals;
 mod branching;
 mod decide;
 mod execute;
+mod grants;
 mod journal;
 mod keep;
 mod merging;
@@ -23,7 +25,6 @@ mod start;
 mod sweep;
 mod workbench;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -43,16 +44,21 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+pub use approvals::{ApprovalName, PendingApproval};
 pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
+pub use grants::{GrantRow, GrantState};
 pub use model::tools_told;
 pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
 pub use past::PastFiles;
-pub use people::{Answer, Cancel, NoReviewer, Notice, Observer, ReviewItem, Reviewer};
+pub use people::{
+    Answer, Cancel, Elsewhere, NoReviewer, Notice, Observer, ReviewItem, Reviewer, Wider, Withdrawn,
+};
 pub use place::real_path;
 pub use rules::{
-    PROJECT_POLICY, PolicyText, ProjectPolicy, compile, policy_texts, project_policy, protected,
+    PROJECT_POLICY, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile, policy_texts,
+    project_policy, protected,
 };
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
@@ -62,6 +68,7 @@ use crate::plans::{Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
 use crate::session::{refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
+use approvals::Asked;
 use network::Said;
 use recorder::Recorder;
 use workbench::Workbench;
@@ -72,6 +79,8 @@ const PARTIAL_EVERY: Duration = Duration::from_secs(2);
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// Most repairs that one append tells of.
 const MAX_SAID: usize = 100;
+/// How often answers of other processes are looked for while one is waited for.
+const LISTEN_EVERY: Duration = Duration::from_millis(200);
 /// How often the lease is renewed while a turn runs; well below its time to live.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
@@ -368,9 +377,10 @@ impl Session {
     }
 
     async fn run(&mut self, tasks: &mut JoinSet<TaskEnd>, cancel: &Cancel) -> Result<()> {
-        let mut asked = BTreeSet::new();
+        let mut asked = Asked::new();
         let mut partial = tokio::time::interval(PARTIAL_EVERY);
         let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut elsewhere = tokio::time::interval(LISTEN_EVERY);
         loop {
             if cancel.is_cancelled() {
                 return self.cancelled(tasks).await;
@@ -382,7 +392,7 @@ impl Session {
             if progressed {
                 continue;
             }
-            if tasks.is_empty() {
+            if tasks.is_empty() && !asked.waits() {
                 let drafts = turn_failed(
                     self.state(),
                     codes::STUCK.name,
@@ -393,6 +403,8 @@ impl Session {
             tokio::select! {
                 Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
                 Some(said) = self.said.recv() => self.record_said(said).await?,
+                Some(answer) = asked.answers.recv() => self.resolve(&mut asked, answer).await?,
+                _ = elsewhere.tick(), if asked.waits() => self.take_answers(&mut asked).await?,
                 () = cancel.cancelled() => {}
                 _ = partial.tick() => self.record_partial().await?,
                 _ = renew.tick() => self.lease.renew()?,
@@ -404,7 +416,7 @@ impl Session {
     async fn start_effects(
         &mut self,
         tasks: &mut JoinSet<TaskEnd>,
-        asked: &mut BTreeSet<Seq>,
+        asked: &mut Asked,
         cancel: &Cancel,
     ) -> Result<bool> {
         let mut progressed = false;
@@ -414,15 +426,18 @@ impl Session {
                 Effect::RequestModel { attempt, delay_ms } => {
                     self.request_model(tasks, attempt, delay_ms, cancel).await?;
                 }
-                Effect::Decide(call) => self.decide_call(tasks, call, cancel).await?,
+                Effect::Decide(call) => match self.decide_call(tasks, call, cancel).await {
+                    // A grant was used or taken back in between: decide on what is true now.
+                    Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {}
+                    decided => decided?,
+                },
                 Effect::ProposeMerge => self.propose_merge(None).await?,
                 Effect::ApplyMerge(merge) => self.apply_merge(merge).await?,
                 Effect::Commit(merge) => self.commit(merge).await?,
                 Effect::AskApproval(approval) => {
-                    if asked.insert(approval) {
-                        self.ask(tasks, approval);
+                    if !self.ask(tasks, asked, approval).await? {
+                        continue;
                     }
-                    continue;
                 }
             }
             progressed = true;
@@ -501,20 +516,6 @@ impl Session {
         let ordinal = self.state().ordinal;
         let body = glasshouse_model::body::ModelPartial { ordinal, text };
         self.recorder.observe(Draft::new(Kind::ModelPartial, &body)).await
-    }
-
-    fn ask(&self, tasks: &mut JoinSet<TaskEnd>, approval: Seq) {
-        let Some(request) = self.state().pending_approvals.get(&approval).cloned() else { return };
-        let patch = self.state().merge.as_ref().and_then(|merge| {
-            let bytes = self.recorder.log().blob(&merge.proposed.patch.blob).ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        });
-        let item = ReviewItem { approval, request, patch };
-        let reviewer = Arc::clone(&self.reviewer);
-        tasks.spawn_blocking(move || {
-            let answer = reviewer.review(&item);
-            decide::resolution(&item, answer, reviewer.approver())
-        });
     }
 }
 

@@ -20,7 +20,7 @@ pub mod session;
 
 pub use config::Config;
 pub use driver::{
-    Answer, Cancel, Kernel, NewSession, NoReviewer, Notice, Observer, ReviewItem, Reviewer,
-    Session, TurnReport,
+    Answer, Cancel, Elsewhere, Kernel, NewSession, NoReviewer, Notice, Observer, ReviewItem,
+    Reviewer, Session, TurnReport, Wider,
 };
 pub use error::{Error, Result};

@@ -20,10 +20,13 @@ use serde::{Deserialize, Serialize};
 use crate::Digest;
 
 pub use call::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus, FileMutated,
-    GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
+    FileMutated, GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
 };
-pub use grant::{Egress, GrantEnded, GrantIssued, KeyEvent, PluginEvent, TenantEvent};
+pub use grant::{
+    Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, StandingTerms,
+    TenantEvent,
+};
 pub use kinds::{check, schema};
 pub use log::{
     BranchForked, BranchMerged, EventRange, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,

@@ -378,6 +378,7 @@ kinds! {
     GrantExpired = "grant.expired",
     GrantRevoked = "grant.revoked",
     ApprovalRequested = "approval.requested",
+    ApprovalAnswered = "approval.answered",
     ApprovalResolved = "approval.resolved",
     SandboxCreated = "sandbox.created",
     SandboxFailed = "sandbox.failed",

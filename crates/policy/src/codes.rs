@@ -85,6 +85,13 @@ pub const GRANT_FORGED: Code = Code::new(
     false,
     "ask for a new grant; grants end when Glasshouse restarts",
 );
+/// A derived grant that would permit more than the one it comes from.
+pub const GRANT_WIDER: Code = Code::new(
+    "grant_wider",
+    Exit::Denied,
+    false,
+    "ask for less: a derived grant is narrower in every term",
+);
 /// A call written by a person that can not be read.
 pub const CALL_MALFORMED: Code = Code::new(
     "call_malformed",
@@ -108,5 +115,6 @@ pub const ALL: &[Code] = &[
     PROTECTED_PATH,
     GRANT_MALFORMED,
     GRANT_FORGED,
+    GRANT_WIDER,
     CALL_MALFORMED,
 ];

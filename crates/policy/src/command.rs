@@ -87,13 +87,13 @@ const TRUSTED_SHELLS: &[&str] =
 /// Options that change nothing about which commands a script runs.
 const HARMLESS_OPTIONS: &str = "celuxf";
 
-/// Whether running `argv` runs nothing but commands that begin exactly with one of the prefixes: the
-/// words themselves, or every command of a shell's script. A variable that is set for a command can
+/// Whether running `argv` runs nothing but commands that begin exactly with one of the prefixes (`exact`:
+/// that are one of them): the words themselves, or every command of a shell's script. A variable that is set for a command can
 /// make another of it, so then the answer is no.
-pub(crate) fn runs_only(argv: &[String], prefixes: &[Vec<Box<str>>]) -> bool {
+pub(crate) fn runs_only(argv: &[String], prefixes: &[Vec<Box<str>>], exact: bool) -> bool {
     let begins = |words: &[Option<&str>]| {
         prefixes.iter().any(|prefix| {
-            words.len() >= prefix.len()
+            (if exact { words.len() == prefix.len() } else { words.len() >= prefix.len() })
                 && words.iter().zip(prefix).all(|(word, want)| *word == Some(&**want))
         })
     };
@@ -581,7 +581,7 @@ mod tests {
     fn permissive_matching_is_exact() {
         let allowed = [prefix("cargo test"), prefix("gh run view"), prefix("true")];
         let check = |words: &[&str], expected: bool| {
-            assert_eq!(runs_only(&argv(words), &allowed), expected, "{words:?}");
+            assert_eq!(runs_only(&argv(words), &allowed, false), expected, "{words:?}");
         };
         check(&["cargo", "test", "-p", "x"], true);
         check(&["sh", "-c", "cargo test"], true);
@@ -617,5 +617,19 @@ mod tests {
         ] {
             check(&["sh", "-c", script], false);
         }
+    }
+
+    #[test]
+    fn exact_matching_takes_no_further_words() {
+        let check = |words: &[&str], expected: bool| {
+            assert_eq!(runs_only(&argv(words), &[prefix("rm -rf x")], true), expected, "{words:?}");
+        };
+        check(&["rm", "-rf", "x"], true);
+        check(&["sh", "-c", "rm -rf x"], true);
+        check(&["sh", "-c", "rm -rf 'x' && rm -rf x"], true);
+        check(&["rm", "-rf", "x", "/"], false);
+        check(&["sh", "-c", "rm -rf x y"], false);
+        check(&["sh", "-c", "rm -rf x; true"], false);
+        check(&["rm", "-rf"], false);
     }
 }

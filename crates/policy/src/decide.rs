@@ -9,9 +9,10 @@ use glasshouse_model::{Call, Constraints, Decision, Digest, Effect, Layer, RuleT
 use crate::approval::{ApprovalRefusal, ApprovalUse};
 use crate::builtin::{BUILT_INS, BuiltIn, Facts};
 use crate::extension::{Extension, ExtensionError};
-use crate::grant::{GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
+use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
 use crate::rule::{Demands, Interface, Rule, UI_PROFILES};
+use crate::standing::{StandingRefusal, StandingUse};
 
 /// What is to be decided, and with what rights.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ pub struct Request<'a> {
     pub token: Option<TokenUse<'a>>,
     /// Approval presented with the call.
     pub approval: Option<ApprovalUse<'a>>,
+    /// Standing grants that may be for it.
+    pub standing: Option<StandingUse<'a>>,
     /// Stored use counters of grants and approvals.
     pub counters: &'a dyn UseCounters,
     /// The extension, when the installation has one.
@@ -34,7 +37,15 @@ impl<'a> Request<'a> {
     /// A request without grant, approval and extension.
     #[must_use]
     pub fn new(call: &'a Call, now_us: u64) -> Self {
-        Self { call, now_us, token: None, approval: None, counters: &NoCounters, extension: None }
+        Self {
+            call,
+            now_us,
+            token: None,
+            approval: None,
+            standing: None,
+            counters: &NoCounters,
+            extension: None,
+        }
     }
 }
 
@@ -48,10 +59,14 @@ pub struct Verdict {
     pub grant_use: Option<GrantUse>,
     /// The same for the approval that allowed it.
     pub approval_use: Option<GrantUse>,
+    /// The same for the standing grant that allowed it, and for those that one was derived from.
+    pub standing_uses: Vec<GrantUse>,
     /// Why a presented grant did not count.
     pub token_refusal: Option<TokenRefusal>,
     /// Why a presented approval did not count; each is also a reason of the decision.
     pub approval_refusals: Vec<ApprovalRefusal>,
+    /// Standing grants for this call that did not count; each is also a reason of the decision.
+    pub standing_refusals: Vec<(GrantId, StandingRefusal)>,
 }
 
 /// Decides a request. Never fails: what can not be established is denied.
@@ -82,6 +97,32 @@ pub(crate) fn decide_under(
     policy: &Policy,
     request: &Request<'_>,
 ) -> Verdict {
+    decide_with(built_ins, policy, request, &Supposed { without: &[], allowed: false })
+}
+
+/// Rules as they are not: what a decision is compared with to explain it.
+pub(crate) struct Supposed<'a> {
+    /// Rules that are not there.
+    pub(crate) without: &'a [usize],
+    /// Whether one more rule allows the call.
+    pub(crate) allowed: bool,
+}
+
+/// As [`decide`], under other rules.
+pub(crate) fn decide_supposing(
+    policy: &Policy,
+    request: &Request<'_>,
+    supposed: &Supposed<'_>,
+) -> Verdict {
+    decide_with(BUILT_INS, policy, request, supposed)
+}
+
+fn decide_with(
+    built_ins: &[BuiltIn],
+    policy: &Policy,
+    request: &Request<'_>,
+    supposed: &Supposed<'_>,
+) -> Verdict {
     let mut ledger = Ledger::default();
     let facts = Facts::new(request.call);
     for rule in built_ins {
@@ -103,9 +144,12 @@ pub(crate) fn decide_under(
     }
     for id in policy.index.candidates(request.call) {
         let rule = &policy.rules[id];
-        if rule.contributes_found(request.call) {
+        if !supposed.without.contains(&id) && rule.contributes_found(request.call) {
             ledger.add_rule(policy, rule, request.call);
         }
+    }
+    if supposed.allowed {
+        ledger.add(Layer::File, "supposed", Effect::Allow, None);
     }
     ledger.check_sandbox();
     ledger.check_consent(policy, request.call);
@@ -123,6 +167,8 @@ struct Ledger {
     traces: Vec<RuleTrace>,
     denied: bool,
     review: bool,
+    /// Whether a built-in rule asks for review, which no standing grant answers.
+    built_in_review: bool,
     allowed: bool,
     /// Whether anything but a source with a consent of its own let the call pass.
     joint: bool,
@@ -135,6 +181,7 @@ struct Ledger {
     ui_profile: Option<usize>,
     grant_use: Option<GrantUse>,
     approval_use: Option<GrantUse>,
+    standing_uses: Vec<GrantUse>,
 }
 
 /// Template name that any sandbox satisfies.
@@ -144,6 +191,7 @@ impl Ledger {
     fn add(&mut self, layer: Layer, name: &str, action: Effect, reason: Option<String>) {
         self.hear(action);
         self.joint |= action != Effect::Deny;
+        self.built_in_review |= layer == Layer::BuiltIn && action == Effect::RequireReview;
         let name = name.to_owned();
         self.traces.push(RuleTrace { name, layer, source: None, line: None, action, reason });
     }
@@ -273,6 +321,30 @@ impl Ledger {
         }
     }
 
+    /// Lets a standing grant turn the review of a file's rule into allow.
+    fn apply_standing(
+        &mut self,
+        request: &Request<'_>,
+        version: &Digest,
+    ) -> Vec<(GrantId, StandingRefusal)> {
+        let open = self.review && !self.denied && !self.built_in_review;
+        let Some(standing) = request.standing.filter(|_| open) else { return Vec::new() };
+        let found = standing.find(request.call, request.now_us, version, request.counters);
+        if let Some((grant, uses)) = found.used {
+            let terms = grant.terms();
+            let reason = format!("{} given by {}", grant.id(), terms.approver.id);
+            self.add(Layer::Grant, "standing-grant", Effect::Allow, Some(reason));
+            self.review = false;
+            self.standing_uses = uses;
+        } else {
+            for (id, refusal) in &found.refused {
+                let reason = format!("{id} {refusal}");
+                self.add(Layer::Grant, "standing-grant", Effect::RequireReview, Some(reason));
+            }
+        }
+        found.refused
+    }
+
     fn verdict(
         mut self,
         policy: &Policy,
@@ -280,6 +352,7 @@ impl Ledger {
         token_refusal: Option<TokenRefusal>,
     ) -> Verdict {
         let approval_refusals = self.apply_approval(request, &policy.version);
+        let standing_refusals = self.apply_standing(request, &policy.version);
         let effect = match (self.denied, self.review, self.allowed) {
             (true, ..) => Effect::Deny,
             (false, true, _) => Effect::RequireReview,
@@ -291,9 +364,9 @@ impl Ledger {
             }
         };
         // An act that does not happen uses nothing up.
-        let (grant_use, approval_use) = match effect {
-            Effect::Allow => (self.grant_use, self.approval_use),
-            Effect::RequireReview | Effect::Deny => (None, None),
+        let (grant_use, approval_use, standing_uses) = match effect {
+            Effect::Allow => (self.grant_use, self.approval_use, self.standing_uses),
+            Effect::RequireReview | Effect::Deny => (None, None, Vec::new()),
         };
         if effect == Effect::Deny {
             self.constraints = Constraints::default();
@@ -309,7 +382,15 @@ impl Ledger {
             policy_version: policy.version,
             constraints: self.constraints,
         };
-        Verdict { decision, grant_use, approval_use, token_refusal, approval_refusals }
+        Verdict {
+            decision,
+            grant_use,
+            approval_use,
+            standing_uses,
+            token_refusal,
+            approval_refusals,
+            standing_refusals,
+        }
     }
 }
 

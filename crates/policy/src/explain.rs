@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use glasshouse_model::{Decision, Effect, Layer};
 
+use crate::counterfactual::{CallChange, Explanation};
+
 /// Says what was decided and why, for people: the answer, the rules that made it (those that
 /// were overruled marked as such), what holds while acting, and under which policy.
 ///
@@ -63,6 +65,62 @@ pub fn explain_text(decision: &Decision) -> String {
     }
     let _ = writeln!(out, "  policy {}", decision.policy_version);
     out
+}
+
+/// The same with what would have made it another decision.
+#[must_use]
+pub fn explanation_text(explanation: &Explanation) -> String {
+    let mut out = explain_text(&explanation.decision);
+    for near in &explanation.nearly {
+        let what = if near.key == "except" { "is lifted by an except item" } else { "is silent" };
+        let because = if near.key == "except" {
+            String::new()
+        } else {
+            format!(": `{}` does not hold", near.key)
+        };
+        let _ = writeln!(
+            out,
+            "  nearly  {} ({}:{}), which would {}, {what}{because}",
+            near.rule,
+            near.source,
+            near.line,
+            verb(near.action),
+        );
+    }
+    for change in &explanation.other_call {
+        let _ = writeln!(out, "  it would {} {}", said(change.decision), call_change(change));
+    }
+    match &explanation.other_rules {
+        None => out.push_str("  no rule of a file can change this\n"),
+        Some(change) => {
+            let _ = write!(out, "  it would {}", said(change.decision));
+            if !change.without.is_empty() {
+                let _ = write!(out, " without {}", change.without.join(", "));
+            }
+            if let Some(rule) = &change.with {
+                let joined = if change.without.is_empty() { "with" } else { "and with" };
+                let _ = write!(out, " {joined} the rule\n    {rule}");
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn call_change(change: &CallChange) -> String {
+    let parts = change.set.iter().map(|edit| match edit.to.strip_prefix("without ") {
+        Some(word) => format!("without the {} {word}", edit.key),
+        None => format!("with {} {}", edit.key, edit.to),
+    });
+    parts.collect::<Vec<_>>().join(" and ")
+}
+
+const fn said(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Allow => "be allowed",
+        Effect::RequireReview => "need review",
+        Effect::Deny => "be denied",
+    }
 }
 
 const fn verb(effect: Effect) -> &'static str {

@@ -3,7 +3,7 @@
 //! A grant is a fixed sequence of bytes under an HMAC-SHA256 tag. It names no algorithm, so there
 //! is none to negotiate down. It is bound to a sandbox, a syscall, optionally a path pattern, a
 //! number of uses, an expiry and a policy version: a changed policy ends every grant made under
-//! the old one.
+//! the old one. A holder's part can be split off as a narrower grant, which ends with the first.
 //!
 //! The seal is checked once, when the bytes come in: a [`SealedGrant`] can not exist without a
 //! valid one. Everything that may change between two uses is checked at each use, in the
@@ -21,6 +21,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::glob::{Components, Glob};
 use crate::limits::{MAX_GRANT_FIELD_BYTES, MAX_PATTERN_BYTES};
+use crate::relation::glob_covers;
 
 /// Name of a grant, unique by its 128 random bits; the key of its use counter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,6 +134,8 @@ pub struct GrantTerms {
     pub expires_us: u64,
     /// Policy in force when it was issued.
     pub policy_version: Digest,
+    /// Grant that it was split off from; it ends with that one.
+    pub parent: Option<GrantId>,
 }
 
 /// A grant whose seal holds. `Debug` leaves the tag out.
@@ -145,9 +148,11 @@ pub struct SealedGrant {
 }
 
 const TAG_BYTES: usize = 32;
-const LAYOUT_VERSION: u8 = 1;
-/// Version, id, expiry, uses, policy version, and the lengths of the three texts.
-const FIXED_BYTES: usize = 1 + 16 + 8 + 8 + 32 + 2 + 2 + 2;
+const LAYOUT_VERSION: u8 = 2;
+/// Version, id, parent, expiry, uses, policy version, and the lengths of the three texts.
+const FIXED_BYTES: usize = 1 + 16 + 16 + 8 + 8 + 32 + 2 + 2 + 2;
+/// Stands for no parent: ids are drawn, and none is this one.
+const NO_PARENT: [u8; 16] = [0; 16];
 /// Length that stands for "no path pattern".
 const NO_GLOB: u16 = u16::MAX;
 
@@ -174,6 +179,44 @@ impl SealedGrant {
     #[must_use]
     pub const fn terms(&self) -> &GrantTerms {
         &self.terms
+    }
+
+    /// Splits a narrower grant off. Its uses are taken from this one's: the answer's second part is
+    /// to be stored in the transaction that issues the new grant, `stored` being the counter found.
+    ///
+    /// # Errors
+    /// `grant_wider` naming the first term that is not narrower; `grant_malformed`.
+    pub fn split(
+        &self,
+        key: &SealingKey,
+        terms: GrantTerms,
+        stored: u64,
+    ) -> Result<(Self, GrantUse)> {
+        let mine = &self.terms;
+        let uses = terms.max_uses;
+        let child = Self::seal(key, GrantTerms { parent: Some(mine.id), ..terms })?;
+        let narrow = &child.terms;
+        let counter = stored.checked_add(uses).filter(|counter| *counter <= mine.max_uses);
+        let inside = mine.path_glob.is_none()
+            || (narrow.path_glob.is_some()
+                && child.globs.iter().all(|glob| self.globs.iter().any(|g| glob_covers(g, glob))));
+        let kept = [
+            (narrow.id != mine.id, "id"),
+            (narrow.syscall == mine.syscall, "syscall"),
+            (inside, "path_glob"),
+            (narrow.expires_us <= mine.expires_us, "expires_us"),
+            (narrow.policy_version == mine.policy_version, "policy_version"),
+            (counter.is_some(), "max_uses"),
+        ];
+        match (kept.into_iter().find(|(holds, _)| !holds), counter) {
+            (None, Some(counter)) => Ok((child, GrantUse { id: mine.id, stored, counter })),
+            (term, _) => {
+                let term = term.map_or("max_uses", |(_, term)| term);
+                Err(Error::new(codes::GRANT_WIDER, "a grant cannot be split off")
+                    .why(format!("its `{term}` is wider than that of {}", mine.id))
+                    .with("term", term))
+            }
+        }
     }
 
     /// The bytes to hand to the sandbox.
@@ -228,6 +271,7 @@ fn encode(terms: &GrantTerms) -> Result<Vec<u8>> {
     let mut body = Vec::with_capacity(FIXED_BYTES + 64);
     body.push(LAYOUT_VERSION);
     body.extend(terms.id.0);
+    body.extend(terms.parent.map_or(NO_PARENT, |parent| parent.0));
     body.extend(terms.expires_us.to_be_bytes());
     body.extend(terms.max_uses.to_be_bytes());
     body.extend(terms.policy_version.as_bytes());
@@ -247,6 +291,7 @@ fn decode(body: &[u8]) -> Option<GrantTerms> {
         return None;
     }
     let (id, rest) = rest.split_first_chunk::<16>()?;
+    let (parent, rest) = rest.split_first_chunk::<16>()?;
     let (expires, rest) = rest.split_first_chunk::<8>()?;
     let (uses, rest) = rest.split_first_chunk::<8>()?;
     let (policy, rest) = rest.split_first_chunk::<32>()?;
@@ -273,6 +318,7 @@ fn decode(body: &[u8]) -> Option<GrantTerms> {
         max_uses: u64::from_be_bytes(*uses),
         expires_us: u64::from_be_bytes(*expires),
         policy_version: Digest::from_bytes(*policy),
+        parent: (*parent != NO_PARENT).then_some(GrantId(*parent)),
     })
 }
 
@@ -374,6 +420,9 @@ impl TokenUse<'_> {
         }
         let stored = counters.stored(terms.id);
         if self.counter <= stored {
+            return Err(TokenRefusal::Replayed);
+        }
+        if terms.parent.is_some_and(|parent| counters.stored(parent) == REVOKED) {
             return Err(TokenRefusal::Replayed);
         }
         if self.counter > terms.max_uses {

@@ -21,6 +21,7 @@ mod network;
 mod approval;
 mod builtin;
 mod command;
+mod counterfactual;
 mod decide;
 mod error;
 mod explain;
@@ -28,32 +29,43 @@ mod extension;
 mod glob;
 mod grant;
 mod index;
+mod lint;
 #[cfg(test)]
 mod normative;
 mod patterns;
 mod policy;
+mod relation;
 mod reserved;
 mod rule;
+mod schema;
 mod shell;
 mod shipped;
 mod sketch;
 mod source;
+mod standing;
 mod suggest;
+mod suite;
+mod write;
 mod yaml;
 
 pub use approval::{Approval, ApprovalRefusal, ApprovalUse};
 pub use builtin::Protected;
+pub use counterfactual::{CallChange, Edit, Explanation, Near, RuleChange, explain};
 pub use decide::{Request, Verdict, decide};
 pub use error::{Error, Result};
-pub use explain::explain_text;
+pub use explain::{explain_text, explanation_text};
 pub use extension::{Extension, ExtensionError, Opinion};
 pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,
 };
+pub use lint::{Finding, Level, lint};
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
 pub use rule::{UI_LIMITS, UI_PROFILES};
+pub use schema::policy_schema;
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};
 pub use source::{Consent, Source, Warning};
+pub use standing::{GrantRule, Standing, StandingRefusal, StandingUse};
+pub use suite::{Suite, Tested};

@@ -19,6 +19,8 @@ pub const MAX_BRACE_EXPANSIONS: usize = 64;
 pub const MAX_EXCEPTS: usize = 64;
 /// Most examples of one rule.
 pub const MAX_EXAMPLES: usize = 64;
+/// Most tests of one file: a machine may have written it.
+pub const MAX_TESTS: usize = 10_000;
 /// Longest rule name in bytes; names go into every decision event.
 pub const MAX_NAME_BYTES: usize = 128;
 /// Longest reason in bytes; reasons go into every decision event.
@@ -32,5 +34,7 @@ pub const MAX_COMMAND_BYTES: usize = 64 << 10;
 pub const MAX_SCRIPT_DEPTH: usize = 48;
 /// Most built-in rules: few enough that a person can hold all of them in mind.
 pub const MAX_BUILT_INS: usize = 10;
+/// Most grants of which one is derived from the next.
+pub const MAX_GRANT_DEPTH: usize = 8;
 /// Longest sandbox identity or syscall name in a sealed grant, in bytes.
 pub const MAX_GRANT_FIELD_BYTES: usize = 255;

@@ -122,6 +122,25 @@ impl HttpPathPattern {
         Ok(Self { text: path.into(), prefix })
     }
 
+    /// Whether a path can be written as a pattern that matches it alone.
+    pub(crate) fn is_plain(path: &str) -> bool {
+        !path.contains('*') && Self::parse(path).is_ok()
+    }
+
+    /// Whether this matches everything that another does.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self.prefix, other.prefix) {
+            (true, _) => other.text.starts_with(&*self.text),
+            (false, true) => false,
+            (false, false) => self.text == other.text,
+        }
+    }
+
+    /// A path that this matches.
+    pub(crate) fn example(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn matches(&self, path: &str) -> bool {
         let path = plain(path);
         match self.prefix {

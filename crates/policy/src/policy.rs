@@ -138,6 +138,12 @@ impl Policy {
         &self.warnings
     }
 
+    /// How many examples its rules carry; all of them hold, or it would not have loaded.
+    #[must_use]
+    pub fn example_count(&self) -> usize {
+        self.rules.iter().map(|rule| rule.examples).sum()
+    }
+
     /// Digest of everything that decides: built-ins, protected paths and sources.
     #[must_use]
     pub const fn version(&self) -> Digest {

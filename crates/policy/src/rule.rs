@@ -46,6 +46,8 @@ pub(crate) struct Rule {
     pub(crate) when: Conditions,
     pub(crate) excepts: Vec<Conditions>,
     pub(crate) demands: Demands,
+    /// How many examples it carries.
+    pub(crate) examples: usize,
 }
 
 /// Constraints as written; `decide` enforces what it can and hands on the rest.
@@ -103,6 +105,9 @@ pub(crate) enum Condition {
     Tenant(Vec<Box<str>>),
     Label(Vec<LabelPattern>),
     Method(Vec<Box<str>>),
+    Plugin(Vec<Box<str>>),
+    /// More bytes than this would be written.
+    SizeOver(u64),
     Host(Vec<HostPattern>),
     Port(Vec<u16>),
     HttpPath(Vec<HttpPathPattern>),
@@ -127,6 +132,8 @@ pub(crate) enum LabelPattern {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommandPatterns {
     pub(crate) prefixes: Vec<Vec<Box<str>>>,
+    /// Where the rule allows: no words may follow.
+    pub(crate) exact: bool,
     /// Matching more makes the decision stricter, so hidden commands count.
     pub(crate) wide: bool,
 }
@@ -152,7 +159,7 @@ impl Rule {
         self.effect != Effect::Allow || !network::is_to_address(call) || self.when.names_hosts()
     }
 
-    fn is_lifted(&self, call: &Call) -> bool {
+    pub(crate) fn is_lifted(&self, call: &Call) -> bool {
         self.excepts.iter().any(|except| except.match_call(call))
     }
 }
@@ -246,10 +253,13 @@ impl Condition {
             Self::Tenant(_) => "tenant",
             Self::Label(_) => "label",
             Self::Method(_) => "method",
+            Self::Plugin(_) => "plugin",
+            Self::SizeOver(_) => "size_over",
             Self::Host(_) => "host",
             Self::Port(_) => "port",
             Self::HttpPath(_) => "http_path",
             Self::Change(_) => "change",
+            Self::Command(commands) if commands.exact => "argv",
             Self::Command(_) => "argv_prefix",
         }
     }
@@ -261,7 +271,9 @@ impl Condition {
             | Self::State(list)
             | Self::CallerTag(list)
             | Self::Tenant(list)
-            | Self::Method(list) => list.is_empty(),
+            | Self::Method(list)
+            | Self::Plugin(list) => list.is_empty(),
+            Self::SizeOver(_) => false,
             Self::Path(patterns) => patterns.include.is_empty(),
             Self::Caller(list) => list.is_empty(),
             Self::Label(list) => list.is_empty(),
@@ -274,7 +286,7 @@ impl Condition {
     }
 
     /// A condition on something that the call does not have does not hold.
-    fn holds(&self, call: &Call) -> bool {
+    pub(crate) fn holds(&self, call: &Call) -> bool {
         let caller = &call.caller;
         match self {
             Self::Syscall(names) => names.iter().any(|name| **name == *call.syscall),
@@ -293,6 +305,11 @@ impl Condition {
                 .method
                 .as_deref()
                 .is_some_and(|used| methods.iter().any(|m| m.eq_ignore_ascii_case(used))),
+            Self::Plugin(names) => {
+                caller.kind == PrincipalKind::Plugin
+                    && names.iter().any(|name| **name == *caller.id)
+            }
+            Self::SizeOver(most) => call.size_bytes.is_some_and(|size| size > *most),
             Self::Host(hosts) => call
                 .host
                 .as_deref()
@@ -317,9 +334,13 @@ impl LabelPattern {
     }
 
     fn matches(&self, call: &Call) -> bool {
+        call.labels.iter().any(|label| self.holds(label))
+    }
+
+    pub(crate) fn holds(&self, label: &str) -> bool {
         match self {
-            Self::Exact(label) => call.labels.contains(&**label),
-            Self::Prefix(prefix) => call.labels.iter().any(|label| label.starts_with(&**prefix)),
+            Self::Exact(exact) => **exact == *label,
+            Self::Prefix(prefix) => label.starts_with(&**prefix),
         }
     }
 }
@@ -330,7 +351,7 @@ impl CommandPatterns {
             if self.wide {
                 command::could_run(argv, &self.prefixes)
             } else {
-                command::runs_only(argv, &self.prefixes)
+                command::runs_only(argv, &self.prefixes, self.exact)
             }
         })
     }

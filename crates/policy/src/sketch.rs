@@ -177,6 +177,16 @@ impl CallSketch {
 /// Words for the kinds of principal, in the order of [`PrincipalKind`].
 pub(crate) const CALLER_KINDS: [&str; 4] = ["user", "agent", "plugin", "kernel"];
 
+/// The word for a kind of principal.
+pub(crate) const fn caller_word(kind: PrincipalKind) -> &'static str {
+    match kind {
+        PrincipalKind::User => CALLER_KINDS[0],
+        PrincipalKind::Agent => CALLER_KINDS[1],
+        PrincipalKind::Plugin => CALLER_KINDS[2],
+        PrincipalKind::Kernel => CALLER_KINDS[3],
+    }
+}
+
 /// Splits `kind` or `kind:name`.
 pub(crate) fn caller_words(
     text: &str,

@@ -1,6 +1,6 @@
 //! A policy text becomes rules; anything doubtful is an error with its place.
 
-mod conditions;
+pub(crate) mod conditions;
 mod interface;
 
 use std::collections::BTreeMap;
@@ -77,10 +77,10 @@ pub(crate) struct Contents {
     pub(crate) warnings: Vec<Warning>,
 }
 
-const TOP_KEYS: &[&str] = &["version", "capabilities", "network_whitelist"];
-const RULE_KEYS: &[&str] =
+pub(crate) const TOP_KEYS: &[&str] = &["version", "capabilities", "network_whitelist"];
+pub(crate) const RULE_KEYS: &[&str] =
     &["name", "match", "action", "except", "reason", "constraints", "examples"];
-const CONSTRAINT_KEYS: &[&str] = &[
+pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
     "require_sandbox",
     "require_capability_token",
     "max_file_size",
@@ -89,7 +89,7 @@ const CONSTRAINT_KEYS: &[&str] = &[
     interface::LIMITS,
     interface::HOSTS,
 ];
-const EXAMPLE_KEYS: &[&str] = &["match", "not_match"];
+pub(crate) const EXAMPLE_KEYS: &[&str] = &["match", "not_match"];
 
 /// Reads one source; `index` is its position among the sources.
 pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
@@ -156,13 +156,20 @@ fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Conten
                 ]),
                 excepts: Vec::new(),
                 demands: Demands::default(),
+                examples: 0,
             });
         }
     }
     Ok(())
 }
 
-fn too_many(reader: &Reader<'_>, node: &Node, what: &str, found: usize, most: usize) -> Error {
+pub(crate) fn too_many(
+    reader: &Reader<'_>,
+    node: &Node,
+    what: &str,
+    found: usize,
+    most: usize,
+) -> Error {
     reader
         .error(codes::LIMIT, node, format!("too many {what}"))
         .why(format!("{found}, at most {most}"))
@@ -226,7 +233,7 @@ impl RuleReader<'_> {
             Some(constraints) => self.demands(constraints)?,
             None => Demands::default(),
         };
-        let rule = Rule {
+        let mut rule = Rule {
             name: name.into(),
             source: self.index,
             line: node.line,
@@ -235,9 +242,10 @@ impl RuleReader<'_> {
             when,
             excepts,
             demands,
+            examples: 0,
         };
         if let Some(examples) = fields.get("examples") {
-            self.examples(&rule, examples)?;
+            rule.examples = self.examples(&rule, examples)?;
         }
         self.warn(&rule, warnings);
         Ok(rule)
@@ -333,9 +341,10 @@ impl RuleReader<'_> {
     }
 
     /// Runs the rule's own examples: a rule that does not say what its author believes is refused.
-    fn examples(self, rule: &Rule, node: &Node) -> Result<()> {
+    fn examples(self, rule: &Rule, node: &Node) -> Result<usize> {
         let reader = self.reader;
         let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
+        let mut tried = 0;
         for (key, expected) in [("match", true), ("not_match", false)] {
             let Some(list) = fields.get(key) else { continue };
             let items = reader.list(list, key)?;
@@ -343,6 +352,7 @@ impl RuleReader<'_> {
                 return Err(too_many(&reader, list, "examples", items.len(), MAX_EXAMPLES));
             }
             for item in items {
+                tried += 1;
                 let fail = |code: Code, why: &dyn std::fmt::Display| {
                     reader
                         .error(code, item, format!("example of rule `{}`", rule.name))
@@ -363,7 +373,7 @@ impl RuleReader<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(tried)
     }
 
     fn warn(self, rule: &Rule, warnings: &mut Vec<Warning>) {

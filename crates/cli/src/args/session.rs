@@ -138,6 +138,9 @@ pub(crate) enum SessionCommand {
         /// Never ask a person
         #[arg(long)]
         no_approver: bool,
+        /// Wait so long for each answer of `glasshouse review`
+        #[arg(long, value_name = "TIME", value_parser = super::time_limit_ms, conflicts_with = "no_approver")]
+        wait_for_review: Option<u64>,
         /// Data as JSON lines on stdout
         #[arg(long)]
         json: bool,

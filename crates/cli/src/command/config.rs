@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use glasshouse_kernel::config::{NetworkConfig, PROJECT_FILE};
+use glasshouse_kernel::config::PROJECT_FILE;
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::Exit;
 use serde_json::Value;

@@ -17,7 +17,7 @@ use crate::args::DemoArguments;
 use crate::error::Error;
 use crate::{home, output};
 
-use super::task::{Finished, Work};
+use super::task::{Approver, Finished, Work};
 
 const TASK: &str = "handle bad input in parse_config";
 const SCENARIO: &str = include_str!("../../demo/scenario.yaml");
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Error> {
         project: dir.clone(),
         scenario: Some(SCENARIO.as_bytes().to_vec()),
         json: arguments.json,
-        no_approver: false,
+        approver: Approver::Here,
     };
     work.run_then(TASK, |finished| epilogue(&dir, finished, arguments.json))
 }

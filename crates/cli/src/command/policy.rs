@@ -1,18 +1,20 @@
-//! `glasshouse policy`: check, show, simulate, update.
+//! `glasshouse policy`: check, explain, lint, test, show, simulate, update.
 
 use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::driver::{
-    PROJECT_POLICY, PolicyText, boundary_denial, compile, now_us, policy_texts, project_policy,
-    protected, test_setup,
+    PROJECT_POLICY, PolicyText, WORKFLOW_POLICY, boundary_denial, compile, now_us, policy_texts,
+    project_policy, protected, test_setup,
 };
 use glasshouse_kernel::{Config, Reviewer, codes};
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::{Call, Digest, Effect, Exit, SessionId, State};
-use glasshouse_policy::{CallSketch, Consent, Policy, Request, Source};
+use glasshouse_policy::{
+    CallSketch, Consent, Explanation, Finding, Level, Policy, Request, Source, Suite,
+};
 use glasshouse_sandbox::view::{Intent, View};
 
-use crate::args::PolicyCommand;
+use crate::args::{CallArguments, PolicyCommand};
 use crate::error::Error;
 use crate::review::{Terminal, ask};
 use crate::{home, input, output};
@@ -20,7 +22,17 @@ use crate::{home, input, output};
 /// Runs the command.
 pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
     match command {
-        PolicyCommand::Check { policy, call, state, json } => check(policy, &call, state, json),
+        PolicyCommand::Check(arguments) => check(&arguments),
+        PolicyCommand::Explain(arguments) => explain(&arguments),
+        PolicyCommand::Lint { file, json } => lint(file.as_deref(), json),
+        PolicyCommand::Test { file, policy, json } => {
+            test(file.as_deref(), policy.as_deref(), json)
+        }
+        PolicyCommand::Schema => {
+            let schema = glasshouse_policy::policy_schema();
+            output::data(&serde_json::to_string_pretty(&schema).unwrap_or_default());
+            Ok(Exit::Done.status())
+        }
         PolicyCommand::Show { shipped, json } => show(shipped, json),
         PolicyCommand::Simulate { file, session, last, json } => {
             simulate(&file, session.as_ref(), last, json)
@@ -29,34 +41,19 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
     }
 }
 
-fn check(
-    file: Option<PathBuf>,
-    call: &str,
-    state: Option<String>,
-    json: bool,
-) -> Result<u8, Error> {
+fn check(arguments: &CallArguments) -> Result<u8, Error> {
     let here = current_dir()?;
-    let policy = load(file.as_deref(), &here)?;
+    let policy = load(arguments.policy.as_deref(), &here)?;
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
     }
-    let mut sketch = CallSketch::from_json(call)?;
-    sketch.state_machine_state = state.or(sketch.state_machine_state);
-    if let Some(state) = &sketch.state_machine_state {
-        state.parse::<State>().map_err(|why| {
-            let states: Vec<_> = State::ALL.iter().map(ToString::to_string).collect();
-            Error::new(codes::USAGE, format!("`{state}` is no workflow state"))
-                .why(why)
-                .fix(format!("use one of {}", states.join(", ")))
-        })?;
-    }
-    let decision = match inside(sketch, &here)? {
+    let decision = match inside(sketch(arguments)?, &here)? {
         Inside::Yes(call) => {
             glasshouse_policy::decide(&policy, &Request::new(&call, now_us())).decision
         }
         Inside::No(reason) => boundary_denial(&policy, &reason),
     };
-    if json {
+    if arguments.json {
         output::json_line(&decision);
     } else {
         output::data(&output::visible(&glasshouse_policy::explain_text(&decision), true));
@@ -67,6 +64,118 @@ fn check(
         Effect::RequireReview => Exit::NeedsApproval,
     }
     .status())
+}
+
+/// The call of the command line.
+fn sketch(arguments: &CallArguments) -> Result<CallSketch, Error> {
+    let mut sketch = CallSketch::from_json(&arguments.call)?;
+    sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
+    if let Some(state) = &sketch.state_machine_state {
+        state.parse::<State>().map_err(|why| {
+            let states: Vec<_> = State::ALL.iter().map(ToString::to_string).collect();
+            Error::new(codes::USAGE, format!("`{state}` is no workflow state"))
+                .why(why)
+                .fix(format!("use one of {}", states.join(", ")))
+        })?;
+    }
+    Ok(sketch)
+}
+
+fn explain(arguments: &CallArguments) -> Result<u8, Error> {
+    let here = current_dir()?;
+    let policy = load(arguments.policy.as_deref(), &here)?;
+    let explanation = match inside(sketch(arguments)?, &here)? {
+        Inside::Yes(call) => glasshouse_policy::explain(&policy, &Request::new(&call, now_us())),
+        Inside::No(reason) => Explanation {
+            decision: boundary_denial(&policy, &reason),
+            nearly: Vec::new(),
+            other_call: Vec::new(),
+            other_rules: None,
+        },
+    };
+    if arguments.json {
+        output::json_line(&explanation);
+    } else {
+        let text = glasshouse_policy::explanation_text(&explanation);
+        output::data(&output::visible(text.trim_end(), true));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
+    let policy = load(file, &current_dir()?)?;
+    let mut findings = glasshouse_policy::lint(&policy);
+    // What the program itself wrote is not the reader's to mend.
+    findings.retain(|finding| file.is_some() || finding.source != WORKFLOW_POLICY);
+    let warnings = findings.iter().filter(|finding| finding.level == Level::Warning).count();
+    for finding in &findings {
+        if json {
+            output::json_line(finding);
+            continue;
+        }
+        let level = if finding.level == Level::Warning { "warning" } else { "advice" };
+        let Finding { source, line, rule, message, fix, kind, .. } = finding;
+        let text = format!("{source}:{line}: {level}: `{rule}`: {message} [{kind}]; fix: {fix}");
+        output::data(&output::visible(&text, false));
+    }
+    let advice = findings.len() - warnings;
+    if json {
+        output::json_line(&serde_json::json!({ "warnings": warnings, "advice": advice }));
+    } else {
+        output::note(&format!("{warnings} warnings, {advice} pieces of advice"));
+    }
+    Ok(if warnings == 0 { Exit::Done } else { Exit::Mismatch }.status())
+}
+
+/// Tests of a project's policy, below its root.
+const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
+
+fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
+    let here = current_dir()?;
+    // Loading tries the examples; one that does not hold is the error of that.
+    let policy = load(policy, &here)?;
+    let own = here.join(PROJECT_TESTS);
+    let file = file.or_else(|| own.exists().then_some(own.as_path()));
+    let tested = match file {
+        Some(file) => {
+            let text = input::text(file, input::MAX_POLICY_BYTES)?;
+            Suite::read(&file.display().to_string(), &text)?.run(&policy)
+        }
+        None => Vec::new(),
+    };
+    let failed: Vec<_> = tested.iter().filter(|test| !test.passed).collect();
+    for test in &failed {
+        if json {
+            output::json_line(test);
+            continue;
+        }
+        let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
+        let silent = match test.silent.as_slice() {
+            [] => String::new(),
+            silent => format!("; {} did not speak", silent.join(", ")),
+        };
+        let text = format!(
+            "failed: {} (line {}): expected {}, decided {} by {}{silent}",
+            test.test,
+            test.line,
+            words(test.expected).as_str().unwrap_or_default(),
+            words(test.decision).as_str().unwrap_or_default(),
+            test.rules.join(", "),
+        );
+        output::data(&output::visible(&text, false));
+    }
+    let (examples, passed) = (policy.example_count(), tested.len() - failed.len());
+    if json {
+        output::json_line(&serde_json::json!({
+            "examples": examples, "passed": passed, "failed": failed.len(),
+        }));
+    } else {
+        output::note(&format!(
+            "{examples} examples hold; {passed} passed, {} failed",
+            failed.len()
+        ));
+    }
+    Ok(if failed.is_empty() { Exit::Done } else { Exit::Mismatch }.status())
 }
 
 /// `--policy F` is that file alone (with the built-ins); otherwise what a session here would use.

@@ -60,7 +60,7 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             let kernel = kernel()?;
             replay(&kernel, &kernel.branch(&id, branch.as_deref())?.branch, to, json)
         }
-        SessionCommand::Resume { id, message, branch, no_approver, json } => {
+        SessionCommand::Resume { id, message, branch, no_approver, wait_for_review, json } => {
             let kernel = kernel()?;
             let branch = kernel.branch(&id, branch.as_deref())?.branch;
             // It says whose server gets the user's key.
@@ -75,7 +75,8 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 output::note("nothing to carry on; pass a message for another turn");
                 return task::tell_finished(&kernel, &id, &branch, &state, json);
             }
-            let told = task::Told { no_approver, json };
+            let approver = task::Approver::of(no_approver, wait_for_review);
+            let told = task::Told { approver, json };
             task::resume(&kernel, &created, (&id, branch), message.as_deref(), told)
         }
     }

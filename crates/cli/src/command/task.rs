@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use glasshouse_kernel::session::State;
 use glasshouse_kernel::{
-    Cancel, Config, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
+    Cancel, Config, Elsewhere, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
 };
 use glasshouse_model::body::{Outcome, SessionCreated};
 use glasshouse_model::{BranchId, Exit, SessionId};
@@ -48,7 +49,7 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         own_server,
         scenario,
         json: options.json,
-        no_approver: options.no_approver,
+        approver: Approver::of(options.no_approver, options.wait_for_review),
     }
     .run(task)
 }
@@ -62,7 +63,38 @@ pub(crate) struct Work {
     pub(crate) own_server: bool,
     pub(crate) scenario: Option<Vec<u8>>,
     pub(crate) json: bool,
-    pub(crate) no_approver: bool,
+    pub(crate) approver: Approver,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Approver {
+    /// The person at the terminal, or the scenario's script; without them nobody.
+    Here,
+    /// Whoever answers in another process, within this time.
+    Elsewhere(Duration),
+    /// Nobody.
+    Nobody,
+}
+
+impl Approver {
+    /// As the flags say.
+    pub(crate) fn of(nobody: bool, wait_ms: Option<u64>) -> Self {
+        match (nobody, wait_ms) {
+            (true, _) => Self::Nobody,
+            (false, Some(wait_ms)) => Self::Elsewhere(Duration::from_millis(wait_ms)),
+            (false, None) => Self::Here,
+        }
+    }
+
+    fn reviewer(self, here: impl FnOnce() -> Option<Arc<dyn Reviewer>>) -> Arc<dyn Reviewer> {
+        let nobody = || Arc::new(NoReviewer) as Arc<dyn Reviewer>;
+        match self {
+            Self::Here => here().unwrap_or_else(nobody),
+            Self::Elsewhere(limit) => Arc::new(Elsewhere { limit }),
+            Self::Nobody => nobody(),
+        }
+    }
 }
 
 impl Work {
@@ -82,7 +114,7 @@ impl Work {
             self.config.base_url.as_deref(),
             self.config.model.as_deref(),
             self.scenario.as_deref(),
-            Rights { own_server: self.own_server, no_approver: self.no_approver },
+            Rights { own_server: self.own_server, approver: self.approver },
         )?;
         let new = NewSession {
             project: self.project,
@@ -127,7 +159,7 @@ pub(crate) fn resume(
     created: &SessionCreated,
     (id, branch): (&glasshouse_model::SessionId, BranchId),
     message: Option<&str>,
-    Told { no_approver, json }: Told,
+    Told { approver, json }: Told,
 ) -> Result<u8, Error> {
     let scenario =
         created.scenario.as_ref().map(|blob| kernel.log().blob(&blob.blob)).transpose()?;
@@ -136,7 +168,7 @@ pub(crate) fn resume(
         created.base_url.as_deref(),
         Some(&created.model),
         scenario.as_deref(),
-        Rights { own_server: created.own_server, no_approver },
+        Rights { own_server: created.own_server, approver },
     )?;
     let runtime = runtime()?;
     let observer = Arc::new(Show::new(kernel.log().clone(), json));
@@ -154,14 +186,14 @@ pub(crate) fn resume(
 
 /// Whom a resumed turn may ask, and how it is told.
 pub(crate) struct Told {
-    pub(crate) no_approver: bool,
+    pub(crate) approver: Approver,
     pub(crate) json: bool,
 }
 
 /// What a session may use of the user's.
 struct Rights {
     own_server: bool,
-    no_approver: bool,
+    approver: Approver,
 }
 
 struct People {
@@ -175,7 +207,7 @@ fn people(
     base_url: Option<&str>,
     model: Option<&str>,
     scenario: Option<&[u8]>,
-    Rights { own_server, no_approver }: Rights,
+    Rights { own_server, approver }: Rights,
 ) -> Result<People, Error> {
     let missing = |what: &str, why: &str, fix: &str| {
         Error::new(codes::CONFIG_INVALID, what).why(why).fix(fix)
@@ -193,11 +225,8 @@ fn people(
                 Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e)
             })?;
             let scripted = Scripted::parse(text, "scenario")?;
-            let reviewer: Arc<dyn Reviewer> = if no_approver {
-                Arc::new(NoReviewer)
-            } else {
-                Arc::new(Scenario::new(scripted.reviews().to_vec()))
-            };
+            let script = scripted.reviews().to_vec();
+            let reviewer = approver.reviewer(|| Some(Arc::new(Scenario::new(script))));
             Ok(People { provider: Arc::new(scripted), reviewer, secrets: Vec::new() })
         }
         Some("openai-compatible") => {
@@ -218,11 +247,8 @@ fn people(
             let key = own_key(own_server)?;
             let secrets = key.iter().map(|key| (KEY_VARIABLE.to_owned(), key.clone())).collect();
             let provider = OpenAiCompatible::builder(base_url, model, key).build()?;
-            let reviewer: Arc<dyn Reviewer> = if no_approver || !Terminal::is_there() {
-                Arc::new(NoReviewer)
-            } else {
-                Arc::new(Terminal)
-            };
+            let reviewer = approver
+                .reviewer(|| Terminal::is_there().then(|| Arc::new(Terminal) as Arc<dyn Reviewer>));
             Ok(People { provider: Arc::new(provider), reviewer, secrets })
         }
         Some(other) => Err(missing(

@@ -174,12 +174,13 @@ fn e2e_completions_and_help_name_only_what_is_built() {
     let script = place.run(&["completions", "bash"]).expect_status(0);
     assert!(script.stdout.contains("glasshouse"), "{}", script.stdout);
     let help = place.run(&["--help"]).expect_status(0).stdout;
-    for built in
-        ["demo", "sandbox", "session", "policy", "audit", "ui", "doctor", "config", "completions"]
-    {
+    for built in [
+        "demo", "sandbox", "session", "review", "grants", "policy", "audit", "ui", "doctor",
+        "config",
+    ] {
         assert!(help.contains(built), "{built}");
     }
-    for later in ["serve", "worker", "plugin", "grants", "__sandboxd"] {
+    for later in ["serve", "worker", "plugin", "__sandboxd"] {
         assert!(!help.contains(later), "{later}");
     }
 }

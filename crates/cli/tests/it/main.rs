@@ -24,6 +24,8 @@ mod odd_files;
 mod people;
 mod plans;
 mod policy;
+mod policy_tools;
 mod python;
 mod replay;
 mod repositories;
+mod reviews;

@@ -1,14 +1,15 @@
 //! Deciding a call: arguments checked, paths resolved to what they really are, policy asked.
 
-use glasshouse_log::{CellWrite, Log};
-use glasshouse_model::body::{ApprovalResolved, GrantUsed, PolicyDecided, ToolProposed};
+use glasshouse_log::CellWrite;
+use glasshouse_model::body::{CallStatus, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, BranchId, Call, CallId, CanonicalPath, Decision, Digest, Draft, Effect, Fault, Kind,
-    Layer, Principal, PrincipalKind, RuleTrace, Seq, TenantId,
+    Call, CallId, CanonicalPath, Decision, Digest, Draft, Effect, Fault, Kind, Layer, Principal,
+    PrincipalKind, RuleTrace, TenantId,
 };
 use glasshouse_policy::{
-    Approval, ApprovalUse, GrantId, GrantUse, Policy, Request, UseCounters, Verdict,
+    Approval, ApprovalRefusal, ApprovalUse, GrantUse, Policy, Request, StandingRefusal,
+    StandingUse, Verdict,
 };
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_tools::sanitise::Masker;
@@ -16,13 +17,11 @@ use glasshouse_tools::{Arguments, parse_arguments};
 use tokio::task::JoinSet;
 
 use super::execute::{Allowed, is_sandboxed, runs_a_program};
-use super::people::{Answer, Cancel, ReviewItem};
+use super::grants::{self, Counters, approval_grant};
+use super::people::Cancel;
 use super::{Session, TaskEnd, failed_call, in_place, lock};
-use crate::session::{CallPhase, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY};
+use crate::session::{CallPhase, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused};
 use crate::{Error, Result, codes};
-
-/// How long an approval is good for.
-const APPROVAL_LIFETIME_US: u64 = 10 * 60 * 1_000_000;
 
 /// Wall-clock time in microseconds since 1970.
 #[must_use]
@@ -88,25 +87,6 @@ pub(super) fn masked(masker: &Masker, mut call: Call) -> Call {
     call
 }
 
-/// The event that a person's answer becomes.
-pub(super) fn resolution(item: &ReviewItem, answer: Answer, approver: Actor) -> Vec<Draft> {
-    // Whoever implements `Reviewer`, an agent or a plugin never approves.
-    let may_approve = approver.kind == PrincipalKind::User;
-    let (approved, code) = match answer {
-        Answer::Approve if may_approve => (true, "approved"),
-        Answer::Approve | Answer::Reject => (false, "rejected"),
-        Answer::Nobody => (false, "no_approver"),
-    };
-    let body = ApprovalResolved {
-        approval: item.approval,
-        approved,
-        approver: approver.clone(),
-        code: code.to_owned(),
-        expires_us: now_us().saturating_add(APPROVAL_LIFETIME_US),
-    };
-    vec![Draft::new(Kind::ApprovalResolved, &body).by(approver).caused_by(item.approval)]
-}
-
 /// A call on its way to the policy.
 struct Described {
     call: Call,
@@ -125,9 +105,18 @@ impl Session {
 
     /// Asks the policy, presenting an approval if there is one.
     pub(super) fn decide(&self, call: &Call, approval: Option<(CallId, &Approval)>) -> Verdict {
-        let counters = Counters(self.recorder.log());
+        self.decide_counted(call, approval, &Counters::new(self.recorder.log()))
+    }
+
+    /// The same, with the counters that a use has to be stored by.
+    fn decide_counted(
+        &self,
+        call: &Call,
+        approval: Option<(CallId, &Approval)>,
+        counters: &Counters<'_>,
+    ) -> Verdict {
         let mut request = Request::new(call, now_us());
-        request.counters = &counters;
+        request.counters = counters;
         // The tree the act starts from: void where nothing is frozen, so no approval fits.
         let base = self.state().frozen.as_ref().map_or(Digest::ZERO, |(_, frozen)| frozen.base);
         request.approval = approval.map(|(id, approval)| ApprovalUse {
@@ -135,6 +124,18 @@ impl Session {
             branch: self.branch(),
             call: id,
             base_tree: &base,
+        });
+        let verdict = glasshouse_policy::decide(&self.policy, &request);
+        if verdict.decision.effect != Effect::RequireReview {
+            return verdict;
+        }
+        // A log that cannot be read grants nothing.
+        let grants = grants::standing(self.recorder.log()).unwrap_or_default();
+        request.standing = Some(StandingUse {
+            grants: &grants,
+            branch: self.branch(),
+            turn: self.state().turn,
+            workspace: self.state().created.as_ref().map_or("", |created| &created.project),
         });
         glasshouse_policy::decide(&self.policy, &request)
     }
@@ -181,27 +182,42 @@ impl Session {
             CallPhase::Approved(approval) => self.approval(id, approval),
             _ => None,
         };
-        let (decision, uses): (_, Vec<GrantUse>) = match outside {
-            Some(reason) => (boundary_denial(&self.policy, &reason), Vec::new()),
+        let counters = Counters::new(self.recorder.log());
+        let verdict = match outside {
+            Some(reason) => Err(boundary_denial(&self.policy, &reason)),
             None => {
-                let verdict = self.decide(&call, approval.as_ref().map(|approval| (id, approval)));
-                (
-                    verdict.decision,
-                    verdict.grant_use.into_iter().chain(verdict.approval_use).collect(),
-                )
+                let approval = approval.as_ref().map(|approval| (id, approval));
+                Ok(self.decide_counted(&call, approval, &counters))
+            }
+        };
+        let mut drafts = Vec::new();
+        let mut cells: Vec<CellWrite> = Vec::new();
+        let decision = match verdict {
+            Err(decision) => decision,
+            Ok(verdict) => {
+                for used in uses(&verdict) {
+                    let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
+                    drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
+                    cells.push(counters.cell(used));
+                }
+                for (draft, cell) in ended(&verdict, approval.as_ref()) {
+                    drafts.push(draft.caused_by(id.0));
+                    cells.push(cell);
+                }
+                if verdict.approval_refusals.contains(&ApprovalRefusal::Expired) {
+                    let text = "denied: the approval had expired before the call could run; call \
+                                again to be asked again";
+                    let code = codes::APPROVAL_EXPIRED.name;
+                    drafts.push(refused(id, CallStatus::Denied, code, text.to_owned()));
+                }
+                verdict.decision
             }
         };
         let decision = in_demanded_sandbox(decision, &arguments);
         let (is_allowed, constraints) = (decision.is_allowed(), decision.constraints.clone());
-        let mut drafts = Vec::new();
-        for used in &uses {
-            let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
-            drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
-        }
         let input = masked(&self.masker, call.clone());
         let body = PolicyDecided::new(Some(id), input, subject(&call), decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
-        let cells = uses.iter().map(counter_cell).collect();
         if !is_allowed {
             return self.recorder.record_with(drafts, cells).await;
         }
@@ -266,7 +282,7 @@ impl Session {
     fn approval(&self, id: CallId, approval: glasshouse_model::Seq) -> Option<Approval> {
         let (request, resolved) = self.state().granted.get(&approval)?;
         Some(Approval {
-            id: grant_id(self.branch(), approval),
+            id: approval_grant(self.branch(), approval),
             session: self.id().clone(),
             branch: self.branch().clone(),
             call: id,
@@ -283,41 +299,19 @@ impl Session {
     }
 }
 
-/// Cell space of the use counters of grants.
-const GRANT_SPACE: &str = "grant_uses";
-
-/// The name of an approval as a grant: derived from where it was asked for, so that a replay and a
-/// second process find the same counter.
-fn grant_id(branch: &BranchId, approval: Seq) -> GrantId {
-    let digest = Digest::of(format!("glasshouse/approval/{branch}/{approval}").as_bytes());
-    let mut id = [0; 16];
-    id.copy_from_slice(&digest.as_bytes()[..16]);
-    GrantId::from_random(id)
+/// Every counter that an allowed call uses up.
+fn uses(verdict: &Verdict) -> impl Iterator<Item = &GrantUse> {
+    verdict.grant_use.iter().chain(&verdict.approval_use).chain(&verdict.standing_uses)
 }
 
-/// Use counters as the log keeps them.
-struct Counters<'a>(&'a Log);
-
-impl UseCounters for Counters<'_> {
-    fn stored(&self, id: GrantId) -> u64 {
-        match self.0.cell(GRANT_SPACE, &id.to_string()) {
-            Ok(None) => 0,
-            Ok(Some(cell)) => <[u8; 8]>::try_from(cell.bytes.as_slice())
-                .map_or(glasshouse_policy::REVOKED, u64::from_be_bytes),
-            Err(_) => glasshouse_policy::REVOKED,
-        }
-    }
-}
-
-/// The counter that must be stored together with the event of a use.
-fn counter_cell(used: &GrantUse) -> CellWrite {
-    CellWrite {
-        space: GRANT_SPACE.to_owned(),
-        key: used.id.to_string(),
-        // Approvals are used once: a counter that is there already makes this use void.
-        expected_version: (used.stored == 0).then_some(0),
-        bytes: Some(used.counter.to_be_bytes().to_vec()),
-    }
+/// Grants that this decision found over, ended for good.
+fn ended(verdict: &Verdict, approval: Option<&Approval>) -> Vec<(Draft, CellWrite)> {
+    let standing = verdict.standing_refusals.iter();
+    let expired = standing.filter(|(_, why)| *why == StandingRefusal::Expired).map(|(id, _)| *id);
+    let approval = approval
+        .filter(|_| verdict.approval_refusals.contains(&ApprovalRefusal::Expired))
+        .map(|approval| approval.id);
+    expired.chain(approval).map(grants::expire).collect()
 }
 
 /// What a call is about, for people.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, CallStatus,
-    ChangedPath, Egress, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent, ToolProposed,
-    ToolStarted, WorkspaceFrozen, WorkspaceSealed,
+    ChangedPath, Egress, GrantScope, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent,
+    ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
@@ -137,6 +137,7 @@ impl Kernel {
             reasons,
             policy_version,
             base: Digest::ZERO,
+            offer: None,
         });
         record.append_asked(drafts, asked)
     }
@@ -409,6 +410,7 @@ impl<'a> Record<'a> {
             approver: local_user().actor(),
             code: "asked_for".to_owned(),
             expires_us: now_us(),
+            scope: GrantScope::Call,
         };
         self.append(vec![Draft::new(Kind::ApprovalResolved, &resolved)]).map(|_| ())
     }
@@ -450,6 +452,7 @@ impl<'a> Record<'a> {
             args_digest: Digest::ZERO,
             policy_version: self.policy.version(),
             base: set.base,
+            offer: None,
         });
         self.append_asked(drafts, asked)?;
         match denied {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use glasshouse_model::body::ApprovalRequested;
+use glasshouse_model::body::{ApprovalRequested, GrantScope};
 use glasshouse_model::{Actor, CallId, Event, PrincipalKind, Seq};
 
 /// Something to show while a turn runs.
@@ -37,13 +38,46 @@ pub struct ReviewItem {
     pub request: ApprovalRequested,
     /// The unified diff, for a merge.
     pub patch: Option<String>,
+    /// Set once somebody else answered, or nobody waits for the answer any more.
+    pub withdrawn: Withdrawn,
+}
+
+/// Whether a question is still open.
+#[derive(Debug, Clone, Default)]
+pub struct Withdrawn(Arc<AtomicBool>);
+
+impl Withdrawn {
+    /// Whether no answer is waited for.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A yes to more than the call at hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wider {
+    /// How far it reaches.
+    pub scope: GrantScope,
+    /// The `match` of a rule, in the place of the one that was offered.
+    pub rule: Option<serde_json::Value>,
+    /// How long it holds, in microseconds; else as long as is usual for the scope.
+    pub lifetime_us: Option<u64>,
+    /// Most uses.
+    pub max_uses: Option<u64>,
 }
 
 /// A person's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Go ahead, once.
     Approve,
+    /// Go ahead, and with calls like it.
+    ApproveFor(Wider),
     /// No.
     Reject,
     /// Nobody is there to ask.
@@ -55,7 +89,8 @@ pub trait Reviewer: Send + Sync {
     /// Who answers.
     fn approver(&self) -> Actor;
     /// Asks and waits for the answer; runs on a thread of its own. Must answer
-    /// [`Answer::Nobody`] at once where nobody can be asked.
+    /// [`Answer::Nobody`] at once where nobody can be asked, and end soon once the item is withdrawn;
+    /// its answer then counts for nothing.
     fn review(&self, item: &ReviewItem) -> Answer;
 }
 
@@ -69,6 +104,30 @@ impl Reviewer for NoReviewer {
     }
 
     fn review(&self, _: &ReviewItem) -> Answer {
+        Answer::Nobody
+    }
+}
+
+/// Waits a while for an answer that a person gives in another process.
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    /// Longest wait for each answer.
+    pub limit: Duration,
+}
+
+/// How often a reviewer looks whether its question is withdrawn.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Reviewer for Elsewhere {
+    fn approver(&self) -> Actor {
+        NoReviewer.approver()
+    }
+
+    fn review(&self, item: &ReviewItem) -> Answer {
+        let until = Instant::now() + self.limit;
+        while !item.withdrawn.is_set() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
         Answer::Nobody
     }
 }

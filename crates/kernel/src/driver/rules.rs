@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, PolicyChange, PolicyDecided,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope, PolicyChange, PolicyDecided,
     PolicySource, TestSetup,
 };
 use glasshouse_model::syscall::name;
@@ -28,7 +28,7 @@ pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 /// Name of the shipped policy in explanations.
 const SHIPPED_POLICY: &str = "default.yaml";
 /// Name of the workflow's generated rules in explanations.
-pub(super) const WORKFLOW_POLICY: &str = "workflow.yaml";
+pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// Largest policy file in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Cells that say which policy of a project a person accepted last. An index over the
@@ -130,6 +130,7 @@ impl Kernel {
             args_digest: policy.digest,
             policy_version: rules.version(),
             base: previous.unwrap_or(Digest::ZERO),
+            offer: None,
         };
         drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
         let approval = journal.append(drafts)?;
@@ -139,6 +140,7 @@ impl Kernel {
             approver: approver.clone(),
             code: "approved".to_owned(),
             expires_us: now_us(),
+            scope: GrantScope::Call,
         };
         let accepted = Accepted { project: change.project.clone(), digest: policy.digest };
         let cell = CellWrite {

@@ -2,14 +2,14 @@
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BudgetCharged, CallEnd, CallStatus,
-    CommitCreated, MergeAnswered, MergeFailed, MergeProposed, MessageReceived, ModelCompleted,
-    ModelFailed, Outcome, PolicyDecided, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
-    WorkflowTransitioned,
+    CommitCreated, GrantRule, MergeAnswered, MergeFailed, MergeProposed, MessageReceived,
+    ModelCompleted, ModelFailed, Outcome, PolicyDecided, TestEvidence, ToolProposed, ToolStarted,
+    TurnEnd, WorkflowTransitioned,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, CallId, Decision, Draft, Effect as PolicyEffect, Event, Kind, Seq, State as Workflow,
-    Usage,
+    Actor, CallId, Decision, Draft, Effect as PolicyEffect, Event, Kind, Layer, RuleTrace, Seq,
+    State as Workflow, Usage,
 };
 
 use super::{State, workflow};
@@ -240,10 +240,20 @@ fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
                 args_digest,
                 policy_version: decided.decision.policy_version,
                 base: frozen.base,
+                offer: offer(decided),
             };
             vec![Draft::new(Kind::ApprovalRequested, &request)]
         }
     }
+}
+
+/// The rule that a wider answer would grant. What a built-in rule asks for is looked at every time.
+fn offer(decided: &PolicyDecided) -> Option<GrantRule> {
+    let built_in = |rule: &RuleTrace| {
+        rule.layer == Layer::BuiltIn && rule.action == PolicyEffect::RequireReview
+    };
+    let call = decided.input.as_ref().filter(|_| !decided.decision.rules.iter().any(built_in))?;
+    Some(glasshouse_policy::GrantRule::for_call(call).ok()?.told(call))
 }
 
 /// Why a person is asked: the reasons of the rules that want it, or their names.
@@ -307,6 +317,9 @@ fn on_resolved(state: &State, resolved: &ApprovalResolved) -> Vec<Draft> {
         "no_approver" => {
             "denied: this call needs a person's approval and nobody is there to give it".to_owned()
         }
+        "approval_expired" => "denied: the approval had expired before the call could run; call \
+                               again to be asked again"
+            .to_owned(),
         _ => format!("denied: {} rejected this call", resolved.approver.id),
     };
     vec![refused(*call, CallStatus::Denied, &resolved.code, text)]
@@ -358,6 +371,7 @@ fn on_merge_proposed(seq: Seq, merge: &MergeProposed) -> Vec<Draft> {
         args_digest: merge.patch.blob,
         policy_version: merge.policy_version,
         base: merge.base,
+        offer: None,
     };
     vec![Draft::new(Kind::ApprovalRequested, &request)]
 }

@@ -11,7 +11,7 @@ use glasshouse_model::body::{
     WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
-    CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
+    Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +148,8 @@ pub struct State {
     pub red: Option<Seq>,
     /// Approvals asked for and not answered.
     pub pending_approvals: BTreeMap<Seq, ApprovalRequested>,
+    /// Calls for which a person was asked, as they were decided on.
+    pub reviewed: BTreeMap<CallId, Call>,
     /// Approvals that were granted, by the sequence of the request.
     pub granted: BTreeMap<Seq, (ApprovalRequested, ApprovalResolved)>,
     /// Merge under way.
@@ -363,6 +365,12 @@ impl State {
 
     fn decided(&mut self, decided: &PolicyDecided) {
         // Denials and reviews have consequences of their own in the same transaction.
+        if let (Some(call), Some(input)) = (decided.call, &decided.input)
+            && decided.args_digest.is_some()
+            && decided.decision.effect == PolicyEffect::RequireReview
+        {
+            self.reviewed.insert(call, input.clone());
+        }
         if let Some(call) = decided.call
             && decided.args_digest.is_some()
             && decided.decision.effect == PolicyEffect::Allow
@@ -394,6 +402,7 @@ impl State {
             if end.code.as_deref() == Some(glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE.name) {
                 self.no_isolation = true;
             }
+            self.reviewed.remove(&call);
             self.phase(call, CallPhase::Ended(Box::new(end)));
         }
     }

@@ -76,6 +76,7 @@ fn denied_and_reviewed_calls_end_once() {
                     approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
                     code: code.to_owned(),
                     expires_us: 1,
+                    scope: glasshouse_model::body::GrantScope::Call,
                 };
                 sim.append(Draft::new(Kind::ApprovalResolved, &body));
                 // A second answer to the same question changes nothing.

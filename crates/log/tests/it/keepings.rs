@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use glasshouse_log::{
-    Append, Clock, Keeping, Log, Options, Rotated, backups, check_export, own_session,
+    Append, Clock, ExportBlobs, Keeping, Log, Options, Rotated, backups, check_export, own_session,
 };
 use glasshouse_model::{Draft, Kind, TenantId};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn old_sessions_move_to_archives_and_every_proof_stays() {
     log.back_up().unwrap();
     let proof = log.prove(&branch("b_2"), 9).unwrap();
     let mut exported = Vec::new();
-    log.export_session(&session("s_2"), &mut exported).unwrap();
+    log.export_session(&session("s_2"), ExportBlobs::None, &mut exported).unwrap();
 
     assert_eq!(files(&rotate(log, u64::MAX)), Vec::<&str>::new(), "nothing is old");
     clock.now_us.fetch_add(51 * DAY_US, Ordering::SeqCst);

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BlobRef, is_false};
-use crate::{Actor, Call, CallId, Decision, Digest, Kind, Seq};
+use super::{BlobRef, GrantRule, GrantScope, is_false};
+use crate::{Actor, BranchId, Call, CallId, Decision, Digest, Kind, Seq, TenantId};
 
 /// `tool.proposed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +100,41 @@ pub struct ApprovalRequested {
     pub policy_version: Digest,
     /// Digest of the frozen base.
     pub base: Digest,
+    /// The rule that the approval would be extended by, for a wider scope than the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<GrantRule>,
+}
+
+/// `approval.answered`: a person answered in another process than the one that asks. The owner of the
+/// branch takes it over as `approval.resolved`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalAnswered {
+    /// Branch that asks.
+    pub branch: BranchId,
+    /// Sequence of its `approval.requested`.
+    pub approval: Seq,
+    /// Digest of what the person was shown.
+    pub args_digest: Digest,
+    /// The answer.
+    pub approved: bool,
+    /// Who answered.
+    pub approver: Actor,
+    /// Tenant of that person.
+    pub tenant: TenantId,
+    /// How far the answer reaches.
+    #[serde(default, skip_serializing_if = "GrantScope::is_call")]
+    pub scope: GrantScope,
+    /// The rule, for a wider scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<GrantRule>,
+    /// How long a wider answer holds, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime_us: Option<u64>,
+    /// Most uses of a wider answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<u64>,
+    /// When, microseconds since 1970.
+    pub answered_us: u64,
 }
 
 /// `approval.resolved`.
@@ -115,6 +150,9 @@ pub struct ApprovalResolved {
     pub code: String,
     /// Last moment at which an approved act may start, in microseconds since 1970.
     pub expires_us: u64,
+    /// How far the answer reaches.
+    #[serde(default, skip_serializing_if = "GrantScope::is_call")]
+    pub scope: GrantScope,
 }
 
 /// `grant.used`: the counter is stored in the same transaction.

@@ -1,9 +1,12 @@
 //! Bodies of events about rights, the network, plugins, tenants and their keys.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{Actor, CallId, Digest, TenantId};
+use crate::{Actor, BranchId, CallId, Digest, Seq, TenantId};
 
 /// `grant.issued`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +27,82 @@ pub struct GrantIssued {
     /// When it ends, microseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_us: Option<u64>,
+    /// All that a standing grant is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<StandingTerms>,
+}
+
+/// How far a person's yes reaches.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantScope {
+    /// This call, once.
+    #[default]
+    Call,
+    /// Calls like it, to the end of the turn.
+    Turn,
+    /// Calls like it on this branch of the session.
+    Session,
+    /// Calls like it in this project, in every session.
+    Workspace,
+}
+
+impl GrantScope {
+    /// Whether it is the one that every approval has.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        *self == Self::Call
+    }
+}
+
+/// Which calls a grant is for, as a person is shown it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GrantRule {
+    /// The `match` of a rule.
+    pub matching: Value,
+    /// Calls that it matches.
+    #[serde(default)]
+    pub matches: Vec<String>,
+    /// Calls near to them that it does not match.
+    #[serde(default)]
+    pub not_matches: Vec<String>,
+}
+
+/// What a standing grant permits, and what it is bound to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StandingTerms {
+    /// How far it reaches.
+    pub scope: GrantScope,
+    /// Tenant of the callers.
+    pub tenant: TenantId,
+    /// Branch, for a turn or a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// Turn, for a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Seq>,
+    /// Directory of the project, for a workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Which calls.
+    pub rule: GrantRule,
+    /// What the approved call derived from; a call that derives from more is another one.
+    #[serde(default)]
+    pub labels: BTreeSet<String>,
+    /// Policy under which it was given.
+    pub policy_version: Digest,
+    /// The person who gave it.
+    pub approver: Actor,
+    /// Most uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<u64>,
+    /// First moment at which it is void, microseconds since 1970.
+    pub expires_us: u64,
+    /// Grant that it was derived from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 /// `grant.expired`, `grant.revoked`.

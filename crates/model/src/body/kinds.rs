@@ -76,6 +76,7 @@ bodies! {
     GrantUsed: GrantUsed;
     GrantEnded: GrantExpired, GrantRevoked;
     ApprovalRequested: ApprovalRequested;
+    ApprovalAnswered: ApprovalAnswered;
     ApprovalResolved: ApprovalResolved;
     SandboxEvent: SandboxCreated, SandboxFailed, SandboxDestroyed;
     Egress: EgressConnected, EgressDenied;

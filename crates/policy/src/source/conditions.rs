@@ -12,7 +12,7 @@ use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
 use crate::{codes, suggest};
 
-const MATCH_KEYS: &[&str] = &[
+pub(crate) const MATCH_KEYS: &[&str] = &[
     "syscall",
     "caller_tag",
     "path_glob",
@@ -22,6 +22,9 @@ const MATCH_KEYS: &[&str] = &[
     "method",
     "http_path",
     "argv_prefix",
+    "argv",
+    "plugin",
+    "size_over",
     "tenant",
     "caller",
     "label",
@@ -29,7 +32,7 @@ const MATCH_KEYS: &[&str] = &[
 ];
 
 /// Reads a map of conditions. `wide`: matching more makes the decision stricter.
-pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {
+pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {
     let fields = reader.map(node, "the conditions of a rule", MATCH_KEYS)?;
     let mut conditions = Vec::new();
     for (key, node) in fields.iter() {
@@ -50,10 +53,12 @@ pub(super) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
                 _ => items(reader, node, key, port)?,
             }),
             "http_path" => Condition::HttpPath(items(reader, node, key, http_path)?),
+            "plugin" => Condition::Plugin(items(reader, node, key, plain)?),
+            "size_over" => Condition::SizeOver(size(reader, node)?),
             "change" => Condition::Change(items(reader, node, key, change)?),
             _ => {
                 let prefixes = items(reader, node, key, prefix)?;
-                Condition::Command(CommandPatterns { prefixes, wide })
+                Condition::Command(CommandPatterns { prefixes, exact: key == "argv", wide })
             }
         });
     }
@@ -83,6 +88,15 @@ fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
             .why("this key compares whole words"));
     }
     Ok(text.into())
+}
+
+fn size(reader: &Reader<'_>, node: &Node) -> Result<u64> {
+    let text = match &node.kind {
+        Kind::Integer(number) => number.to_string(),
+        _ => reader.text(node, "size_over")?.to_owned(),
+    };
+    glasshouse_model::units::parse_size_bytes(&text)
+        .map_err(|error| reader.error(codes::BAD_UNIT, node, "`size_over`").why(error))
 }
 
 fn label(reader: &Reader<'_>, node: &Node) -> Result<LabelPattern> {

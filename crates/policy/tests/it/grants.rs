@@ -26,6 +26,7 @@ fn terms(policy: &Policy) -> GrantTerms {
         max_uses: 3,
         expires_us: 1_000,
         policy_version: policy.version(),
+        parent: None,
     }
 }
 
@@ -200,7 +201,7 @@ proptest! {
     ) {
         let policy_version = Digest::from_bytes(policy);
         let id = GrantId::from_random(id);
-        let terms = GrantTerms { id, sandbox, syscall, path_glob: glob, max_uses, expires_us, policy_version };
+        let terms = GrantTerms { id, sandbox, syscall, path_glob: glob, max_uses, expires_us, policy_version, parent: None };
         // `**` inside a name is refused; every other pattern of this shape is sealed.
         if let Ok(grant) = SealedGrant::seal(&key(), terms.clone()) {
             let opened = SealedGrant::open(&key(), &grant.to_bytes()).unwrap();

@@ -1,0 +1,100 @@
+//! `policy`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use glasshouse_model::{Digest, SessionId};
+
+/// `policy`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Decide one call and say why: exit 0 allow, 3 deny, 4 review
+    Check(CallArguments),
+    /// Explain a decision: who spoke, who nearly did, what would change it
+    Explain(CallArguments),
+    /// Find rules that cannot mean what they say: exit 5 on a warning
+    Lint {
+        /// Policy file (default: the project's, else the shipped one)
+        file: Option<PathBuf>,
+        /// Findings and the sum as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try the examples of a policy and a file of tests: exit 5 on a failure
+    Test {
+        /// File of tests (default: .glasshouse/policy.test.yaml, if it is there)
+        file: Option<PathBuf>,
+        /// Policy file (default: the project's, else the shipped one)
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
+        /// Results and the sum as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of policy files, for editors
+    Schema,
+    /// Print the rules in force here, with the file each comes from
+    Show {
+        /// Print the shipped policy file instead, to copy and change
+        #[arg(long)]
+        shipped: bool,
+        /// Rules as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try a policy file on recorded decisions: which would come out differently
+    Simulate {
+        /// Policy file, in the place of the one that was in force
+        file: PathBuf,
+        /// All decisions of this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// How many of the newest decisions of all sessions
+        #[arg(long, value_name = "N", default_value = "100", conflicts_with = "session")]
+        last: usize,
+        /// Differences and the sum as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accept this project's policy file, after a person has seen it
+    Update {
+        /// Accept without asking, if the file has exactly this digest
+        #[arg(long, value_name = "SHA256")]
+        digest: Option<Digest>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A call to decide.
+#[derive(Debug, Args)]
+pub(crate) struct CallArguments {
+    /// Policy file (default: the project's, else the shipped one)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// The call, for example {"syscall":"fs.write","path":"src/a"}
+    #[arg(long, value_name = "JSON")]
+    pub(crate) call: String,
+    /// Workflow state in force
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
+    /// The decision as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl PolicyCommand {
+    /// Whether failures are told as JSON.
+    pub(crate) const fn json(&self) -> bool {
+        match self {
+            Self::Check(call) | Self::Explain(call) => call.json,
+            Self::Lint { json, .. }
+            | Self::Test { json, .. }
+            | Self::Show { json, .. }
+            | Self::Simulate { json, .. }
+            | Self::Update { json, .. } => *json,
+            Self::Schema => false,
+        }
+    }
+}

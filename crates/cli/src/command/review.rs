@@ -1,0 +1,204 @@
+//! `glasshouse review` and `glasshouse grants`: what waits for a person, and what one gave.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use glasshouse_kernel::driver::{ApprovalName, GrantRow, GrantState, PendingApproval};
+use glasshouse_kernel::{Answer, Wider, codes};
+use glasshouse_model::body::{ApprovalSubject, GrantRule, GrantScope};
+use glasshouse_model::{Digest, Exit, Principal, PrincipalKind, TenantId};
+
+use crate::args::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
+use crate::error::Error;
+use crate::output::visible;
+use crate::{home, output};
+
+/// Most characters of a question in a list.
+const MAX_LISTED_CHARS: usize = 100;
+
+/// Runs `review`.
+pub(crate) fn run(command: ReviewCommand) -> Result<u8, Error> {
+    match command {
+        ReviewCommand::List { json } => list(json),
+        ReviewCommand::Show { approval, json } => show(&approval, json),
+        ReviewCommand::Approve(arguments) => approve(&arguments),
+        ReviewCommand::Reject { approval, digest, json } => {
+            answer(&approval, Answer::Reject, digest.as_ref(), json)
+        }
+    }
+}
+
+/// Runs `grants`.
+pub(crate) fn grants(command: GrantsCommand) -> Result<u8, Error> {
+    match command {
+        GrantsCommand::List { all, json } => list_grants(all, json),
+        GrantsCommand::Revoke { grant, reason, json } => {
+            let changed = home::kernel()?.revoke_grant(grant, &me(), reason.as_deref())?;
+            if json {
+                output::json_line(&serde_json::json!({ "grant": grant, "changed": changed }));
+            } else {
+                output::note(if changed { "taken back" } else { "it was taken back already" });
+            }
+            Ok(Exit::Done.status())
+        }
+    }
+}
+
+/// The person at this machine.
+fn me() -> Principal {
+    Principal::new(PrincipalKind::User, "local", TenantId::local())
+}
+
+fn list(json: bool) -> Result<u8, Error> {
+    let pending = home::kernel()?.pending_approvals()?;
+    if json {
+        pending.iter().for_each(output::json_line);
+    } else if pending.is_empty() {
+        output::note("nothing waits for a person");
+    }
+    for one in pending.iter().filter(|_| !json) {
+        let asked: String =
+            visible(&one.request.shown, false).chars().take(MAX_LISTED_CHARS).collect();
+        output::data(&format!(
+            "{}  {}{}: {}: {asked}",
+            one.approval,
+            one.session,
+            if one.answered { " (answered)" } else { "" },
+            visible(&one.request.tool, false),
+        ));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn show(name: &ApprovalName, json: bool) -> Result<u8, Error> {
+    let pending = home::kernel()?.pending_approval(name)?;
+    if json {
+        output::json_line(&pending);
+        return Ok(Exit::Done.status());
+    }
+    let PendingApproval { approval, session, request, patch, .. } = &pending;
+    output::data(&format!("{approval} of session {session}: {}", visible(&request.tool, false)));
+    for reason in &request.reasons {
+        output::data(&format!("  because {}", visible(reason, false)));
+    }
+    for line in request.shown.lines().chain(patch.iter().flat_map(|patch| patch.lines())) {
+        output::data(&format!("  | {}", visible(line, false)));
+    }
+    if let Some(offer) = &request.offer {
+        output::data("  with a wider --scope also calls like it:");
+        rule_lines(offer).iter().for_each(|line| output::data(line));
+    }
+    output::data(&format!("  digest {}", request.args_digest));
+    Ok(Exit::Done.status())
+}
+
+/// A rule with its examples.
+pub(crate) fn rule_lines(rule: &GrantRule) -> Vec<String> {
+    let mut lines = vec![format!("    match {}", visible(&rule.matching.to_string(), false))];
+    let said = |lines: &mut Vec<String>, word: &str, calls: &[String]| {
+        lines.extend(calls.iter().map(|call| format!("    {word:<5} {}", visible(call, false))));
+    };
+    said(&mut lines, "yes", &rule.matches);
+    said(&mut lines, "no", &rule.not_matches);
+    lines
+}
+
+fn approve(arguments: &ApproveArguments) -> Result<u8, Error> {
+    let ApproveArguments { approval, digest, scope, matching, expires, uses, json } = arguments;
+    let scope = match scope {
+        ScopeArgument::Call => GrantScope::Call,
+        ScopeArgument::Turn => GrantScope::Turn,
+        ScopeArgument::Session => GrantScope::Session,
+        ScopeArgument::Workspace => GrantScope::Workspace,
+    };
+    let rule = matching
+        .as_deref()
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|e| Error::new(codes::USAGE, "`--match` is no JSON").why(e))?;
+    let wider = Wider {
+        scope,
+        rule,
+        lifetime_us: expires.map(|ms| ms.saturating_mul(1_000)),
+        max_uses: *uses,
+    };
+    let given = wider.rule.is_some() || wider.lifetime_us.is_some() || uses.is_some();
+    let given_answer = match scope {
+        GrantScope::Call if given => {
+            return Err(Error::new(codes::USAGE, "an approval of one call has no further terms")
+                .fix("pass --scope turn, session or workspace too"));
+        }
+        GrantScope::Call => Answer::Approve,
+        _ => Answer::ApproveFor(wider),
+    };
+    answer(approval, given_answer, digest.as_ref(), *json)
+}
+
+fn answer(
+    name: &ApprovalName,
+    answer: Answer,
+    digest: Option<&Digest>,
+    json: bool,
+) -> Result<u8, Error> {
+    let approved = answer != Answer::Reject;
+    let answered = home::kernel()?.answer_approval(name, answer, digest, &me())?;
+    if json {
+        output::json_line(&serde_json::json!({
+            "approval": name, "session": answered.session, "approved": approved,
+            "running": answered.running,
+        }));
+        return Ok(Exit::Done.status());
+    }
+    output::note(if approved { "approved" } else { "rejected" });
+    if !answered.running && answered.request.subject != ApprovalSubject::Policy {
+        output::note(&format!(
+            "hint: no process runs the session; carry on with `glasshouse session resume {}`",
+            answered.session
+        ));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn list_grants(all: bool, json: bool) -> Result<u8, Error> {
+    let mut rows = home::kernel()?.grants()?;
+    rows.retain(|row| all || row.state == GrantState::Live);
+    if json {
+        rows.iter().for_each(output::json_line);
+    } else if rows.is_empty() {
+        output::note("no grants");
+    }
+    for row in rows.iter().filter(|_| !json) {
+        output::data(&grant_line(row));
+        rule_lines(&row.rule).iter().for_each(|line| output::data(line));
+    }
+    Ok(Exit::Done.status())
+}
+
+fn grant_line(row: &GrantRow) -> String {
+    let words = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let scope = words(serde_json::to_value(row.scope).unwrap_or_default());
+    let place = match &row.workspace {
+        Some(dir) => visible(dir, false),
+        None => row.session.to_string(),
+    };
+    let uses = match row.max_uses {
+        Some(most) => format!("{} of {most} uses", row.uses),
+        None => format!("{} uses", row.uses),
+    };
+    let state = match row.state {
+        GrantState::Live => format!("ends in {}", until(row.expires_us)),
+        state => words(serde_json::to_value(state).unwrap_or_default()).replace('_', " "),
+    };
+    let approver = visible(&row.approver.id, false);
+    format!("{}  {scope} {place}, {uses}, {state}, given by {approver}", row.grant)
+}
+
+fn until(expires_us: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_micros(expires_us).saturating_sub(now);
+    match left.as_secs() {
+        secs @ 0..120 => format!("{secs} s"),
+        secs @ 120..7_200 => format!("{} min", secs / 60),
+        secs @ 7_200..172_800 => format!("{} h", secs / 3_600),
+        secs => format!("{} days", secs / 86_400),
+    }
+}

@@ -1,0 +1,455 @@
+//! The review queue: several questions at once, answered in any order, here or in another process.
+//!
+//! A question is an event of the branch. Its answer comes from the reviewer of the process that runs the
+//! turn, or from another process, which leaves it in a cell together with an event of its own; the owner
+//! of the branch takes it from there. Whoever answers first has answered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use glasshouse_log::CellWrite;
+use glasshouse_model::body::{
+    ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope,
+    StandingTerms,
+};
+use glasshouse_model::{
+    Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId, TenantId,
+};
+use glasshouse_policy::GrantRule;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::decide::now_us;
+use super::grants::NewGrant;
+use super::journal::Journal;
+use super::people::{Answer, ReviewItem, Wider, Withdrawn};
+use super::{Kernel, Session, TaskEnd};
+use crate::session::{CallPhase, MergePhase, State};
+use crate::{Error, Result, codes};
+
+/// How long an approval is good for.
+const APPROVAL_LIFETIME_US: u64 = 10 * MINUTE_US;
+const MINUTE_US: u64 = 60 * 1_000_000;
+/// How long a wider answer holds unless the person says.
+const SESSION_LIFETIME_US: u64 = 24 * 60 * MINUTE_US;
+const WORKSPACE_LIFETIME_US: u64 = 30 * SESSION_LIFETIME_US;
+/// Cell space of answers that the owner of a branch has not taken yet.
+const ANSWERS: &str = "approval.answers";
+
+/// Names an approval: the branch that asks and the sequence of its question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalName {
+    /// Branch.
+    pub branch: BranchId,
+    /// Sequence of `approval.requested`.
+    pub seq: Seq,
+}
+
+impl fmt::Display for ApprovalName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.branch, self.seq)
+    }
+}
+
+impl FromStr for ApprovalName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let wrong = || format!("`{text}` is no approval; `glasshouse review list` names them");
+        let (branch, seq) = text.split_once(':').ok_or_else(wrong)?;
+        Ok(Self {
+            branch: branch.parse().map_err(|_| wrong())?,
+            seq: seq.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+impl Serialize for ApprovalName {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// A question that waits for an answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingApproval {
+    /// Its name.
+    pub approval: ApprovalName,
+    /// Session that asks.
+    pub session: SessionId,
+    /// Whether a process runs that session now; else it goes on when it is resumed.
+    pub running: bool,
+    /// Whether it was answered, and the owner has not taken the answer yet.
+    pub answered: bool,
+    /// The question, with everything the person is shown.
+    #[serde(flatten)]
+    pub request: ApprovalRequested,
+    /// The unified diff, for a merge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+}
+
+/// An answer of this process's reviewer.
+pub(super) struct Answered {
+    approval: Seq,
+    answer: Answer,
+    approver: Actor,
+    /// When, microseconds since 1970.
+    at_us: u64,
+    /// The cell it came from.
+    taken: Option<CellWrite>,
+}
+
+/// The questions that are being asked.
+pub(super) struct Asked {
+    waiting: BTreeMap<Seq, Withdrawn>,
+    sender: UnboundedSender<Answered>,
+    pub(super) answers: UnboundedReceiver<Answered>,
+}
+
+impl Asked {
+    pub(super) fn new() -> Self {
+        let (sender, answers) = unbounded_channel();
+        Self { waiting: BTreeMap::new(), sender, answers }
+    }
+
+    /// Whether an answer may still come.
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn withdraw(&mut self, approval: Seq) {
+        if let Some(withdrawn) = self.waiting.remove(&approval) {
+            withdrawn.set();
+        }
+    }
+}
+
+impl Drop for Asked {
+    /// Nobody waits for an answer any more.
+    fn drop(&mut self) {
+        self.waiting.values().for_each(Withdrawn::set);
+    }
+}
+
+impl Session {
+    /// Asks this process's reviewer, once. An answer that lies ready is taken instead.
+    pub(super) async fn ask(
+        &mut self,
+        tasks: &mut JoinSet<TaskEnd>,
+        asked: &mut Asked,
+        approval: Seq,
+    ) -> Result<bool> {
+        if asked.waiting.contains_key(&approval) {
+            return Ok(false);
+        }
+        let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
+            return Ok(false);
+        };
+        if let Some(answered) = self.left_answer(approval, &request)? {
+            self.resolve(asked, answered).await?;
+            return Ok(true);
+        }
+        let patch = self.state().merge.as_ref().and_then(|merge| {
+            let bytes = self.recorder.log().blob(&merge.proposed.patch.blob).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        });
+        let withdrawn = Withdrawn::default();
+        asked.waiting.insert(approval, withdrawn.clone());
+        let item = ReviewItem { approval, request, patch, withdrawn };
+        let reviewer = std::sync::Arc::clone(&self.reviewer);
+        let sender = asked.sender.clone();
+        tasks.spawn_blocking(move || {
+            let (answer, approver) = (reviewer.review(&item), reviewer.approver());
+            let answered = Answered { approval, answer, approver, at_us: now_us(), taken: None };
+            // A turn that is over hears no answers.
+            let _ = sender.send(answered);
+            TaskEnd::new()
+        });
+        Ok(false)
+    }
+
+    /// Takes the answers that other processes left.
+    pub(super) async fn take_answers(&mut self, asked: &mut Asked) -> Result<()> {
+        let waiting: Vec<Seq> = asked.waiting.keys().copied().collect();
+        for approval in waiting {
+            let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
+                asked.withdraw(approval);
+                continue;
+            };
+            if let Some(answered) = self.left_answer(approval, &request)? {
+                self.resolve(asked, answered).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer in the cell of a question. What is no answer of a person of this tenant to exactly
+    /// this question counts as none.
+    fn left_answer(&self, approval: Seq, request: &ApprovalRequested) -> Result<Option<Answered>> {
+        let name = ApprovalName { branch: self.branch().clone(), seq: approval };
+        let Some(cell) = self.recorder.log().cell(ANSWERS, &name.to_string())? else {
+            return Ok(None);
+        };
+        let Ok(left) = serde_json::from_slice::<ApprovalAnswered>(&cell.bytes) else {
+            return Ok(None);
+        };
+        let is_for_it = left.branch == name.branch
+            && left.approval == approval
+            && left.args_digest == request.args_digest
+            && left.approver.kind == PrincipalKind::User
+            && left.tenant == TenantId::local();
+        if !is_for_it {
+            return Ok(None);
+        }
+        let answer = match (left.approved, left.scope) {
+            (false, _) => Answer::Reject,
+            (true, GrantScope::Call) => Answer::Approve,
+            (true, scope) => Answer::ApproveFor(Wider {
+                scope,
+                rule: left.rule.map(|rule| rule.matching),
+                lifetime_us: left.lifetime_us,
+                max_uses: left.max_uses,
+            }),
+        };
+        let taken = CellWrite {
+            space: ANSWERS.to_owned(),
+            key: name.to_string(),
+            expected_version: Some(cell.version),
+            bytes: None,
+        };
+        let at_us = left.answered_us;
+        Ok(Some(Answered { approval, answer, approver: left.approver, at_us, taken: Some(taken) }))
+    }
+
+    /// Records an answer, unless the question is no longer open.
+    pub(super) async fn resolve(&mut self, asked: &mut Asked, answered: Answered) -> Result<()> {
+        let Answered { approval, answer, approver, at_us, taken } = answered;
+        asked.withdraw(approval);
+        let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
+            return Ok(());
+        };
+        // Whoever implements `Reviewer`, an agent or a plugin never approves.
+        let may_approve = approver.kind == PrincipalKind::User;
+        let expires_us = at_us.saturating_add(APPROVAL_LIFETIME_US);
+        let (approved, code) = match answer {
+            Answer::Nobody => (false, "no_approver"),
+            Answer::Reject => (false, "rejected"),
+            Answer::Approve | Answer::ApproveFor(_) if !may_approve => (false, "rejected"),
+            // Nobody ran the session while it was good.
+            _ if now_us() >= expires_us => (false, codes::APPROVAL_EXPIRED.name),
+            Answer::Approve | Answer::ApproveFor(_) => (true, "approved"),
+        };
+        let wider = match answer {
+            Answer::ApproveFor(wider) if approved => self.widen(&request, wider, &approver)?,
+            _ => None,
+        };
+        let scope = wider.as_ref().map_or(GrantScope::Call, |(scope, ..)| *scope);
+        let body = ApprovalResolved {
+            approval,
+            approved,
+            approver: approver.clone(),
+            code: code.to_owned(),
+            expires_us,
+            scope,
+        };
+        let mut drafts =
+            vec![Draft::new(Kind::ApprovalResolved, &body).by(approver).caused_by(approval)];
+        let mut cells: Vec<CellWrite> = taken.into_iter().collect();
+        if let Some((_, draft, cell)) = wider {
+            drafts.insert(0, draft.caused_by(approval));
+            cells.push(cell);
+        }
+        self.recorder.record_with(drafts, cells).await
+    }
+
+    /// The grant of an answer that reaches further than the call. A question without an offer is
+    /// answered for its call alone.
+    fn widen(
+        &self,
+        request: &ApprovalRequested,
+        wider: Wider,
+        approver: &Actor,
+    ) -> Result<Option<(GrantScope, Draft, CellWrite)>> {
+        let (Some(offer), Some(call)) = (&request.offer, self.input_of(request)) else {
+            return Ok(None);
+        };
+        let matching = wider.rule.as_ref().unwrap_or(&offer.matching);
+        let rule = GrantRule::parse(matching)?.told(&call);
+        let lifetime_us = wider.lifetime_us.unwrap_or(match wider.scope {
+            GrantScope::Workspace => WORKSPACE_LIFETIME_US,
+            GrantScope::Call | GrantScope::Turn | GrantScope::Session => SESSION_LIFETIME_US,
+        });
+        let in_branch = matches!(wider.scope, GrantScope::Turn | GrantScope::Session);
+        let created = self.state().created.as_ref();
+        let terms = StandingTerms {
+            scope: wider.scope,
+            tenant: TenantId::local(),
+            branch: in_branch.then(|| self.branch().clone()),
+            turn: self.state().turn.filter(|_| wider.scope == GrantScope::Turn),
+            workspace: created
+                .filter(|_| wider.scope == GrantScope::Workspace)
+                .map(|created| created.project.clone()),
+            rule,
+            labels: call.labels,
+            policy_version: request.policy_version,
+            approver: approver.clone(),
+            max_uses: wider.max_uses,
+            expires_us: now_us().saturating_add(lifetime_us),
+            parent: None,
+        };
+        let grant = NewGrant { session: self.id().clone(), branch: self.branch().clone(), terms };
+        grant.issue().map(|(draft, cell)| Some((wider.scope, draft, cell)))
+    }
+
+    /// The call that an approval is asked for, as it was decided on.
+    fn input_of(&self, request: &ApprovalRequested) -> Option<Call> {
+        self.state().reviewed.get(&request.call?).cloned()
+    }
+}
+
+impl Kernel {
+    /// Every question that waits for a person, oldest session first.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn pending_approvals(&self) -> Result<Vec<PendingApproval>> {
+        let mut pending = Vec::new();
+        for (session, branch, state) in self.branch_states()? {
+            for (seq, request) in
+                state.pending_approvals.iter().filter(|(seq, _)| open(&state, **seq))
+            {
+                let approval = ApprovalName { branch: branch.clone(), seq: *seq };
+                let patch = match request.subject {
+                    ApprovalSubject::Merge => self.log.blob(&request.args_digest).ok(),
+                    ApprovalSubject::Call | ApprovalSubject::Policy => None,
+                };
+                pending.push(PendingApproval {
+                    running: self.log.is_owned(&branch)?,
+                    answered: self.log.cell(ANSWERS, &approval.to_string())?.is_some(),
+                    approval,
+                    session: session.clone(),
+                    request: request.clone(),
+                    patch: patch.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+                });
+            }
+        }
+        Ok(pending)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// `approval_unknown` when nothing of that name waits.
+    pub fn pending_approval(&self, name: &ApprovalName) -> Result<PendingApproval> {
+        let mut pending = self.pending_approvals()?.into_iter();
+        pending.find(|one| one.approval == *name).ok_or_else(|| {
+            Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for the approval {name}"))
+                .why("there is no such question, or it is answered, or its turn is over")
+        })
+    }
+
+    /// Leaves an answer for whoever runs, or will run, the branch that asks. `args_digest`, where given,
+    /// is what the person saw.
+    ///
+    /// # Errors
+    /// `approval_unknown`; `approval_forbidden` for whoever is no user of this tenant;
+    /// `approval_mismatch` when something else is asked for; `approval_answered`; `grant_narrow` when a
+    /// wider rule does not match the call at hand; the log's errors.
+    pub fn answer_approval(
+        &self,
+        name: &ApprovalName,
+        answer: Answer,
+        args_digest: Option<&Digest>,
+        approver: &Principal,
+    ) -> Result<PendingApproval> {
+        // Who may not answer is not told what is asked.
+        if approver.tenant != TenantId::local() {
+            return Err(Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for {name}")));
+        }
+        if approver.kind != PrincipalKind::User {
+            return Err(Error::new(codes::APPROVAL_FORBIDDEN, "this cannot be answered")
+                .why("only a person answers; agents and plugins never do"));
+        }
+        let pending = self.pending_approval(name)?;
+        if args_digest.is_some_and(|seen| *seen != pending.request.args_digest) {
+            return Err(Error::new(codes::APPROVAL_MISMATCH, "this was not answered")
+                .why(format!("what is asked for has the digest {}", pending.request.args_digest)));
+        }
+        let (approved, wider) = match answer {
+            Answer::Approve => (true, None),
+            Answer::ApproveFor(wider) => (true, Some(wider)),
+            Answer::Reject | Answer::Nobody => (false, None),
+        };
+        let rule = match &wider {
+            Some(wider) => Some(self.wider_rule(&pending, wider)?),
+            None => None,
+        };
+        let body = ApprovalAnswered {
+            branch: name.branch.clone(),
+            approval: name.seq,
+            args_digest: pending.request.args_digest,
+            approved,
+            approver: approver.actor(),
+            tenant: approver.tenant.clone(),
+            scope: wider.as_ref().map_or(GrantScope::Call, |wider| wider.scope),
+            rule,
+            lifetime_us: wider.as_ref().and_then(|wider| wider.lifetime_us),
+            max_uses: wider.as_ref().and_then(|wider| wider.max_uses),
+            answered_us: now_us(),
+        };
+        let cell = CellWrite {
+            space: ANSWERS.to_owned(),
+            key: name.to_string(),
+            expected_version: Some(0),
+            bytes: Some(serde_json::to_vec(&body).map_err(|e| {
+                Error::new(codes::TURN_FAILED, "an answer cannot be written").why(e)
+            })?),
+        };
+        let journal = Journal::open(self)?;
+        let drafts = vec![Draft::new(Kind::ApprovalAnswered, &body).by(approver.actor())];
+        match journal.append_with(drafts, vec![cell]) {
+            Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
+                Err(Error::new(codes::APPROVAL_ANSWERED, "this was answered already")
+                    .why("another answer waits to be taken"))
+            }
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.log.sign_head()?;
+                Ok(pending)
+            }
+        }
+    }
+
+    /// The rule of a wider answer, checked against the call at hand.
+    fn wider_rule(
+        &self,
+        pending: &PendingApproval,
+        wider: &Wider,
+    ) -> Result<glasshouse_model::body::GrantRule> {
+        let state = self.state_of(&pending.approval.branch)?;
+        let call = pending.request.call.and_then(|call| state.reviewed.get(&call));
+        let (Some(offer), Some(call)) = (&pending.request.offer, call) else {
+            return Err(Error::new(codes::GRANT_NARROW, "this can only be approved once")
+                .why("what a built-in rule or a merge asks for is looked at every time"));
+        };
+        let rule = GrantRule::parse(wider.rule.as_ref().unwrap_or(&offer.matching))?;
+        if !rule.matches(call) {
+            return Err(Error::new(codes::GRANT_NARROW, "the rule does not match this call")
+                .why("it would allow others and not this one"));
+        }
+        Ok(rule.told(call))
+    }
+}
+
+/// Whether a question still waits: its call or merge may have ended otherwise.
+fn open(state: &State, seq: Seq) -> bool {
+    let by_call = state.open_calls.iter().any(|call| {
+        state.calls.get(call).is_some_and(|record| record.phase == CallPhase::InReview(seq))
+    });
+    let by_merge =
+        state.merge.as_ref().is_some_and(|merge| merge.phase == MergePhase::InReview(Some(seq)));
+    by_call || by_merge
+}

@@ -1,0 +1,347 @@
+//! Grants as the log keeps them: given with an approval, counted with each use, taken back.
+//!
+//! A standing grant is a cell that is written with its `grant.issued`; its use counter is another cell,
+//! written in the transaction of the act that uses it. A counter that changed in between refuses that
+//! transaction, so what was taken back is not used once more.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use glasshouse_log::{CellWrite, Log};
+use glasshouse_model::body::{
+    GrantEnded, GrantIssued, GrantRule as Told, GrantScope, PolicyDecided, StandingTerms,
+};
+use glasshouse_model::{
+    Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId,
+};
+use glasshouse_policy::{GrantId, GrantUse, REVOKED, Request, Standing, UseCounters};
+use serde::{Deserialize, Serialize};
+
+use super::decide::now_us;
+use super::journal::Journal;
+use super::start::random;
+use super::{Kernel, rules};
+use crate::session::CallPhase;
+use crate::{Error, Result, codes};
+
+/// Cell space of the use counters of grants.
+const USES: &str = "grant_uses";
+/// Cell space of the standing grants themselves.
+const GRANTS: &str = "grants";
+/// Cells that are read at a time.
+const PAGE: usize = 256;
+
+/// Content of a cell in [`GRANTS`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    session: SessionId,
+    branch: BranchId,
+    issued_us: u64,
+    terms: StandingTerms,
+}
+
+/// How a grant stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantState {
+    /// It can be used.
+    Live,
+    /// Its time is over.
+    Expired,
+    /// Its turn is over.
+    TurnOver,
+    /// Every use was made.
+    UsedUp,
+    /// It was taken back.
+    Revoked,
+}
+
+/// One grant, for lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GrantRow {
+    /// Its name.
+    pub grant: GrantId,
+    /// How it stands.
+    pub state: GrantState,
+    /// How far it reaches.
+    pub scope: GrantScope,
+    /// Which calls it is for, with examples; of an approval, what was approved.
+    pub rule: Told,
+    /// Uses so far.
+    pub uses: u64,
+    /// Most uses.
+    pub max_uses: Option<u64>,
+    /// First moment at which it is void, microseconds since 1970.
+    pub expires_us: u64,
+    /// Session in which it was given.
+    pub session: SessionId,
+    /// Branch in which it was given.
+    pub branch: BranchId,
+    /// Directory of the project, for the scope `workspace`.
+    pub workspace: Option<String>,
+    /// Who gave it.
+    pub approver: Actor,
+    /// When it was given, microseconds since 1970; 0 where only the event knows.
+    pub issued_us: u64,
+}
+
+/// A new standing grant.
+pub(super) struct NewGrant {
+    pub(super) session: SessionId,
+    pub(super) branch: BranchId,
+    pub(super) terms: StandingTerms,
+}
+
+impl NewGrant {
+    /// The event and the cell that make it.
+    pub(super) fn issue(self) -> Result<(Draft, CellWrite)> {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&random()?);
+        name[8..].copy_from_slice(&random()?);
+        let id = GrantId::from_random(name);
+        // Whatever cannot be used must not be given.
+        Standing::new(id, self.terms.clone())?;
+        let Self { session, branch, terms } = self;
+        let operations = match &terms.rule.matching["syscall"] {
+            serde_json::Value::String(one) => vec![one.clone()],
+            many => many
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
+        };
+        let body = GrantIssued {
+            grant: id.to_string(),
+            lifetime: "standing".to_owned(),
+            holder: Actor { kind: PrincipalKind::Agent, id: "agent".to_owned() },
+            operations,
+            scope: terms.rule.matching.to_string(),
+            max_uses: terms.max_uses,
+            expires_us: Some(terms.expires_us),
+            standing: Some(terms.clone()),
+        };
+        let draft = Draft::new(Kind::GrantIssued, &body).by(terms.approver.clone());
+        let kept = Kept { session, branch, issued_us: now_us(), terms };
+        let bytes = serde_json::to_vec(&kept)
+            .map_err(|e| Error::new(codes::TURN_FAILED, "a grant cannot be written").why(e))?;
+        let cell = CellWrite {
+            space: GRANTS.to_owned(),
+            key: id.to_string(),
+            expected_version: Some(0),
+            bytes: Some(bytes),
+        };
+        Ok((draft, cell))
+    }
+}
+
+/// Every standing grant of the log. One that cannot be read grants nothing.
+pub(super) fn standing(log: &Log) -> Result<Vec<Standing>> {
+    let kept = kept(log)?.into_iter();
+    Ok(kept.filter_map(|(id, kept)| Standing::new(id, kept.terms).ok()).collect())
+}
+
+fn kept(log: &Log) -> Result<Vec<(GrantId, Kept)>> {
+    let mut found = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = log.cells(GRANTS, &after, PAGE)?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after.clone_from(last);
+        found.extend(page.into_iter().filter_map(|(key, cell)| {
+            Some((key.parse().ok()?, serde_json::from_slice(&cell.bytes).ok()?))
+        }));
+    }
+}
+
+/// The name of an approval as a grant: derived from where it was asked for, so that a replay and a
+/// second process find the same counter.
+pub(super) fn approval_grant(branch: &BranchId, approval: Seq) -> GrantId {
+    let digest = Digest::of(format!("glasshouse/approval/{branch}/{approval}").as_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest.as_bytes()[..16]);
+    GrantId::from_random(id)
+}
+
+/// Use counters as the log keeps them, with the versions that were read.
+pub(super) struct Counters<'a> {
+    log: &'a Log,
+    versions: RefCell<BTreeMap<GrantId, u64>>,
+}
+
+impl<'a> Counters<'a> {
+    pub(super) fn new(log: &'a Log) -> Self {
+        Self { log, versions: RefCell::default() }
+    }
+
+    /// The counter that must be stored together with the event of a use. If it is no longer what was
+    /// read, that transaction is refused.
+    pub(super) fn cell(&self, used: &GrantUse) -> CellWrite {
+        let version = self.versions.borrow().get(&used.id).copied().unwrap_or(0);
+        CellWrite { expected_version: Some(version), ..counter(used.id, used.counter) }
+    }
+}
+
+impl UseCounters for Counters<'_> {
+    fn stored(&self, id: GrantId) -> u64 {
+        match self.log.cell(USES, &id.to_string()) {
+            Ok(None) => 0,
+            Ok(Some(cell)) => {
+                self.versions.borrow_mut().insert(id, cell.version);
+                <[u8; 8]>::try_from(cell.bytes.as_slice()).map_or(REVOKED, u64::from_be_bytes)
+            }
+            Err(_) => REVOKED,
+        }
+    }
+}
+
+fn counter(id: GrantId, value: u64) -> CellWrite {
+    CellWrite {
+        space: USES.to_owned(),
+        key: id.to_string(),
+        expected_version: None,
+        bytes: Some(value.to_be_bytes().to_vec()),
+    }
+}
+
+/// What ends a grant for good: no clock that goes back revives it.
+pub(super) fn expire(id: GrantId) -> (Draft, CellWrite) {
+    let body = GrantEnded { grant: id.to_string(), reason: Some("its time is over".to_owned()) };
+    (Draft::new(Kind::GrantExpired, &body), counter(id, REVOKED))
+}
+
+impl Kernel {
+    /// Every grant that was given, the newest first: standing ones, and approvals that wait to be used.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn grants(&self) -> Result<Vec<GrantRow>> {
+        let counters = Counters::new(&self.log);
+        let mut rows = Vec::new();
+        for (id, Kept { session, branch, issued_us, terms }) in kept(&self.log)? {
+            let stored = counters.stored(id);
+            let state = match stored {
+                REVOKED => GrantState::Revoked,
+                _ if now_us() >= terms.expires_us => GrantState::Expired,
+                uses if terms.max_uses.is_some_and(|most| uses >= most) => GrantState::UsedUp,
+                _ if self.turn_is_over(&terms)? => GrantState::TurnOver,
+                _ => GrantState::Live,
+            };
+            rows.push(GrantRow {
+                grant: id,
+                state,
+                scope: terms.scope,
+                rule: terms.rule,
+                uses: if stored == REVOKED { 0 } else { stored },
+                max_uses: terms.max_uses,
+                expires_us: terms.expires_us,
+                session,
+                branch,
+                workspace: terms.workspace,
+                approver: terms.approver,
+                issued_us,
+            });
+        }
+        rows.extend(self.approvals_in_hand(&counters)?);
+        rows.sort_by_key(|row| std::cmp::Reverse(row.issued_us));
+        Ok(rows)
+    }
+
+    fn turn_is_over(&self, terms: &StandingTerms) -> Result<bool> {
+        let (GrantScope::Turn, Some(branch)) = (terms.scope, &terms.branch) else {
+            return Ok(false);
+        };
+        Ok(self.state_of(branch)?.turn != terms.turn)
+    }
+
+    /// One-use approvals whose call has not run.
+    fn approvals_in_hand(&self, counters: &Counters<'_>) -> Result<Vec<GrantRow>> {
+        let mut rows = Vec::new();
+        for (session, branch, state) in self.branch_states()? {
+            for call in &state.open_calls {
+                let Some(CallPhase::Approved(approval)) = state.calls.get(call).map(|c| &c.phase)
+                else {
+                    continue;
+                };
+                let Some((request, resolved)) = state.granted.get(approval) else { continue };
+                let id = approval_grant(&branch, *approval);
+                let state = match counters.stored(id) {
+                    REVOKED => GrantState::Revoked,
+                    0 if now_us() >= resolved.expires_us => GrantState::Expired,
+                    0 => GrantState::Live,
+                    _ => GrantState::UsedUp,
+                };
+                let arguments = Told {
+                    matching: serde_json::json!({ "call": call, "args_digest": request.args_digest }),
+                    matches: vec![request.shown.clone()],
+                    not_matches: Vec::new(),
+                };
+                rows.push(GrantRow {
+                    grant: id,
+                    state,
+                    scope: GrantScope::Call,
+                    rule: arguments,
+                    uses: 0,
+                    max_uses: Some(1),
+                    expires_us: resolved.expires_us,
+                    session: session.clone(),
+                    branch: branch.clone(),
+                    workspace: None,
+                    approver: resolved.approver.clone(),
+                    issued_us: 0,
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The state of every branch that has a session of its own.
+    pub(super) fn branch_states(
+        &self,
+    ) -> Result<Vec<(SessionId, BranchId, crate::session::State)>> {
+        let mut states = Vec::new();
+        for session in self.log.sessions()? {
+            for row in self.log.branches(&session.session)? {
+                // What cannot be folded can ask for nothing.
+                let Ok(state) = self.state_of(&row.branch) else { continue };
+                if state.created.is_some() {
+                    states.push((session.session.clone(), row.branch, state));
+                }
+            }
+        }
+        Ok(states)
+    }
+
+    /// Takes a grant back, whoever holds it and wherever it is being used. Answers whether it was still
+    /// there to be taken back.
+    ///
+    /// # Errors
+    /// `grant_not_found`; `policy_denied` for whoever is no user; the log's errors.
+    pub fn revoke_grant(&self, id: GrantId, by: &Principal, reason: Option<&str>) -> Result<bool> {
+        let known =
+            self.grants()?.into_iter().find(|row| row.grant == id).ok_or_else(|| {
+                Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {id}"))
+            })?;
+        let rules = self.compile(&[rules::shipped(glasshouse_policy::Consent::Joint)])?;
+        let journal = Journal::open(self)?;
+        let mut call = Call::new("grant.revoke", by.clone());
+        call.session = Some(journal.session.clone());
+        let decision = glasshouse_policy::decide(&rules, &Request::new(&call, now_us())).decision;
+        let (allowed, why) = (decision.is_allowed(), decision.reasons.join("; "));
+        let decided = PolicyDecided::new(None, call, Some(id.to_string()), decision);
+        let mut drafts = vec![Draft::new(Kind::PolicyDecided, &decided)];
+        if !allowed {
+            journal.append(drafts)?;
+            return Err(Error::new(codes::POLICY_DENIED, "the grant was not taken back").why(why));
+        }
+        if known.state == GrantState::Revoked {
+            journal.append(drafts)?;
+            return Ok(false);
+        }
+        let ended = GrantEnded { grant: id.to_string(), reason: reason.map(str::to_owned) };
+        drafts.push(Draft::new(Kind::GrantRevoked, &ended).by(by.actor()));
+        journal.append_with(drafts, vec![counter(id, REVOKED)])?;
+        self.log.sign_head()?;
+        Ok(true)
+    }
+}

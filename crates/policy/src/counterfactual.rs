@@ -1,0 +1,419 @@
+//! What would have had to be different for another decision.
+//!
+//! Nothing here guesses: values to try come from what the rules ask for, and each answer was decided
+//! like any call. An answer names the fewest changes that are enough.
+
+use std::collections::BTreeSet;
+
+use glasshouse_model::{
+    Call, CanonicalPath, ChangeClass, Decision, Effect, Layer, PrincipalKind, RuleTrace,
+};
+use serde::Serialize;
+
+use crate::decide::{Request, Supposed, decide, decide_supposing};
+use crate::glob::{Glob, Segment, Token};
+use crate::network::HostPattern;
+use crate::policy::Policy;
+use crate::rule::{Condition, LabelPattern, Rule};
+use crate::write::rule_for;
+
+/// Most values that are tried, so that a policy of any size is explained in a moment.
+const MAX_EDITS: usize = 512;
+/// Most values of which pairs are tried.
+const MAX_PAIRED: usize = 64;
+/// Most answers of one kind: more is no help.
+const MAX_ANSWERS: usize = 5;
+/// Most rules that nearly spoke.
+const MAX_NEAR: usize = 5;
+
+/// A decision, and what would have made it another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// Rules that would have spoken if one thing about the call were different.
+    pub nearly: Vec<Near>,
+    /// The least changes of the call after which the answer is another; each is enough.
+    pub other_call: Vec<CallChange>,
+    /// The least change of the rules after which the answer is another. `None` where no rule of a
+    /// file decides: a built-in rule denied.
+    pub other_rules: Option<RuleChange>,
+}
+
+/// A rule that one condition kept silent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Near {
+    /// Rule.
+    pub rule: String,
+    /// Policy file it is in.
+    pub source: String,
+    /// Line in it, from 1.
+    pub line: u64,
+    /// What it would have contributed.
+    pub action: Effect,
+    /// The key that does not hold: of `match`, or `except` when an item of that lifts the rule.
+    pub key: &'static str,
+}
+
+/// Changes of a call that are enough together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallChange {
+    /// What to change.
+    pub set: Vec<Edit>,
+    /// The answer then.
+    pub decision: Effect,
+}
+
+/// One value of a call that would be different.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Edit {
+    /// Key as in `match`.
+    pub key: &'static str,
+    /// What it would be; `without NAME` for a tag or label that would be absent.
+    pub to: String,
+}
+
+/// A change of the rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleChange {
+    /// Rules that would have to be silent: all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
+    /// The narrowest rule that would have to be there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+    /// The answer then.
+    pub decision: Effect,
+}
+
+/// Decides and explains.
+///
+/// ```
+/// use glasshouse_policy::{CallSketch, Policy, Protected, Request, Source, explain};
+/// let text = "
+/// capabilities:
+///   - { name: docs, match: { syscall: fs.write, path_glob: 'docs/**' }, action: allow }
+///   - { name: web, match: { syscall: fs.write, label: web }, action: deny }
+/// ";
+/// let policy = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default()).unwrap();
+/// let call = CallSketch::from_json(r#"{"syscall":"fs.write","path":"docs/a","label":"web"}"#)
+///     .and_then(CallSketch::into_call)
+///     .unwrap();
+/// let why = explain(&policy, &Request::new(&call, 0));
+/// assert_eq!(why.other_call[0].set[0].to, "without web");
+/// assert_eq!(why.other_rules.unwrap().without, ["web"]);
+/// ```
+#[must_use]
+pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
+    let decision = decide(policy, request).decision;
+    Explanation {
+        nearly: nearly(policy, request.call),
+        other_call: other_call(policy, request, decision.effect),
+        other_rules: other_rules(policy, request, &decision),
+        decision,
+    }
+}
+
+fn nearly(policy: &Policy, call: &Call) -> Vec<Near> {
+    let near = policy.rules.iter().filter_map(|rule| {
+        let mut unmet = rule.when.iter().filter(|condition| !condition.holds(call));
+        let key = match (unmet.next(), unmet.next()) {
+            // Another syscall is another act.
+            (Some(Condition::Syscall(_)), None) | (Some(_), Some(_)) => return None,
+            (Some(one), None) => one.key(),
+            (None, _) if rule.is_lifted(call) => "except",
+            (None, _) => return None,
+        };
+        Some(Near {
+            rule: rule.name.to_string(),
+            source: policy.source_name(rule.source).to_owned(),
+            line: rule.line,
+            action: rule.effect,
+            key,
+        })
+    });
+    near.take(MAX_NEAR).collect()
+}
+
+fn other_call(policy: &Policy, request: &Request<'_>, now: Effect) -> Vec<CallChange> {
+    let mut edits = edits(policy, request.call);
+    edits.truncate(MAX_EDITS);
+    let decided = |edits: &[&Value]| {
+        let mut call = request.call.clone();
+        for edit in edits {
+            edit.apply(&mut call);
+        }
+        let request =
+            Request { call: &call, token: None, approval: None, standing: None, ..*request };
+        decide(policy, &request).decision.effect
+    };
+    let change = |edits: &[&Value]| {
+        let decision = decided(edits);
+        let set = edits.iter().map(|edit| edit.told()).collect();
+        (decision != now).then_some(CallChange { set, decision })
+    };
+    let mut found: Vec<CallChange> = edits.iter().filter_map(|edit| change(&[edit])).collect();
+    if !found.iter().any(|one| one.decision == wanted(now)) {
+        let few = &edits[..edits.len().min(MAX_PAIRED)];
+        let pairs = few.iter().enumerate().flat_map(|(at, one)| {
+            let others = few[at + 1..].iter().filter(|other| other.rank() != one.rank());
+            others.filter_map(|other| change(&[one, other])).collect::<Vec<_>>()
+        });
+        found.extend(pairs.filter(|pair| pair.decision == wanted(now)));
+    }
+    found.sort_by_key(|one| (one.decision != wanted(now), one.set.len()));
+    found.truncate(MAX_ANSWERS);
+    found
+}
+
+/// The answer that a person who asks for another one most likely wants.
+const fn wanted(now: Effect) -> Effect {
+    match now {
+        Effect::Deny | Effect::RequireReview => Effect::Allow,
+        Effect::Allow => Effect::Deny,
+    }
+}
+
+fn other_rules(policy: &Policy, request: &Request<'_>, now: &Decision) -> Option<RuleChange> {
+    let decides = |trace: &&RuleTrace| trace.action == now.effect;
+    if now.rules.iter().filter(decides).any(|trace| trace.layer == Layer::BuiltIn) {
+        return None;
+    }
+    let without: Vec<(usize, &Rule)> = policy
+        .rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| {
+            let place = (Some(policy.source_name(rule.source)), Some(rule.line));
+            now.rules.iter().filter(decides).any(|trace| {
+                *trace.name == *rule.name && (trace.source.as_deref(), trace.line) == place
+            })
+        })
+        .collect();
+    let ids: Vec<usize> = without.iter().map(|(id, _)| *id).collect();
+    let suppose = |allowed| {
+        let supposed = Supposed { without: &ids, allowed };
+        decide_supposing(policy, request, &supposed).decision.effect
+    };
+    let names = || without.iter().map(|(_, rule)| rule.name.to_string()).collect();
+    let without_them = suppose(false);
+    if without_them != now.effect {
+        return Some(RuleChange { without: names(), with: None, decision: without_them });
+    }
+    let with = Some(rule_for(request.call, Effect::Allow));
+    let decision = suppose(true);
+    (decision != now.effect).then(|| RuleChange { without: names(), with, decision })
+}
+
+/// A value that a call could have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    WithoutLabel(String),
+    State(String),
+    Change(ChangeClass),
+    Size(u64),
+    Tag(String),
+    WithoutTag(String),
+    Caller(PrincipalKind, Option<String>),
+    Method(String),
+    HttpPath(String),
+    Port(u16),
+    Host(String),
+    Path(CanonicalPath),
+    Argv(Vec<String>),
+    Label(String),
+}
+
+impl Value {
+    /// Values of one rank take each other's place.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::WithoutLabel(_) => 0,
+            Self::State(_) => 1,
+            Self::Change(_) => 2,
+            Self::Size(_) => 3,
+            Self::Tag(_) => 4,
+            Self::WithoutTag(_) => 5,
+            Self::Caller(..) => 6,
+            Self::Method(_) => 7,
+            Self::HttpPath(_) => 8,
+            Self::Port(_) => 9,
+            Self::Host(_) => 10,
+            Self::Path(_) => 11,
+            Self::Argv(_) => 12,
+            Self::Label(_) => 13,
+        }
+    }
+
+    fn apply(&self, call: &mut Call) {
+        match self.clone() {
+            Self::WithoutLabel(label) => {
+                call.labels.remove(&label);
+            }
+            Self::State(state) => call.state = Some(state),
+            Self::Change(class) => call.change = Some(class),
+            Self::Size(size) => call.size_bytes = Some(size),
+            Self::Tag(tag) => {
+                call.caller.tags.insert(tag);
+            }
+            Self::WithoutTag(tag) => {
+                call.caller.tags.remove(&tag);
+            }
+            Self::Caller(kind, id) => {
+                call.caller.kind = kind;
+                if let Some(id) = id {
+                    call.caller.id = id;
+                }
+            }
+            Self::Method(method) => call.method = Some(method),
+            Self::HttpPath(path) => call.http_path = Some(path),
+            Self::Port(port) => call.port = Some(port),
+            Self::Host(host) => call.host = Some(host),
+            Self::Path(path) => call.path = Some(path),
+            Self::Argv(argv) => call.argv = Some(argv),
+            Self::Label(label) => {
+                call.labels.insert(label);
+            }
+        }
+    }
+
+    fn told(&self) -> Edit {
+        let (key, to) = match self {
+            Self::WithoutLabel(label) => ("label", format!("without {label}")),
+            Self::State(state) => ("state_machine_state", state.clone()),
+            Self::Change(class) => ("change", class.as_str().to_owned()),
+            Self::Size(size) => ("size", size.to_string()),
+            Self::Tag(tag) => ("caller_tag", tag.clone()),
+            Self::WithoutTag(tag) => ("caller_tag", format!("without {tag}")),
+            Self::Caller(kind, id) => {
+                let kind = crate::sketch::caller_word(*kind);
+                let name = id.as_ref().map(|id| format!(":{id}")).unwrap_or_default();
+                ("caller", format!("{kind}{name}"))
+            }
+            Self::Method(method) => ("method", method.clone()),
+            Self::HttpPath(path) => ("http_path", path.clone()),
+            Self::Port(port) => ("port", port.to_string()),
+            Self::Host(host) => ("host", host.clone()),
+            Self::Path(path) => ("path", path.to_string()),
+            Self::Argv(argv) => ("argv", argv.join(" ")),
+            Self::Label(label) => ("label", label.clone()),
+        };
+        Edit { key, to }
+    }
+}
+
+/// Every value worth trying: what some rule on this syscall asks for and the call does not have, and
+/// the labels and tags it has.
+fn edits(policy: &Policy, call: &Call) -> Vec<Value> {
+    let mut values: BTreeSet<Value> = BTreeSet::new();
+    values.extend(call.labels.iter().cloned().map(Value::WithoutLabel));
+    values.extend(call.caller.tags.iter().cloned().map(Value::WithoutTag));
+    let about_it = |rule: &&Rule| {
+        rule.when.syscalls().is_none_or(|names| names.iter().any(|name| **name == *call.syscall))
+    };
+    for rule in policy.rules.iter().filter(about_it) {
+        for condition in rule.when.iter().chain(rule.excepts.iter().flat_map(|e| e.iter())) {
+            add_values(condition, call, &mut values);
+        }
+        if let Some(most) = rule.demands.max_file_size_bytes
+            && call.size_bytes.is_some_and(|size| size > most)
+        {
+            values.insert(Value::Size(most));
+        }
+        // A value that no rule knows is what keeps a restrictive rule silent.
+        if rule.effect != Effect::Allow && rule.when.paths().is_some() && call.path.is_some() {
+            values.extend(CanonicalPath::parse("other").ok().map(Value::Path));
+        }
+    }
+    let mut values: Vec<Value> = values.into_iter().filter(|value| value.differs(call)).collect();
+    values.sort_by_key(Value::rank);
+    values
+}
+
+impl Value {
+    fn differs(&self, call: &Call) -> bool {
+        let mut other = call.clone();
+        self.apply(&mut other);
+        other != *call
+    }
+}
+
+fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) {
+    let texts = |list: &[Box<str>], make: fn(String) -> Value| {
+        list.iter().map(|text| make(text.to_string())).collect::<Vec<_>>()
+    };
+    match condition {
+        // Another syscall is another act, another tenant another world.
+        Condition::Syscall(_) | Condition::Tenant(_) => {}
+        Condition::State(list) => values.extend(texts(list, Value::State)),
+        Condition::CallerTag(list) => values.extend(texts(list, Value::Tag)),
+        Condition::Method(list) => values.extend(texts(list, Value::Method)),
+        Condition::HttpPath(list) => {
+            values.extend(list.iter().map(|pattern| Value::HttpPath(pattern.example().to_owned())))
+        }
+        Condition::Port(list) => values.extend(list.iter().map(|port| Value::Port(*port))),
+        Condition::Plugin(list) => values.extend(
+            list.iter().map(|name| Value::Caller(PrincipalKind::Plugin, Some(name.to_string()))),
+        ),
+        Condition::SizeOver(most) if call.size_bytes.is_some() => {
+            values.extend([Value::Size(*most), Value::Size(most.saturating_add(1))]);
+        }
+        Condition::SizeOver(_) => {}
+        Condition::Caller(list) => values.extend(
+            list.iter()
+                .map(|caller| Value::Caller(caller.kind, caller.id.as_deref().map(str::to_owned))),
+        ),
+        Condition::Label(list) => values.extend(list.iter().map(|label| match label {
+            LabelPattern::Exact(label) | LabelPattern::Prefix(label) => {
+                Value::Label(label.to_string())
+            }
+        })),
+        Condition::Host(list) if call.host.is_some() => {
+            values.extend(list.iter().filter_map(|host| match host {
+                HostPattern::Any => None,
+                HostPattern::Exact(name) => Some(Value::Host(name.to_string())),
+                HostPattern::Below(suffix) => Some(Value::Host(format!("any{suffix}"))),
+            }));
+        }
+        Condition::Change(list) => values.extend(list.iter().map(|class| Value::Change(*class))),
+        Condition::Path(patterns) if call.path.is_some() => {
+            values.extend(patterns.include.iter().filter_map(example).map(Value::Path));
+        }
+        Condition::Command(commands) if call.argv.is_some() => values.extend(
+            commands
+                .prefixes
+                .iter()
+                .map(|words| Value::Argv(words.iter().map(|word| word.to_string()).collect())),
+        ),
+        Condition::Host(_) | Condition::Path(_) | Condition::Command(_) => {}
+    }
+}
+
+/// A path that a pattern matches.
+pub(crate) fn example(glob: &Glob) -> Option<CanonicalPath> {
+    let parts: Vec<String> = glob
+        .segments()
+        .iter()
+        .filter_map(|segment| match segment {
+            Segment::Literal(name) => Some(name.to_string()),
+            Segment::Any => Some("any".to_owned()),
+            Segment::Extension(extension) => Some(format!("any.{extension}")),
+            Segment::Pattern(tokens) => tokens.iter().map(token_example).collect(),
+            Segment::AnyDepth => None,
+        })
+        .collect();
+    CanonicalPath::parse(&parts.join("/")).ok()
+}
+
+fn token_example(token: &Token) -> Option<String> {
+    match token {
+        Token::Char(c) => Some(c.to_string()),
+        Token::One => Some("a".to_owned()),
+        Token::Many => Some(String::new()),
+        Token::Class { negated: false, ranges } => ranges.first().map(|(low, _)| low.to_string()),
+        Token::Class { negated: true, ranges } => ('a'..='z')
+            .find(|c| !ranges.iter().any(|(low, high)| (low..=high).contains(&c)))
+            .map(|c| c.to_string()),
+    }
+}

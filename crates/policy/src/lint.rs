@@ -1,0 +1,299 @@
+//! What a policy says that its author can hardly have meant.
+
+use glasshouse_model::Effect;
+use glasshouse_model::syscall::name;
+use serde::Serialize;
+
+use crate::policy::Policy;
+use crate::rule::{Condition, Conditions, Demands, LabelPattern, Rule};
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// The rules do something else than they seem to.
+    Warning,
+    /// They do what they say; the file would be better with it.
+    Advice,
+}
+
+/// Something found in a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How much it matters.
+    pub level: Level,
+    /// What kind of thing it is.
+    pub kind: &'static str,
+    /// Policy file.
+    pub source: String,
+    /// Line of the rule, from 1.
+    pub line: u64,
+    /// Rule.
+    pub rule: String,
+    /// What is odd.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Tags that identities carry.
+const TAGS: &[&str] = &["core_plugin", "trusted_write", "third_party"];
+/// Labels that things carry; behind a colon stands a name.
+const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
+/// Ways to change a file: a rule about one of them that leaves the others is no protection.
+const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
+
+/// Looks a policy over: rules that never decide, exceptions that lift nothing, ways around a denial,
+/// words that nothing carries, rules without examples and reasons.
+///
+/// ```
+/// use glasshouse_policy::{Policy, Protected, Source, lint};
+/// let text = "
+/// capabilities:
+///   - { name: a, match: { syscall: fs.write, path_glob: 'src/**' }, action: allow }
+///   - { name: d, match: { path_glob: '**' }, action: deny, reason: nothing changes }
+/// ";
+/// let policy = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default()).unwrap();
+/// assert_eq!(lint(&policy)[0].kind, "unreachable_rule");
+/// ```
+#[must_use]
+pub fn lint(policy: &Policy) -> Vec<Finding> {
+    let mut found: Vec<Finding> = policy
+        .warnings()
+        .iter()
+        .map(|warning| Finding {
+            level: Level::Warning,
+            kind: "load_warning",
+            source: warning.source.clone(),
+            line: warning.line,
+            rule: warning.rule.clone(),
+            message: warning.message.clone(),
+            fix: "correct the rule, or remove it".to_owned(),
+        })
+        .collect();
+    let mut linter = Linter { policy, found: &mut found };
+    for rule in policy.rules.iter().filter(|rule| !is_generated(rule)) {
+        linter.reach(rule);
+        linter.excepts(rule);
+        linter.ways_around(rule);
+        linter.words(rule);
+        linter.manners(rule);
+    }
+    found.sort_by(|a, b| {
+        (a.level, &a.source, a.line, a.kind, &a.message)
+            .cmp(&(b.level, &b.source, b.line, b.kind, &b.message))
+    });
+    found
+}
+
+/// A group of hosts is a rule that nobody wrote as one.
+fn is_generated(rule: &Rule) -> bool {
+    rule.name.starts_with("network_whitelist.")
+}
+
+struct Linter<'a> {
+    policy: &'a Policy,
+    found: &'a mut Vec<Finding>,
+}
+
+impl Linter<'_> {
+    fn add(&mut self, level: Level, kind: &'static str, rule: &Rule, message: String, fix: &str) {
+        self.found.push(Finding {
+            level,
+            kind,
+            source: self.policy.source_name(rule.source).to_owned(),
+            line: rule.line,
+            rule: rule.name.to_string(),
+            message,
+            fix: fix.to_owned(),
+        });
+    }
+
+    fn place(&self, rule: &Rule) -> String {
+        format!("`{}` ({}:{})", rule.name, self.policy.source_name(rule.source), rule.line)
+    }
+
+    /// Rules that never decide.
+    fn reach(&mut self, rule: &Rule) {
+        if rule.excepts.iter().any(|item| item.cover(&rule.when) && !item.same_calls(&rule.when)) {
+            let message = "an except item lifts it for every call that it matches".to_owned();
+            self.add(
+                Level::Warning,
+                "unreachable_rule",
+                rule,
+                message,
+                "narrow the except item, or remove the rule",
+            );
+        }
+        if rule.effect == Effect::Deny || rule.when.is_empty() {
+            return;
+        }
+        let others = self.policy.rules.iter().filter(|other| {
+            !std::ptr::eq(*other, rule) && other.excepts.is_empty() && other.when.cover(&rule.when)
+        });
+        let stricter = others.clone().find(|other| {
+            let spares = rule.demands == Demands::default();
+            other.effect == Effect::Deny
+                || (other.effect > rule.effect && spares && other.source == rule.source)
+        });
+        if let Some(other) = stricter {
+            let verb = if other.effect == Effect::Deny { "denies" } else { "asks for review of" };
+            let message = format!("{} {verb} every call that it matches", self.place(other));
+            self.add(
+                Level::Warning,
+                "unreachable_rule",
+                rule,
+                message,
+                "remove it, or give the stricter rule an except item",
+            );
+        } else if rule.effect == Effect::Allow
+            && let Some(other) = others.clone().find(|other| {
+                let plain = Demands::default();
+                other.effect == Effect::Allow
+                    && other.source == rule.source
+                    && (&other.demands, &rule.demands) == (&plain, &plain)
+                    // Of two that say the same only the later one is too much.
+                    && (!rule.when.cover(&other.when) || other.line < rule.line)
+            })
+        {
+            let message = format!("{} allows every call that it matches", self.place(other));
+            self.add(Level::Warning, "redundant_rule", rule, message, "remove it");
+        }
+    }
+
+    /// Exceptions that lift nothing.
+    fn excepts(&mut self, rule: &Rule) {
+        for (at, item) in rule.excepts.iter().enumerate() {
+            let number = at + 1;
+            let fix = "remove the item";
+            if item.exclude(&rule.when) {
+                let message = format!("except item {number} never holds where `match` does");
+                self.add(Level::Warning, "shadowed_except", rule, message, fix);
+                continue;
+            }
+            let wider = rule.excepts.iter().enumerate().find(|(other, wide)| {
+                *other != at && wide.cover(item) && (!item.cover(wide) || *other < at)
+            });
+            if let Some((wider, _)) = wider {
+                let message =
+                    format!("except item {} lifts all that item {number} lifts", wider + 1);
+                self.add(Level::Warning, "shadowed_except", rule, message, fix);
+                continue;
+            }
+            let caught = self.policy.rules.iter().find(|other| {
+                !std::ptr::eq(*other, rule)
+                    && rule.effect != Effect::Allow
+                    && other.effect >= rule.effect
+                    && other.excepts.is_empty()
+                    && (other.when.cover(&rule.when) || other.when.cover(item))
+            });
+            if let Some(other) = caught {
+                let verb = if other.effect == Effect::Deny { "denies" } else { "asks for review" };
+                let message = format!(
+                    "{} {verb} where except item {number} lifts the rule",
+                    self.place(other)
+                );
+                let fix = "give that rule the same except item, or remove this one";
+                self.add(Level::Warning, "shadowed_except", rule, message, fix);
+            }
+        }
+    }
+
+    /// A denial of one way to change a path that an allowing rule opens another way to.
+    fn ways_around(&mut self, rule: &Rule) {
+        let (Some(closed), Some(_)) = (rule.when.syscalls(), rule.when.paths()) else { return };
+        if rule.effect != Effect::Deny || !closed.iter().any(|name| WRITES.contains(&&**name)) {
+            return;
+        }
+        let elsewhere = |name: &str| {
+            self.policy.rules.iter().any(|other| {
+                other.effect == Effect::Deny
+                    && other.when.syscalls().is_none_or(|names| names.iter().any(|n| **n == *name))
+                    && rest(&other.when)
+                        .iter()
+                        .all(|theirs| rest(&rule.when).iter().any(|mine| theirs.covers(mine)))
+            })
+        };
+        let open: Vec<&str> = WRITES.into_iter().filter(|name| !elsewhere(name)).collect();
+        let allowing = self.policy.rules.iter().find_map(|other| {
+            let opens = |name: &&&str| {
+                other.when.syscalls().is_none_or(|names| names.iter().any(|n| **n == ***name))
+            };
+            let wide = other.effect == Effect::Allow
+                && rest(&other.when)
+                    .iter()
+                    .all(|theirs| rest(&rule.when).iter().any(|mine| theirs.covers(mine)));
+            let ways: Vec<&str> = open.iter().filter(opens).copied().collect();
+            (wide && !ways.is_empty()).then_some((other, ways))
+        });
+        if let Some((other, ways)) = allowing {
+            let message = format!(
+                "{} allows {} of the paths that it denies",
+                self.place(other),
+                ways.join(", ")
+            );
+            let fix =
+                "list every way to change a file: [fs.write, fs.edit, fs.delete, merge.apply]";
+            self.add(Level::Warning, "allow_wider_than_deny", rule, message, fix);
+        }
+    }
+
+    /// Words that nothing carries.
+    fn words(&mut self, rule: &Rule) {
+        let conditions = rule.when.iter().chain(rule.excepts.iter().flat_map(Conditions::iter));
+        let mut unknown = Vec::new();
+        for condition in conditions {
+            match condition {
+                Condition::CallerTag(tags) => unknown.extend(
+                    tags.iter()
+                        .filter(|tag| !TAGS.contains(&&***tag))
+                        .map(|tag| ("unused_tag", format!("nobody carries the tag `{tag}`"))),
+                ),
+                Condition::Label(labels) => {
+                    unknown.extend(labels.iter().filter_map(unknown_label).map(|label| {
+                        ("unused_label", format!("nothing carries the label `{label}`"))
+                    }))
+                }
+                _ => {}
+            }
+        }
+        for (kind, message) in unknown {
+            let fix = match kind {
+                "unused_tag" => format!("tags are {}", TAGS.join(", ")),
+                _ => "labels are user, repo, web, ui, model and mcp:NAME".to_owned(),
+            };
+            self.add(Level::Warning, kind, rule, message, &fix);
+        }
+    }
+
+    fn manners(&mut self, rule: &Rule) {
+        if rule.examples == 0 {
+            let message = "it has no examples".to_owned();
+            let fix = "add `examples` with a call that it matches and one that it does not";
+            self.add(Level::Advice, "no_examples", rule, message, fix);
+        }
+        if rule.reason.is_none() && rule.effect != Effect::Allow {
+            let message = "whoever is stopped by it is not told why".to_owned();
+            self.add(Level::Advice, "no_reason", rule, message, "add a `reason`");
+        }
+    }
+}
+
+/// The conditions besides the syscall.
+fn rest(conditions: &Conditions) -> Vec<&Condition> {
+    conditions.iter().filter(|condition| !matches!(condition, Condition::Syscall(_))).collect()
+}
+
+fn unknown_label(label: &LabelPattern) -> Option<String> {
+    let (text, shown) = match label {
+        LabelPattern::Exact(text) => (text, text.to_string()),
+        LabelPattern::Prefix(text) => (text, format!("{text}*")),
+    };
+    let prefix = matches!(label, LabelPattern::Prefix(_));
+    let known = LABELS.iter().any(|known| {
+        (known.ends_with(':') && text.starts_with(known))
+            || (!prefix && **text == **known)
+            || (prefix && known.starts_with(&**text))
+    });
+    (!known).then_some(shown)
+}

@@ -1,0 +1,226 @@
+//! The JSON Schema of a policy file, for editors. What it accepts is a little more than what loads:
+//! patterns, units and examples are tried only by the program.
+
+use glasshouse_model::ChangeClass;
+use glasshouse_model::workflow::State;
+use serde_json::{Map, Value, json};
+
+use crate::limits::{
+    MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
+};
+use crate::rule::{UI_LIMITS, UI_PROFILES};
+
+/// The schema, as JSON Schema 2020-12.
+#[must_use]
+pub fn policy_schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Policy of Glasshouse",
+        "description": "Rules that decide what agents, plugins and people may do; see docs/policy.md",
+        "type": ["object", "null"],
+        "additionalProperties": false,
+        "properties": {
+            "version": { "const": 1, "description": "Version of the format; 1 when left out" },
+            "capabilities": {
+                "type": ["array", "null"], "maxItems": MAX_RULES, "items": { "$ref": "#/$defs/rule" },
+            },
+            "network_whitelist": {
+                "type": ["object", "null"],
+                "description": "Named groups of hosts that net.connect may reach",
+                "additionalProperties": { "$ref": "#/$defs/words" },
+            },
+        },
+        "$defs": {
+            "rule": rule(),
+            "conditions": conditions(),
+            "constraints": constraints(),
+            "examples": examples(),
+            "call": call(),
+            "word": { "type": "string", "minLength": 1 },
+            "words": { "oneOf": [
+                { "$ref": "#/$defs/word" },
+                { "type": "array", "maxItems": MAX_LIST_ITEMS, "items": { "$ref": "#/$defs/word" } },
+            ] },
+            "commands": { "oneOf": [
+                { "$ref": "#/$defs/word" },
+                { "type": "array", "maxItems": MAX_LIST_ITEMS, "items": { "oneOf": [
+                    { "$ref": "#/$defs/word" },
+                    { "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/word" } },
+                ] } },
+            ] },
+            "size": {
+                "type": ["integer", "string"], "pattern": "^[0-9]+(B|KiB|MiB|GiB|KB|MB|GB)?$",
+            },
+            "time": { "type": ["integer", "string"], "pattern": "^[0-9]+(ms|s|m|h)?$" },
+        },
+    })
+}
+
+fn rule() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "match", "action"],
+        "properties": {
+            "name": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES },
+            "match": { "$ref": "#/$defs/conditions" },
+            "action": { "enum": ["allow", "deny", "require_review"] },
+            "except": {
+                "type": ["array", "null"], "maxItems": MAX_EXCEPTS,
+                "description": "The rule is silent where one of these holds",
+                "items": { "allOf": [{ "$ref": "#/$defs/conditions" }], "minProperties": 1 },
+            },
+            "reason": { "type": "string", "minLength": 1, "maxLength": MAX_REASON_BYTES },
+            "constraints": { "$ref": "#/$defs/constraints" },
+            "examples": { "$ref": "#/$defs/examples" },
+        },
+    })
+}
+
+fn word_or_list(words: &[&str]) -> Value {
+    json!({ "oneOf": [
+        { "enum": words },
+        { "type": "array", "maxItems": MAX_LIST_ITEMS, "items": { "enum": words } },
+    ] })
+}
+
+fn conditions() -> Value {
+    let words = || json!({ "$ref": "#/$defs/words" });
+    let states: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
+    let described = |mut schema: Value, text: &str| {
+        if let Some(schema) = schema.as_object_mut() {
+            schema.insert("description".to_owned(), json!(text));
+        }
+        schema
+    };
+    let properties = json!({
+        "syscall": described(words(), "Name of the syscall, exactly"),
+        "path_glob": described(words(), "Patterns of workspace paths"),
+        "state_machine_state": described(word_or_list(&states), "State of the workflow"),
+        "caller": described(words(), "user, agent, plugin, kernel, or one by name: plugin:fs-tool"),
+        "caller_tag": described(words(), "A tag on the caller"),
+        "plugin": described(words(), "Name of the plugin that asks"),
+        "tenant": described(words(), "Tenant"),
+        "label": described(words(), "Taint: where the request comes from"),
+        "host": described(words(), "example.org, *.example.org, *"),
+        "method": described(words(), "HTTP method"),
+        "port": described(
+            json!({ "oneOf": [port(), { "type": "array", "maxItems": MAX_LIST_ITEMS, "items": port() }] }),
+            "Port of a connection",
+        ),
+        "http_path": described(words(), "Path of an HTTP request; * at its end matches what follows"),
+        "argv_prefix": {
+            "$ref": "#/$defs/commands", "description": "First words of a command",
+        },
+        "argv": { "$ref": "#/$defs/commands", "description": "All words of a command" },
+        "change": described(
+            word_or_list(&ChangeClass::ALL.map(ChangeClass::as_str)), "What a write changes",
+        ),
+        "size_over": { "$ref": "#/$defs/size", "description": "More would be written" },
+    });
+    json!({
+        "type": "object",
+        "description": "All keys have to hold; of a list one item is enough",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn port() -> Value {
+    json!({ "type": "integer", "minimum": 1, "maximum": u16::MAX })
+}
+
+fn constraints() -> Value {
+    let limits: Map<String, Value> = UI_LIMITS
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({ "type": "integer", "minimum": 0 })))
+        .collect();
+    json!({
+        "type": "object",
+        "description": "How an allowed act is done",
+        "additionalProperties": false,
+        "properties": {
+            "require_sandbox": { "type": "string", "pattern": "^[A-Za-z0-9-]+$" },
+            "require_capability_token": { "type": "boolean" },
+            "max_file_size": { "$ref": "#/$defs/size" },
+            "max_duration": { "$ref": "#/$defs/time" },
+            "ui_profile": { "enum": UI_PROFILES },
+            "ui_limits": { "type": "object", "additionalProperties": false, "properties": limits },
+            "ui_hosts": {
+                "type": "array", "maxItems": MAX_LIST_ITEMS, "items": { "type": "string" },
+            },
+        },
+    })
+}
+
+fn examples() -> Value {
+    let calls = || json!({ "type": ["array", "null"], "maxItems": MAX_EXAMPLES, "items": { "$ref": "#/$defs/call" } });
+    json!({
+        "type": "object",
+        "description": "Calls that are tried when the file loads",
+        "additionalProperties": false,
+        "properties": { "match": calls(), "not_match": calls() },
+    })
+}
+
+fn call() -> Value {
+    let text = || json!({ "type": "string" });
+    let words = || json!({ "oneOf": [text(), { "type": "array", "items": text() }] });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["syscall"],
+        "properties": {
+            "syscall": text(), "path": text(), "host_path": text(),
+            "state_machine_state": text(), "state": text(),
+            "caller": text(), "caller_tag": words(), "tenant": text(),
+            "host": text(), "port": port(), "method": text(), "http_path": text(), "argv": words(),
+            "change": { "enum": ChangeClass::ALL.map(ChangeClass::as_str) },
+            "label": words(), "size": { "$ref": "#/$defs/size" }, "sandbox": text(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::conditions::MATCH_KEYS;
+    use crate::source::{CONSTRAINT_KEYS, EXAMPLE_KEYS, RULE_KEYS, TOP_KEYS};
+
+    #[test]
+    fn the_schema_knows_the_keys_that_the_reader_knows() {
+        let schema = policy_schema();
+        let check = |pointer: &str, known: &[&str]| {
+            let mut found: Vec<&str> = schema
+                .pointer(pointer)
+                .and_then(Value::as_object)
+                .unwrap()
+                .keys()
+                .map(String::as_str)
+                .collect();
+            let mut known = known.to_vec();
+            found.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(found, known, "{pointer}");
+        };
+        check("/properties", TOP_KEYS);
+        check("/$defs/rule/properties", RULE_KEYS);
+        check("/$defs/conditions/properties", MATCH_KEYS);
+        check("/$defs/constraints/properties", CONSTRAINT_KEYS);
+        check("/$defs/examples/properties", EXAMPLE_KEYS);
+        // Every key of a call is one that a sketch takes.
+        for key in
+            schema.pointer("/$defs/call/properties").and_then(Value::as_object).unwrap().keys()
+        {
+            let value = match key.as_str() {
+                "change" => json!("test"),
+                "size" => json!(1),
+                _ => json!("x"),
+            };
+            let call = json!({ key.as_str(): value, "syscall": "x" });
+            if let Err(error) = crate::CallSketch::from_json(&call.to_string()) {
+                panic!("{key}: {error}");
+            }
+        }
+    }
+}

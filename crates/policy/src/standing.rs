@@ -1,0 +1,363 @@
+//! Standing grants: a person's yes to more than one act, by a rule of its own.
+//!
+//! A standing grant turns review into allow, like an approval, for the calls that its rule matches, in
+//! the turn, session or workspace that it is bound to. It lifts no denial and no review that a built-in
+//! rule asks for. It is void as soon as the policy is another, as the call derives from something that
+//! the approver's did not, and as anything it was derived from is void.
+
+use std::fmt;
+
+use glasshouse_model::body::{GrantRule as Told, GrantScope, StandingTerms};
+use glasshouse_model::{BranchId, Call, Digest, PrincipalKind, Seq};
+use serde_json::Value;
+
+use crate::codes;
+use crate::error::{Error, Result};
+use crate::grant::{GrantId, GrantUse, REVOKED, UseCounters};
+use crate::limits::{MAX_GRANT_DEPTH, MAX_SOURCE_BYTES};
+use crate::rule::{Condition, Conditions};
+use crate::source::conditions;
+use crate::write::match_for;
+use crate::yaml::Reader;
+
+/// Most examples of each kind that a person is shown.
+const MAX_SHOWN: usize = 2;
+
+/// Which calls a grant is for: the `match` of a rule that allows.
+#[derive(Debug, Clone)]
+pub struct GrantRule {
+    matching: Value,
+    conditions: Conditions,
+}
+
+impl GrantRule {
+    /// The narrowest rule for a call: the same act on the same thing, in any state of the workflow.
+    ///
+    /// # Errors
+    /// `grant_malformed` for a call that no rule can name.
+    pub fn for_call(call: &Call) -> Result<Self> {
+        let mut matching = match_for(call);
+        matching.remove("state_machine_state");
+        matching.remove("change");
+        Self::parse(&Value::Object(matching))
+    }
+
+    /// Reads a rule that a person wrote.
+    ///
+    /// # Errors
+    /// The load errors of a policy's `match`; `grant_malformed` when it names no syscall.
+    pub fn parse(matching: &Value) -> Result<Self> {
+        let reader = Reader { source: "the rule of a grant" };
+        let text = matching.to_string();
+        if text.len() > MAX_SOURCE_BYTES {
+            return Err(malformed("it is too long"));
+        }
+        let conditions = conditions::read(&reader, &reader.parse(&text)?, false)?;
+        if conditions.syscalls().is_none_or(<[_]>::is_empty) {
+            return Err(malformed("it names no syscall"));
+        }
+        Ok(Self { matching: matching.clone(), conditions })
+    }
+
+    /// Whether a call is one of those.
+    #[must_use]
+    pub fn matches(&self, call: &Call) -> bool {
+        self.conditions.match_call(call)
+    }
+
+    /// The rule as a person is shown it: with calls that it matches, and near ones that it does not.
+    #[must_use]
+    pub fn told(&self, call: &Call) -> Told {
+        let mut told =
+            Told { matching: self.matching.clone(), matches: Vec::new(), not_matches: Vec::new() };
+        for near in self.near(call) {
+            let list = if self.matches(&near) { &mut told.matches } else { &mut told.not_matches };
+            let text = subject(&near);
+            if list.len() < MAX_SHOWN && !list.contains(&text) {
+                list.push(text);
+            }
+        }
+        told
+    }
+
+    /// The call, and calls that a person might take for the same.
+    fn near(&self, call: &Call) -> Vec<Call> {
+        let mut near = vec![call.clone()];
+        let mut add = |change: &dyn Fn(&mut Call)| {
+            let mut other = call.clone();
+            change(&mut other);
+            near.push(other);
+        };
+        if let Some(argv) = &call.argv {
+            let line = argv.join(" ");
+            let script = |text: String| ["sh".to_owned(), "-c".to_owned(), text].to_vec();
+            add(&|c| c.argv = Some(script(format!("{line} 2>&1"))));
+            add(&|c| c.argv = Some([argv.as_slice(), &["more".to_owned()]].concat()));
+            for prefix in self.prefixes() {
+                add(&|c| c.argv = Some([prefix.as_slice(), &["other".to_owned()]].concat()));
+                add(&|c| c.argv = Some(prefix[..prefix.len() - 1].to_vec()));
+            }
+            add(&|c| c.argv = Some(script(format!("A=1 {line}"))));
+            add(&|c| c.argv = Some([&["env".to_owned()], argv.as_slice()].concat()));
+        }
+        if let Some(path) = &call.path {
+            let beside = |name: &str| {
+                let (dir, _) = path.as_str().rsplit_once('/').unwrap_or(("", ""));
+                glasshouse_model::CanonicalPath::parse(&format!("{dir}/{name}"))
+                    .or_else(|_| glasshouse_model::CanonicalPath::parse(name))
+            };
+            for other in [beside("other"), glasshouse_model::CanonicalPath::parse("elsewhere/file")]
+            {
+                add(&|c| c.path = other.as_ref().ok().cloned());
+            }
+        }
+        if call.host.is_some() {
+            add(&|c| c.host = Some("other.example".to_owned()));
+            add(&|c| c.method = Some("DELETE".to_owned()));
+        }
+        near
+    }
+
+    fn prefixes(&self) -> Vec<Vec<String>> {
+        let commands = self.conditions.iter().filter_map(|condition| match condition {
+            Condition::Command(commands) => Some(&commands.prefixes),
+            _ => None,
+        });
+        let words = commands.flatten().map(|words| words.iter().map(|w| w.to_string()).collect());
+        words.collect()
+    }
+}
+
+/// What a call is about, for people.
+fn subject(call: &Call) -> String {
+    let quoted = |word: &String| match word.contains(|c: char| c.is_whitespace() || c == '\'') {
+        true => format!("'{word}'"),
+        false => word.clone(),
+    };
+    if let Some(argv) = &call.argv {
+        return argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    }
+    let place = call.host.as_ref().map(|host| {
+        let method = call.method.as_deref().unwrap_or_default();
+        format!("{method} {host}{}", call.http_path.as_deref().unwrap_or_default())
+    });
+    let path = call.path.as_ref().map(ToString::to_string);
+    let about = path.or(place).unwrap_or_default();
+    format!("{} {about}", call.syscall).trim().to_owned()
+}
+
+/// A standing grant.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    id: GrantId,
+    terms: StandingTerms,
+    rule: GrantRule,
+    parent: Option<GrantId>,
+}
+
+fn malformed(why: &str) -> Error {
+    Error::new(codes::GRANT_MALFORMED, "a standing grant").why(why)
+}
+
+impl Standing {
+    /// Makes a grant of recorded terms.
+    ///
+    /// # Errors
+    /// `grant_malformed` for terms that bind to nothing or were given by no person; the load errors of
+    /// its rule.
+    pub fn new(id: GrantId, terms: StandingTerms) -> Result<Self> {
+        let bound = match terms.scope {
+            GrantScope::Call => false,
+            GrantScope::Turn => terms.branch.is_some() && terms.turn.is_some(),
+            GrantScope::Session => terms.branch.is_some(),
+            GrantScope::Workspace => terms.workspace.is_some(),
+        };
+        if !bound {
+            return Err(malformed("it is bound to no turn, session or workspace"));
+        }
+        if terms.approver.kind != PrincipalKind::User {
+            return Err(malformed("only a person gives one"));
+        }
+        if terms.max_uses.is_some_and(|uses| uses == 0 || uses == REVOKED) {
+            return Err(malformed("there is at least one use, and a finite number"));
+        }
+        let rule = GrantRule::parse(&terms.rule.matching)?;
+        let parent = terms.parent.as_deref().map(str::parse).transpose()?;
+        Ok(Self { id, terms, rule, parent })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> GrantId {
+        self.id
+    }
+
+    /// What it permits.
+    #[must_use]
+    pub const fn terms(&self) -> &StandingTerms {
+        &self.terms
+    }
+
+    /// Derives a narrower grant: of fewer calls, in no wider scope, for no longer. It ends with this
+    /// one, and its uses count here too.
+    ///
+    /// # Errors
+    /// `grant_wider` naming the first term that this grant does not have; `grant_malformed`.
+    pub fn attenuate(&self, id: GrantId, terms: StandingTerms) -> Result<Self> {
+        let parent = &self.terms;
+        let terms = StandingTerms { parent: Some(self.id.to_string()), ..terms };
+        let child = Self::new(id, terms)?;
+        let narrow = &child.terms;
+        let same = |of: bool, theirs: bool| of || !theirs;
+        let kept = [
+            (narrow.scope <= parent.scope, "scope"),
+            (narrow.tenant == parent.tenant, "tenant"),
+            (same(narrow.branch == parent.branch, parent.branch.is_some()), "branch"),
+            (same(narrow.turn == parent.turn, parent.turn.is_some()), "turn"),
+            (same(narrow.workspace == parent.workspace, parent.workspace.is_some()), "workspace"),
+            (self.rule.conditions.cover(&child.rule.conditions), "rule"),
+            (narrow.labels.is_subset(&parent.labels), "labels"),
+            (narrow.policy_version == parent.policy_version, "policy_version"),
+            (narrow.expires_us <= parent.expires_us, "expires_us"),
+            (
+                parent.max_uses.is_none_or(|most| narrow.max_uses.is_some_and(|n| n <= most)),
+                "max_uses",
+            ),
+        ];
+        match kept.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(child),
+            Some((_, term)) => Err(Error::new(codes::GRANT_WIDER, "a grant cannot be derived")
+                .why(format!("its `{term}` is wider than that of {}", self.id))
+                .with("term", term)),
+        }
+    }
+}
+
+/// The standing grants at hand, and where the call is made.
+#[derive(Debug, Clone, Copy)]
+pub struct StandingUse<'a> {
+    /// Grants, in any order; those they were derived from among them.
+    pub grants: &'a [Standing],
+    /// Branch on which the call runs.
+    pub branch: &'a BranchId,
+    /// Turn that it belongs to.
+    pub turn: Option<Seq>,
+    /// Directory of the project.
+    pub workspace: &'a str,
+}
+
+/// Why a standing grant for this very call did not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StandingRefusal {
+    /// It had expired when the evaluation began.
+    Expired,
+    /// It, or one it was derived from, was revoked.
+    Revoked,
+    /// It is used up.
+    UsedUp,
+    /// It was given under another policy.
+    OtherPolicy,
+    /// The call derives from something that the approved one did not.
+    MoreTaint,
+    /// One that it was derived from is gone.
+    Orphaned,
+}
+
+impl fmt::Display for StandingRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "has expired",
+            Self::Revoked => "was revoked",
+            Self::UsedUp => "is used up",
+            Self::OtherPolicy => "was given under another policy",
+            Self::MoreTaint => "was given for calls that derive from less",
+            Self::Orphaned => "was derived from one that is gone",
+        })
+    }
+}
+
+/// What came of the grants at hand.
+#[derive(Debug, Default)]
+pub(crate) struct Found<'a> {
+    /// The grant that allows, and the uses to store.
+    pub(crate) used: Option<(&'a Standing, Vec<GrantUse>)>,
+    /// Those for this call that do not count.
+    pub(crate) refused: Vec<(GrantId, StandingRefusal)>,
+}
+
+impl<'a> StandingUse<'a> {
+    /// The first grant, by name, that allows the call.
+    pub(crate) fn find(
+        &self,
+        call: &Call,
+        now_us: u64,
+        policy_version: &Digest,
+        counters: &dyn UseCounters,
+    ) -> Found<'a> {
+        let mut grants: Vec<&Standing> =
+            self.grants.iter().filter(|grant| self.is_for(grant, call)).collect();
+        grants.sort_by_key(|grant| grant.id);
+        let mut found = Found::default();
+        for grant in grants {
+            match self.check(grant, call, now_us, policy_version, counters) {
+                Ok(uses) => {
+                    found.used = Some((grant, uses));
+                    return found;
+                }
+                Err(refusal) => found.refused.push((grant.id, refusal)),
+            }
+        }
+        found
+    }
+
+    fn is_for(&self, grant: &Standing, call: &Call) -> bool {
+        let terms = &grant.terms;
+        terms.tenant == call.caller.tenant
+            && terms.branch.as_ref().is_none_or(|branch| branch == self.branch)
+            && terms.turn.is_none_or(|turn| Some(turn) == self.turn)
+            && terms.workspace.as_deref().is_none_or(|dir| dir == self.workspace)
+            && grant.rule.matches(call)
+    }
+
+    fn check(
+        &self,
+        grant: &Standing,
+        call: &Call,
+        now_us: u64,
+        policy_version: &Digest,
+        counters: &dyn UseCounters,
+    ) -> std::result::Result<Vec<GrantUse>, StandingRefusal> {
+        let mut uses = Vec::new();
+        let mut next = Some(grant);
+        while let Some(one) = next {
+            let terms = &one.terms;
+            let stored = counters.stored(one.id);
+            // A revoked one stays so, whatever else is true of it.
+            if stored == REVOKED {
+                return Err(StandingRefusal::Revoked);
+            }
+            if now_us >= terms.expires_us {
+                return Err(StandingRefusal::Expired);
+            }
+            if terms.policy_version != *policy_version {
+                return Err(StandingRefusal::OtherPolicy);
+            }
+            if terms.max_uses.is_some_and(|most| stored >= most) {
+                return Err(StandingRefusal::UsedUp);
+            }
+            if !call.labels.is_subset(&terms.labels) {
+                return Err(StandingRefusal::MoreTaint);
+            }
+            uses.push(GrantUse { id: one.id, stored, counter: stored + 1 });
+            next = match one.parent {
+                None => None,
+                Some(_) if uses.len() >= MAX_GRANT_DEPTH => return Err(StandingRefusal::Orphaned),
+                Some(parent) => {
+                    let parent = self.grants.iter().find(|grant| grant.id == parent);
+                    Some(parent.ok_or(StandingRefusal::Orphaned)?)
+                }
+            };
+        }
+        Ok(uses)
+    }
+}

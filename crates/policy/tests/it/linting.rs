@@ -1,0 +1,143 @@
+//! What lint finds, and what it leaves alone.
+
+use glasshouse_policy::{Level, Policy, Protected, Source, default_source, lint, workflow_source};
+
+use crate::support::compile;
+
+/// Warnings of a policy as `kind rule`.
+fn warnings(rules: &str) -> Vec<String> {
+    let text = format!("capabilities:\n{rules}");
+    lint(&compile(&text).unwrap_or_else(|error| panic!("{error}\n{text}")))
+        .into_iter()
+        .filter(|finding| finding.level == Level::Warning)
+        .map(|finding| format!("{} {}", finding.kind, finding.rule))
+        .collect()
+}
+
+fn check(rules: &[&str], expected: &[&str]) {
+    let rules: String = rules.iter().map(|rule| format!("  - {{ {rule} }}\n")).collect();
+    assert_eq!(warnings(&rules), expected, "{rules}");
+}
+
+const SRC: &str = "name: src, match: { syscall: fs.write, path_glob: 'src/**' }, action: allow";
+
+#[test]
+fn rules_that_never_decide() {
+    check(&[SRC], &[]);
+    check(
+        &[SRC, "name: d, match: { syscall: [fs.write, fs.edit], path_glob: '**' }, action: deny"],
+        &["unreachable_rule src"],
+    );
+    // With an exception the denial leaves room.
+    check(
+        &[SRC, "name: d, match: { syscall: fs.write }, action: deny, except: [{ caller: user }]"],
+        &[],
+    );
+    // A narrower denial, another state: the rule still decides.
+    check(&[SRC, "name: d, match: { path_glob: 'src/a/**' }, action: deny"], &[]);
+    check(
+        &[SRC, "name: d, match: { path_glob: '**', state_machine_state: idle }, action: deny"],
+        &[],
+    );
+    check(
+        &[SRC, "name: r, match: { syscall: fs.write, path_glob: '**' }, action: require_review"],
+        &["unreachable_rule src"],
+    );
+    // What review leaves is done under the allowing rule's constraint.
+    check(
+        &[
+            &format!("{SRC}, constraints: {{ max_file_size: 1KiB }}"),
+            "name: r, match: { syscall: fs.write, path_glob: '**' }, action: require_review",
+        ],
+        &[],
+    );
+    check(
+        &[SRC, "name: wide, match: { syscall: fs.write, path_glob: '**' }, action: allow"],
+        &["redundant_rule src"],
+    );
+    check(
+        &[
+            "name: a, match: { syscall: shell.run, argv_prefix: git status }, action: allow",
+            "name: b, match: { syscall: shell.run, argv_prefix: git }, action: deny",
+        ],
+        &["unreachable_rule a"],
+    );
+    check(
+        &[
+            "name: a, match: { syscall: net.connect, host: a.b.test }, action: allow",
+            "name: b, match: { syscall: net.connect, host: '*.b.test' }, action: deny",
+        ],
+        &["unreachable_rule a"],
+    );
+    check(
+        &[
+            "name: a, match: { syscall: fs.write, path_glob: 'a/**' }, action: allow, except: [{ syscall: [fs.write, fs.edit] }]",
+        ],
+        &["unreachable_rule a"],
+    );
+}
+
+#[test]
+fn exceptions_that_lift_nothing() {
+    let rule = |excepts: &str| {
+        format!(
+            "name: r, match: {{ syscall: fs.write, path_glob: 'a/**' }}, action: deny, except: [{excepts}]"
+        )
+    };
+    check(&[&rule("{ caller: user }")], &[]);
+    check(&[&rule("{ syscall: fs.edit }")], &["shadowed_except r"]);
+    check(&[&rule("{ caller: user }, { caller: [user, agent] }")], &["shadowed_except r"]);
+    check(&[&rule("{ caller: user }, { caller: 'user:ada' }")], &["shadowed_except r"]);
+    check(&[&rule("{ caller: user }, { caller: user, label: repo }")], &["shadowed_except r"]);
+    check(&[&rule("{ caller: user }, { label: repo }")], &[]);
+    let other = "name: o, match: { syscall: fs.write, path_glob: 'a/**' }, action: deny";
+    check(&[&rule("{ caller: user }"), other], &["shadowed_except r"]);
+}
+
+#[test]
+fn a_denial_with_a_way_around() {
+    let allow = "name: a, match: { syscall: [fs.write, fs.edit, fs.delete, merge.apply], path_glob: '**' }, action: allow";
+    let deny = |syscalls: &str| {
+        format!("name: d, match: {{ syscall: {syscalls}, path_glob: 'keys/**' }}, action: deny")
+    };
+    check(&[allow, &deny("fs.write")], &["allow_wider_than_deny d"]);
+    check(&[allow, &deny("[fs.write, fs.edit, fs.delete, merge.apply]")], &[]);
+    // Several rules close all the ways together.
+    let more = "name: e, match: { syscall: [fs.edit, fs.delete, merge.apply], path_glob: 'keys/**' }, action: deny";
+    check(&[allow, &deny("fs.write"), more], &[]);
+    // Nothing opens the other ways.
+    let narrow = "name: a, match: { syscall: fs.write, path_glob: '**' }, action: allow";
+    check(&[narrow, &deny("fs.write")], &[]);
+}
+
+#[test]
+fn words_that_nothing_carries() {
+    check(&["name: a, match: { syscall: x.y, caller_tag: core_plugin }, action: allow"], &[]);
+    check(
+        &["name: a, match: { syscall: x.y, caller_tag: trusted }, action: allow"],
+        &["unused_tag a"],
+    );
+    for label in ["web", "mcp:github", "'mcp:*'", "'m*'", "repo"] {
+        check(&[&format!("name: a, match: {{ syscall: x.y, label: {label} }}, action: deny")], &[]);
+    }
+    check(&["name: a, match: { syscall: x.y, label: wbe }, action: deny"], &["unused_label a"]);
+}
+
+#[test]
+fn advice_is_no_warning() {
+    let policy = compile("capabilities:\n  - { name: a, match: { syscall: x.y }, action: deny }\n");
+    let kinds: Vec<&str> = lint(&policy.unwrap()).iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, ["no_examples", "no_reason"]);
+}
+
+#[test]
+fn the_shipped_rules_are_clean() {
+    let globs = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let workflow = workflow_source(&globs(&["tests/**"]), &globs(&["src/**"]));
+    let sources =
+        [Source::new("workflow.yaml", &workflow), Source::new("default.yaml", default_source())];
+    let policy = Policy::compile(&sources, &Protected::default()).unwrap();
+    let found: Vec<_> =
+        lint(&policy).into_iter().filter(|finding| finding.source == "default.yaml").collect();
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -1,0 +1,399 @@
+//! Standing grants: what they cover, what ends them, and that a derived one is narrower.
+
+use std::collections::BTreeMap;
+
+use glasshouse_model::body::{GrantRule as Told, GrantScope, StandingTerms};
+use glasshouse_model::{Actor, BranchId, Call, Effect, PrincipalKind, TenantId};
+use glasshouse_policy::{
+    GrantId, GrantRule, GrantTerms, Policy, REVOKED, Request, SealedGrant, SealingKey, Standing,
+    StandingRefusal, StandingUse, TokenUse, Verdict, decide,
+};
+use serde_json::{Value, json};
+
+use crate::support::{call, compile};
+
+const RULES: &str = "
+capabilities:
+  - { name: run, match: { syscall: shell.run }, action: allow }
+  - { name: ask, match: { syscall: shell.run }, action: require_review }
+  - { name: never, match: { syscall: shell.run, argv_prefix: rm }, action: deny }
+  - { name: writes, match: { syscall: fs.write, path_glob: '**' }, action: require_review }
+";
+const GH: &str = "{ syscall: shell.run, caller: agent, argv: gh run view 1 }";
+
+fn id(n: u8) -> GrantId {
+    GrantId::from_random([n; 16])
+}
+
+fn branch(n: u8) -> BranchId {
+    BranchId::from_random([n; 8])
+}
+
+fn terms(policy: &Policy, matching: Value) -> StandingTerms {
+    StandingTerms {
+        scope: GrantScope::Session,
+        tenant: TenantId::local(),
+        branch: Some(branch(1)),
+        turn: None,
+        workspace: None,
+        rule: Told { matching, matches: Vec::new(), not_matches: Vec::new() },
+        labels: ["user".to_owned()].into(),
+        policy_version: policy.version(),
+        approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
+        max_uses: None,
+        expires_us: 100,
+        parent: None,
+    }
+}
+
+fn gh() -> Value {
+    json!({ "syscall": "shell.run", "caller": "agent", "argv_prefix": [["gh", "run", "view"]] })
+}
+
+/// Where and when a call is made.
+struct Now {
+    branch: u8,
+    turn: Option<u64>,
+    workspace: &'static str,
+    at_us: u64,
+    counters: BTreeMap<GrantId, u64>,
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        Self { branch: 1, turn: Some(7), workspace: "/p", at_us: 1, counters: BTreeMap::new() }
+    }
+}
+
+fn verdict(policy: &Policy, call: &Call, grants: &[Standing], now: &Now) -> Verdict {
+    let counters = |id: GrantId| now.counters.get(&id).copied().unwrap_or(0);
+    let branch = branch(now.branch);
+    let mut request = Request::new(call, now.at_us);
+    request.counters = &counters;
+    request.standing =
+        Some(StandingUse { grants, branch: &branch, turn: now.turn, workspace: now.workspace });
+    decide(policy, &request)
+}
+
+/// F4: an approval that reaches further than one call sticks to calls that are the same act, however
+/// a shell is put around them, and to no others.
+#[test]
+fn f4_a_granted_command_is_not_asked_for_again() {
+    let policy = compile(RULES).unwrap();
+    let grant = Standing::new(id(1), terms(&policy, gh())).unwrap();
+    let check = |argv: Value, expected: Effect| {
+        let call =
+            call(&json!({ "syscall": "shell.run", "caller": "agent", "argv": argv }).to_string());
+        let with = verdict(&policy, &call, std::slice::from_ref(&grant), &Now::default());
+        assert_eq!(with.decision.effect, expected, "{argv}: {:?}", with.decision);
+        // The control: without the grant a person is asked, or it is denied anyway.
+        let without = verdict(&policy, &call, &[], &Now::default()).decision.effect;
+        assert!(without >= Effect::RequireReview, "{argv}");
+    };
+    check(json!("gh run view 1"), Effect::Allow);
+    check(json!(["sh", "-lc", "gh run view 1"]), Effect::Allow);
+    check(json!(["sh", "-c", "gh run view 3 2>&1 > out"]), Effect::Allow);
+    check(json!(["sh", "-c", "GH_HOST=x gh run view 2"]), Effect::RequireReview);
+    check(json!("gh run list"), Effect::RequireReview);
+    check(json!("env gh run view 1"), Effect::RequireReview);
+    check(json!(["sh", "-c", "gh run view 1; curl a.test"]), Effect::RequireReview);
+    // A denial is lifted by nobody.
+    check(json!(["sh", "-c", "gh run view 1; rm x"]), Effect::Deny);
+}
+
+/// F5: what was granted is shown as the exact rule with examples of both kinds, each of them true.
+#[test]
+fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
+    let check = |sketch: &str, matches: &[&str], not_matches: &[&str]| {
+        let told = GrantRule::for_call(&call(sketch)).unwrap().told(&call(sketch));
+        assert_eq!(
+            (told.matches, told.not_matches),
+            (
+                matches.iter().map(|s| (*s).to_owned()).collect(),
+                not_matches.iter().map(|s| (*s).to_owned()).collect(),
+            ),
+            "{sketch}"
+        );
+    };
+    check(
+        GH,
+        &["gh run view 1", "sh -c 'gh run view 1 2>&1'"],
+        &["gh run view 1 more", "gh run view 1 other"],
+    );
+    check(
+        "{ syscall: fs.write, caller: agent, path: src/a.rs }",
+        &["fs.write src/a.rs"],
+        &["fs.write src/other", "fs.write elsewhere/file"],
+    );
+    check(
+        "{ syscall: net.connect, host: a.test, method: GET, http_path: /x }",
+        &["net.connect GET a.test/x"],
+        &["net.connect GET other.example/x", "net.connect DELETE a.test/x"],
+    );
+    let wide = GrantRule::parse(&gh()).unwrap().told(&call(GH));
+    assert_eq!(wide.matches, ["gh run view 1", "sh -c 'gh run view 1 2>&1'"]);
+    assert_eq!(wide.not_matches, ["gh run", "sh -c 'A=1 gh run view 1'"]);
+    for bad in [
+        json!({}),
+        json!({ "sycall": "x" }),
+        json!({ "path_glob": "**" }),
+        json!({ "syscall": [] }),
+    ] {
+        assert!(GrantRule::parse(&bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn each_binding_ends_it() {
+    let policy = compile(RULES).unwrap();
+    let check = |change: &dyn Fn(&mut StandingTerms, &mut Now),
+                 expected: Option<StandingRefusal>| {
+        let (mut terms, mut now) = (terms(&policy, gh()), Now::default());
+        change(&mut terms, &mut now);
+        let grant = Standing::new(id(1), terms).unwrap();
+        let got = verdict(&policy, &call(GH), &[grant], &now);
+        assert_eq!(got.decision.effect, Effect::RequireReview);
+        assert!(got.standing_uses.is_empty());
+        assert_eq!(got.standing_refusals.first().map(|(_, refusal)| *refusal), expected);
+    };
+    check(&|_, now| now.at_us = 100, Some(StandingRefusal::Expired));
+    check(
+        &|t, _| t.policy_version = glasshouse_model::Digest::ZERO,
+        Some(StandingRefusal::OtherPolicy),
+    );
+    check(
+        &|_, now| {
+            now.counters.insert(id(1), REVOKED);
+        },
+        Some(StandingRefusal::Revoked),
+    );
+    check(
+        &|t, now| {
+            t.max_uses = Some(2);
+            now.counters.insert(id(1), 2);
+        },
+        Some(StandingRefusal::UsedUp),
+    );
+    check(&|t, _| t.parent = Some(id(9).to_string()), Some(StandingRefusal::Orphaned));
+    // A loop of parents ends, too.
+    check(&|t, _| t.parent = Some(id(1).to_string()), Some(StandingRefusal::Orphaned));
+    // Somewhere else it is no grant for this call at all.
+    check(&|_, now| now.branch = 2, None);
+    check(&|t, _| t.tenant = "other".parse().unwrap(), None);
+    check(
+        &|t, _| {
+            t.scope = GrantScope::Turn;
+            t.turn = Some(8);
+        },
+        None,
+    );
+    check(
+        &|t, _| {
+            t.scope = GrantScope::Workspace;
+            t.workspace = Some("/q".to_owned());
+        },
+        None,
+    );
+}
+
+#[test]
+fn a_use_is_counted_above_the_stored_one() {
+    let policy = compile(RULES).unwrap();
+    let grant = Standing::new(id(1), StandingTerms { max_uses: Some(3), ..terms(&policy, gh()) });
+    let now = Now { counters: [(id(1), 2)].into(), ..Now::default() };
+    let got = verdict(&policy, &call(GH), &[grant.unwrap()], &now);
+    assert_eq!(got.decision.effect, Effect::Allow);
+    let used = got.standing_uses[0];
+    assert_eq!((used.id, used.stored, used.counter), (id(1), 2, 3));
+}
+
+/// A page from the web talks the agent into what was granted before it was read: another call.
+#[test]
+fn a_call_that_derives_from_more_is_asked_for_again() {
+    let policy = compile(RULES).unwrap();
+    let grant = Standing::new(id(1), terms(&policy, gh())).unwrap();
+    let effect = |labels: &[&str]| {
+        let mut call = call(GH);
+        call.labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        verdict(&policy, &call, std::slice::from_ref(&grant), &Now::default()).decision.effect
+    };
+    assert_eq!(effect(&["user"]), Effect::Allow);
+    assert_eq!(effect(&["user", "web"]), Effect::RequireReview);
+}
+
+/// What a built-in rule wants a person for is never granted in advance.
+#[test]
+fn no_standing_grant_answers_a_built_in_review() {
+    let policy =
+        compile("capabilities: [{ name: a, match: { syscall: policy.update }, action: allow }]")
+            .unwrap();
+    let matching = json!({ "syscall": "policy.update" });
+    let grant = Standing::new(id(1), terms(&policy, matching)).unwrap();
+    let got = verdict(
+        &policy,
+        &call("{ syscall: policy.update, caller: user }"),
+        &[grant],
+        &Now::default(),
+    );
+    assert_eq!(got.decision.effect, Effect::RequireReview);
+}
+
+#[test]
+fn terms_that_no_person_could_give_are_refused() {
+    let policy = compile(RULES).unwrap();
+    let check = |change: &dyn Fn(&mut StandingTerms)| {
+        let mut terms = terms(&policy, gh());
+        change(&mut terms);
+        assert_eq!(Standing::new(id(1), terms).unwrap_err().code(), "grant_malformed");
+    };
+    check(&|t| t.approver.kind = PrincipalKind::Agent);
+    check(&|t| t.approver.kind = PrincipalKind::Plugin);
+    check(&|t| t.approver.kind = PrincipalKind::Kernel);
+    check(&|t| t.scope = GrantScope::Call);
+    check(&|t| t.branch = None);
+    check(&|t| t.scope = GrantScope::Turn);
+    check(&|t| t.scope = GrantScope::Workspace);
+    check(&|t| t.max_uses = Some(0));
+    check(&|t| t.parent = Some("g_1".to_owned()));
+}
+
+#[test]
+fn a_derived_grant_is_narrower_in_every_term() {
+    let policy = compile(RULES).unwrap();
+    let parent = StandingTerms { max_uses: Some(5), ..terms(&policy, gh()) };
+    let parent = Standing::new(id(1), parent).unwrap();
+    let narrow = |change: &dyn Fn(&mut StandingTerms)| {
+        let mut terms = StandingTerms { max_uses: Some(2), ..terms(&policy, gh()) };
+        terms.rule.matching = json!({ "syscall": "shell.run", "caller": "agent", "argv": [["gh", "run", "view", "1"]] });
+        change(&mut terms);
+        parent.attenuate(id(2), terms)
+    };
+    let child = narrow(&|_| ()).unwrap();
+    let check = |change: &dyn Fn(&mut StandingTerms), term: &str| {
+        let error = narrow(change).unwrap_err();
+        assert_eq!((error.code(), &error.report().context["term"]), ("grant_wider", &json!(term)));
+    };
+    check(
+        &|t| {
+            t.scope = GrantScope::Workspace;
+            t.workspace = Some("/p".to_owned());
+        },
+        "scope",
+    );
+    check(&|t| t.tenant = "other".parse().unwrap(), "tenant");
+    check(&|t| t.branch = Some(branch(2)), "branch");
+    check(
+        &|t| {
+            t.rule.matching =
+                json!({ "syscall": "shell.run", "argv_prefix": [["gh", "run", "view"]] })
+        },
+        "rule",
+    );
+    check(
+        &|t| {
+            t.rule.matching =
+                json!({ "syscall": "shell.run", "caller": "agent", "argv_prefix": [["gh"]] })
+        },
+        "rule",
+    );
+    check(
+        &|t| {
+            t.labels.insert("web".to_owned());
+        },
+        "labels",
+    );
+    check(&|t| t.policy_version = glasshouse_model::Digest::ZERO, "policy_version");
+    check(&|t| t.expires_us = 101, "expires_us");
+    check(&|t| t.max_uses = Some(6), "max_uses");
+    check(&|t| t.max_uses = None, "max_uses");
+
+    // Its uses count at both, and it ends with its parent.
+    let grants = [parent, child];
+    let only_child = |counters: &[(GrantId, u64)]| {
+        let now = Now { counters: counters.iter().copied().collect(), ..Now::default() };
+        let child = std::slice::from_ref(&grants[1]);
+        let alone = verdict(&policy, &call(GH), child, &now);
+        assert_eq!(alone.decision.effect, Effect::RequireReview, "without its parent it is none");
+        let both = verdict(&policy, &call(GH), &grants, &now);
+        let ids: Vec<_> = both.standing_uses.iter().map(|used| used.id).collect();
+        (both.decision.effect, ids)
+    };
+    assert_eq!(only_child(&[(id(1), REVOKED)]), (Effect::RequireReview, vec![]));
+    assert_eq!(only_child(&[(id(1), 5)]), (Effect::RequireReview, vec![]));
+    // The parent is used up for itself first in the order of names, so it answers where it can.
+    assert_eq!(only_child(&[]), (Effect::Allow, vec![id(1)]));
+    let other = Standing::new(
+        id(3),
+        StandingTerms { parent: Some(id(1).to_string()), ..grants[1].terms().clone() },
+    );
+    let grants = [
+        Standing::new(
+            id(1),
+            StandingTerms {
+                rule: Told {
+                    matching: json!({ "syscall": "x.y" }),
+                    matches: vec![],
+                    not_matches: vec![],
+                },
+                ..grants[0].terms().clone()
+            },
+        )
+        .unwrap(),
+        other.unwrap(),
+    ];
+    let got = verdict(&policy, &call(GH), &grants, &Now::default());
+    let ids: Vec<_> = got.standing_uses.iter().map(|used| used.id).collect();
+    assert_eq!(ids, [id(3), id(1)]);
+}
+
+#[test]
+fn a_sealed_grant_splits_into_narrower_ones() {
+    let policy = compile("capabilities: []").unwrap();
+    let key = SealingKey::from_bytes(&[7; 32]);
+    let terms = |n: u8| GrantTerms {
+        id: id(n),
+        sandbox: "sb-1".to_owned(),
+        syscall: "fs.write".to_owned(),
+        path_glob: Some("src/**".to_owned()),
+        max_uses: 5,
+        expires_us: 100,
+        policy_version: policy.version(),
+        parent: None,
+    };
+    let parent = SealedGrant::seal(&key, terms(1)).unwrap();
+    let split = |change: &dyn Fn(&mut GrantTerms), stored: u64| {
+        let mut narrow =
+            GrantTerms { max_uses: 2, path_glob: Some("src/a/**".to_owned()), ..terms(2) };
+        change(&mut narrow);
+        parent.split(&key, narrow, stored)
+    };
+    let (child, used) = split(&|_| (), 1).unwrap();
+    assert_eq!((used.id, used.stored, used.counter), (id(1), 1, 3));
+    let check = |change: &dyn Fn(&mut GrantTerms), stored: u64, term: &str| {
+        let error = split(change, stored).unwrap_err();
+        assert_eq!((error.code(), &error.report().context["term"]), ("grant_wider", &json!(term)));
+    };
+    check(&|t| t.id = id(1), 0, "id");
+    check(&|t| t.syscall = "fs.read".to_owned(), 0, "syscall");
+    check(&|t| t.path_glob = None, 0, "path_glob");
+    check(&|t| t.path_glob = Some("**".to_owned()), 0, "path_glob");
+    check(&|t| t.path_glob = Some("{src/a,lib}/**".to_owned()), 0, "path_glob");
+    check(&|t| t.expires_us = 101, 0, "expires_us");
+    check(&|t| t.max_uses = 6, 0, "max_uses");
+    check(&|_| (), 4, "max_uses");
+    check(&|_| (), REVOKED, "max_uses");
+
+    // The seal holds the parent, and with that one it ends.
+    let child = SealedGrant::open(&key, &child.to_bytes()).unwrap();
+    assert_eq!(child.terms().parent, Some(id(1)));
+    let call = call("{ syscall: fs.write, path: src/a/x, sandbox: sb-1 }");
+    let effect = |parent: u64| {
+        let counters = move |of: GrantId| if of == id(1) { parent } else { 0 };
+        let mut request = Request::new(&call, 1);
+        request.counters = &counters;
+        request.token = Some(TokenUse { grant: &child, counter: 1 });
+        decide(&policy, &request).decision.effect
+    };
+    assert_eq!(effect(3), Effect::Allow);
+    assert_eq!(effect(REVOKED), Effect::Deny);
+}
