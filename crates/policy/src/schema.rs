@@ -215,6 +215,7 @@ mod tests {
             let value = match key.as_str() {
                 "change" => json!("test"),
                 "size" => json!(1),
+                "port" => json!(443),
                 _ => json!("x"),
             };
             let call = json!({ key.as_str(): value, "syscall": "x" });
