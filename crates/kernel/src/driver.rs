@@ -4,6 +4,7 @@
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
 mod branching;
+mod cells;
 mod decide;
 mod execute;
 mod journal;
@@ -42,6 +43,7 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
 pub use branching::{Forked, NewFork};
+pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
 pub use once::{OneCommand, OneResult};

@@ -304,14 +304,20 @@ impl UseCounters for Counters<'_> {
     }
 }
 
+/// Space and bytes of the cell of a grant that was used so often.
+pub(super) fn use_counter(counter: u64) -> (String, Vec<u8>) {
+    (GRANT_SPACE.to_owned(), counter.to_be_bytes().to_vec())
+}
+
 /// The counter that must be stored together with the event of a use.
 fn counter_cell(used: &GrantUse) -> CellWrite {
+    let (space, bytes) = use_counter(used.counter);
     CellWrite {
-        space: GRANT_SPACE.to_owned(),
+        space,
         key: used.id.to_string(),
         // Approvals are used once: a counter that is there already makes this use void.
         expected_version: (used.stored == 0).then_some(0),
-        bytes: Some(used.counter.to_be_bytes().to_vec()),
+        bytes: Some(bytes),
     }
 }
 
