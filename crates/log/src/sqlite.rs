@@ -7,6 +7,8 @@ mod group;
 mod migrations;
 mod queries;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 mod schema;
 mod sync;
 mod wal;
