@@ -5,6 +5,7 @@
 
 mod approvals;
 mod branching;
+mod cells;
 mod decide;
 mod execute;
 mod grants;
@@ -46,6 +47,7 @@ use tokio::task::JoinSet;
 
 pub use approvals::{ApprovalName, PendingApproval};
 pub use branching::{Forked, NewFork};
+pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
 pub use grants::{GrantRow, GrantState};
 pub use model::tools_told;

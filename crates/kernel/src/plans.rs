@@ -46,6 +46,8 @@ const RENDERER: &str = env!("CARGO_PKG_VERSION");
 /// Cell that names the branch.
 const SPACE: &str = "plans";
 const BRANCH_KEY: &str = "branch";
+/// Name of the branch of the plans.
+pub(crate) const BRANCH_NAME: &str = "plans";
 /// How often a run is decided anew because another one came first. Each attempt lets one other
 /// through, so this many writers at once all get their turn.
 const ATTEMPTS: usize = 500;
@@ -58,6 +60,17 @@ type Decided = Result<Constraints, String>;
 struct Home {
     session: SessionId,
     branch: BranchId,
+}
+
+/// Name, and bytes, of the cell that says where the plans are.
+pub(crate) fn place_cell(
+    session: &SessionId,
+    branch: &BranchId,
+) -> Result<((String, String), Vec<u8>)> {
+    let home = Home { session: session.clone(), branch: branch.clone() };
+    let bytes = serde_json::to_vec(&home)
+        .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a place cannot be written").why(e))?;
+    Ok(((SPACE.to_owned(), BRANCH_KEY.to_owned()), bytes))
 }
 
 /// The plans of a tenant.
@@ -175,17 +188,11 @@ impl Plans {
         self.log.create_branch(NewBranch {
             session: home.session.clone(),
             branch: home.branch.clone(),
-            name: "plans".to_owned(),
+            name: BRANCH_NAME.to_owned(),
             parent: None,
         })?;
-        let bytes = serde_json::to_vec(&home)
-            .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a place cannot be written").why(e))?;
-        let cell = CellWrite {
-            space: SPACE.to_owned(),
-            key: BRANCH_KEY.to_owned(),
-            expected_version: Some(0),
-            bytes: Some(bytes),
-        };
+        let ((space, key), bytes) = place_cell(&home.session, &home.branch)?;
+        let cell = CellWrite { space, key, expected_version: Some(0), bytes: Some(bytes) };
         Ok((home, Some(cell)))
     }
 

@@ -13,4 +13,6 @@ pub use context::model_request;
 pub use effects::{Effect, next};
 pub use replay::{Difference, Replay, Replayed};
 pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
-pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};
+pub use state::{
+    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State, VOID_APPROVALS,
+};

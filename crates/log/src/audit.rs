@@ -8,6 +8,7 @@ use std::path::Path;
 use glasshouse_model::{Header, TenantId};
 
 use crate::blobs::Blobs;
+use crate::care;
 use crate::checkpoint::SignedHead;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::heads::Heads;
 use crate::home::Home;
 use crate::keys::PublicKey;
 use crate::sqlite::{FileState, Sqlite};
-use crate::verify::{Broken, Reach, Verification, verify};
+use crate::verify::{Broken, Reach, Sound, Verification, verify};
 
 /// How every header begins. Where one stands in a file says that an event was there.
 const HEADER_BEGIN: &[u8] = b"{\"v\":1,\"tenant\":\"";
@@ -50,6 +51,10 @@ pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
                 Err(error) if error.is(codes::LOG_CORRUPT) => error,
                 Ok(Some(Verification::Broken(broken))) if state == FileState::Cut => {
                     return Ok(Verification::Broken(Broken { kind: "truncated", ..broken }));
+                }
+                Ok(Some(Verification::Sound(sound))) => {
+                    let quarantined = care::quarantined_names(&home)?;
+                    return Ok(Verification::Sound(Sound { quarantined, ..sound }));
                 }
                 Ok(Some(verification)) => return Ok(verification),
                 Ok(None) => return missing(),

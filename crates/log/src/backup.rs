@@ -11,6 +11,8 @@ use crate::store::Store;
 /// Backups that are kept; an older one goes when a newer one is made.
 pub const KEPT_BACKUPS: usize = 5;
 
+/// Where they are, below the home.
+pub(crate) const DIRECTORY: &str = "backups";
 const SUFFIX: &str = ".db";
 /// Largest database that is copied without being asked.
 const MAX_UNASKED_BYTES: u64 = 256 << 20;
@@ -70,17 +72,20 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(kept)
 }
 
-/// Removes every copy of the database, and lets none be made while the answer lives: an erasure would
+/// Removes every copy of the database and of parts of it, and lets none be made while the answer lives: an erasure would
 /// be undone by one.
 pub(crate) fn forbid(home: &Home) -> Result<FileLock> {
     let lock = home.lock_copies()?;
     remove(&list(&home.backups())?)?;
-    match fs::remove_dir_all(home.replaced()) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::file("remove", &home.replaced(), &cause))
+    for directory in [home.replaced(), home.quarantine()] {
+        match fs::remove_dir_all(&directory) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::file("remove", &directory, &cause));
+            }
+            _ => {}
         }
-        _ => Ok(lock),
     }
+    Ok(lock)
 }
 
 fn remove_old(directory: &Path) -> Result<()> {
@@ -95,6 +100,7 @@ fn remove(backups: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn name_of(events: u64) -> String {
+/// The name of a backup of so many events.
+pub(crate) fn name_of(events: u64) -> String {
     format!("{events:020}{SUFFIX}")
 }

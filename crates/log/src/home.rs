@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::backup;
 use crate::error::{Error, Result};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -62,7 +63,17 @@ impl Home {
     }
 
     pub(crate) fn backups(&self) -> PathBuf {
-        self.root.join("backups")
+        self.root.join(backup::DIRECTORY)
+    }
+
+    /// The write-ahead log of the database.
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
+        self.root.join("log.db-wal")
+    }
+
+    /// Where bytes are set aside that are no log.
+    pub(crate) fn quarantine(&self) -> PathBuf {
+        self.root.join("quarantine")
     }
 
     pub(crate) fn archives(&self) -> PathBuf {

@@ -17,6 +17,7 @@ mod audit;
 mod backup;
 mod blobs;
 mod branch;
+mod care;
 mod cells;
 mod chain;
 mod checkpoint;

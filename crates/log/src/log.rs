@@ -34,7 +34,7 @@ use crate::projection::Snapshots;
 use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
-use crate::store::{Merge, Stats, Store};
+use crate::store::{Leaf, Merge, Stats, Store};
 use crate::subscription::{Bell, Subscription};
 use crate::verify::{self, Reach, Verification, verify};
 
@@ -282,6 +282,13 @@ impl Log {
     /// Changes a cell of the log's own spaces.
     pub(crate) fn write_own_cell(&self, write: CellWrite) -> Result<()> {
         self.inner.store.write_cells(vec![write])
+    }
+
+    /// The newest events of all branches, at most so many.
+    pub(crate) fn newest_leaves(&self, most: u64) -> Result<Vec<Leaf>> {
+        let store = self.inner.store.as_ref();
+        let from = store.tree()?.size.saturating_sub(most);
+        store.leaves(from, usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Bytes that events take in the store.

@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use glasshouse_model::body::LogRecovered;
-use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId, TenantId};
+use glasshouse_model::{BranchId, Digest, Draft, Kind, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::blobs::Blobs;
-use crate::branch::NewBranch;
+use crate::chain::PAGE;
 use crate::checkpoint::SignedHead;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -21,10 +21,14 @@ use crate::heads::{self, Heads};
 use crate::home::{self, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::log::Log;
+use crate::own::own_session;
 use crate::sqlite::Sqlite;
 use crate::store::{Store as _, TreeHead};
 use crate::verify::{Broken, Reach, Verification, verify};
 use crate::{backup, clock};
+
+/// What a `log.recovered` event is about that says that events were given up.
+const GIVEN_UP: &str = "events";
 
 /// What a restore did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -204,15 +208,9 @@ fn given_up(place: &Home) -> Result<Option<GivenUp>> {
 /// cut short is told of too.
 pub(crate) fn finish(place: &Home, log: &Log) -> Result<()> {
     let Some(GivenUp { known, kept, signed, root }) = given_up(place)? else { return Ok(()) };
-    let mut random = [[0; 8]; 2];
-    for bytes in &mut random {
-        getrandom::fill(bytes).map_err(|cause| {
-            Error::new(codes::STORAGE_FAILED, "could not record the restore").why(cause)
-        })?;
-    }
     let lost = known.saturating_sub(kept);
     let body = LogRecovered {
-        what: "events".to_owned(),
+        what: GIVEN_UP.to_owned(),
         branch: None,
         seq: None,
         expected: signed,
@@ -221,15 +219,40 @@ pub(crate) fn finish(place: &Home, log: &Log) -> Result<()> {
             "a backup of {kept} events was restored; {lost} later events were given up"
         )),
     };
-    let new = NewBranch {
-        session: SessionId::from_random(random[0]),
-        branch: BranchId::from_random(random[1]),
-        name: "main".to_owned(),
-        parent: None,
-    };
-    log.create_branch_with(new, vec![Draft::new(Kind::LogRecovered, &body)])?;
+    log.note(Draft::new(Kind::LogRecovered, &body), None)?;
     let path = marker(place);
     fs::remove_file(&path).map_err(|cause| Error::file("remove", &path, &cause))?;
     home::sync_directory_of(&path)?;
     Ok(())
+}
+
+impl Log {
+    /// Whether events were given up in a restore after a branch took its newest one: what was used up
+    /// in them looks unused then.
+    ///
+    /// # Errors
+    /// `branch_not_found`, `log_corrupt`, or a storage error.
+    pub fn is_restored_since(&self, branch: &BranchId) -> Result<bool> {
+        let Some(restored) = self.newest_restore()? else { return Ok(false) };
+        let head = self.head(branch)?.seq;
+        let newest = self.records(branch, head, 1)?.pop();
+        Ok(newest.is_none_or(|record| record.position < restored))
+    }
+
+    /// Position of the newest event that says that events were given up.
+    fn newest_restore(&self) -> Result<Option<u64>> {
+        let (mut newest, mut next) = (None, 1);
+        let Some(own) = self.branches(&own_session())?.pop() else { return Ok(None) };
+        loop {
+            let records = self.records(&own.branch, next, PAGE)?;
+            let Some(last) = records.last() else { return Ok(newest) };
+            next = last.seq + 1;
+            for record in &records {
+                let said: Option<LogRecovered> = record.body_of(&Kind::LogRecovered);
+                if said.is_some_and(|said| said.what == GIVEN_UP) {
+                    newest = Some(record.position);
+                }
+            }
+        }
+    }
 }

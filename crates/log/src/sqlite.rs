@@ -4,10 +4,14 @@ mod audit;
 mod connection;
 mod file;
 mod group;
+mod migrations;
 mod queries;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 mod schema;
 mod sync;
+mod wal;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +22,7 @@ use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
 pub(crate) use self::file::FileState;
+pub(crate) use self::wal::torn_tail;
 
 use self::connection::{Use, explain};
 use self::file::Identity;
@@ -94,7 +99,7 @@ impl Sqlite {
         if is_empty {
             return Ok(None);
         }
-        schema::check(&connection, path, tenant)?;
+        let _format = schema::check(&connection, path, tenant)?;
         Ok(Some(Self::reader(path, reading, connection)))
     }
 

@@ -11,7 +11,7 @@ use glasshouse_model::{BranchId, Digest, Header, Seq};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::events::Events;
+use self::events::{Erasures, Events};
 use self::tree::{TreeDefect, check_tree};
 use crate::blobs::Blobs;
 use crate::cells::CellProof;
@@ -55,6 +55,9 @@ pub struct Sound {
     pub erased_events: u64,
     /// Number of blobs that were erased, as an event says.
     pub erased_blobs: u64,
+    /// Files with bytes that were set aside because they are no log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quarantined: Vec<String>,
 }
 
 /// The first thing that does not prove itself.
@@ -212,20 +215,23 @@ pub(crate) fn verify(
     }
     Ok(match signed {
         Err(broken) => Verification::Broken(broken),
-        Ok(marks) => {
-            // A log has one; a copy may be older than the oldest that is kept.
-            let newest = marks.last().map(|newest| &newest.tree);
-            Verification::Sound(Sound {
-                events: tree.size,
-                head: tree.root.to_string(),
-                signed_head: newest.map_or(Digest::ZERO, |newest| newest.root).to_string(),
-                signed_events: newest.map_or(0, |newest| newest.size),
-                blobs,
-                erased_events: erased.events,
-                erased_blobs: erased.blobs,
-            })
-        }
+        // A log has one; a copy may be older than the oldest that is kept.
+        Ok(marks) => Verification::Sound(sound(&tree, marks.last(), blobs, erased)),
     })
+}
+
+fn sound(tree: &TreeHead, newest: Option<&SignedHead>, blobs: u64, erased: Erasures) -> Sound {
+    let newest = newest.map(|newest| &newest.tree);
+    Sound {
+        events: tree.size,
+        head: tree.root.to_string(),
+        signed_head: newest.map_or(Digest::ZERO, |newest| newest.root).to_string(),
+        signed_events: newest.map_or(0, |newest| newest.size),
+        blobs,
+        erased_events: erased.events,
+        erased_blobs: erased.blobs,
+        quarantined: Vec::new(),
+    }
 }
 
 /// Every cell, to be compared with what the events say.

@@ -53,19 +53,25 @@ fn signing_log() -> Result<Log, Error> {
 
 fn check_state(json: bool) -> Result<u8, Error> {
     drop(Log::open_read_only(&home::data_dir()?, &TenantId::local())?);
-    let (branches, found) = home::kernel()?.check_states()?;
+    let kernel = home::kernel()?;
+    let (branches, found) = kernel.check_states()?;
+    let cells = kernel.check_cells()?;
+    let is_ok = found.is_empty() && cells.is_empty();
     if json {
         let repaired: Vec<_> = found.iter().map(|deviation| &deviation.branch).collect();
         output::json_line(&serde_json::json!({
-            "ok": found.is_empty(), "branches": branches, "repaired": repaired,
+            "ok": is_ok, "branches": branches, "repaired": repaired, "cells": cells,
         }));
     } else {
+        for cell in &cells {
+            output::data(&format!("repaired: cell {}/{}", cell.space, cell.key));
+        }
         for deviation in &found {
             output::data(&format!("repaired: {} at event {}", deviation.branch, deviation.seq));
         }
         output::data(&format!("{branches} branches compared, {} repaired", found.len()));
     }
-    Ok(if found.is_empty() { Exit::Done.status() } else { Exit::Mismatch.status() })
+    Ok(if is_ok { Exit::Done.status() } else { Exit::Mismatch.status() })
 }
 
 fn checkpoint(json: bool) -> Result<u8, Error> {
@@ -201,6 +207,9 @@ fn tell(verification: &Verification) {
             if sound.erased_events + sound.erased_blobs > 0 {
                 let (events, blobs) = (sound.erased_events, sound.erased_blobs);
                 output::data(&format!("erased: {events} bodies, {blobs} blobs"));
+            }
+            for file in &sound.quarantined {
+                output::data(&format!("set aside, no part of the log: {file}"));
             }
         }
         Verification::Broken(broken) => tell_broken(broken),

@@ -186,6 +186,44 @@ fn e2e_law_2_snapshots_are_only_a_cache() {
     assert_eq!(check().expect_status(0).last()["ok"], true);
 }
 
+/// A cell that says something else than the events, for whatever reason, is found and made again.
+#[test]
+fn e2e_law_2_cells_are_only_an_index() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let text = "capabilities: [{ name: all, match: {}, action: allow }]\n";
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    let check = || place.run(&["audit", "check-state", "--json"]);
+    assert_eq!(check().expect_status(0).last()["cells"], serde_json::json!([]));
+
+    let space = "policy.accepted";
+    let log = place.log();
+    let (key, made) = log.cells(space, "", 9).unwrap().pop().unwrap();
+    let session = log.sessions().unwrap().remove(0);
+    let changed = glasshouse_log::CellWrite {
+        space: space.to_owned(),
+        key: key.clone(),
+        expected_version: None,
+        bytes: Some(b"{}".to_vec()),
+    };
+    let event = glasshouse_model::Draft::new(glasshouse_model::Kind::Heartbeat, &());
+    let append = glasshouse_log::Append {
+        cells: vec![changed],
+        ..glasshouse_log::Append::new(session.session, session.main, vec![event])
+    };
+    log.append(append).unwrap();
+    drop(log);
+    assert_eq!(check().expect_status(5).last()["cells"][0]["key"], key.as_str());
+    assert_eq!(place.log().cell(space, &key).unwrap().unwrap().bytes, made.bytes);
+    assert_eq!(check().expect_status(0).last()["ok"], true);
+    let said = place.run(&["audit", "log", "--kind", "log.recovered", "--json"]).stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
 fn snapshot_files(root: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = |dir: &std::path::Path| -> Vec<_> {
         let entries = std::fs::read_dir(dir).into_iter().flatten();

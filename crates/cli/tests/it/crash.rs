@@ -39,6 +39,48 @@ fn killed_when(what: &str, condition: impl Fn(&[Event]) -> bool) {
     }
 }
 
+/// Whatever moment the program is killed at, its log opens, proves itself, and holds what was printed.
+#[test]
+fn e2e_a4_a_killed_program_loses_nothing_that_it_told() {
+    const ROUNDS: u32 = 25;
+    const SOAK_ROUNDS: u32 = 500;
+    let is_soak = std::env::var_os("GLASSHOUSE_SOAK").is_some();
+    let rounds = if is_soak { SOAK_ROUNDS } else { ROUNDS };
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: fs.read, args: { path: src/tool.sh } } } ]
+  - emit: [ { text: done } ]
+";
+    let started = std::time::Instant::now();
+    place.scenario(&project, yaml).expect_status(0);
+    let whole = started.elapsed();
+    let (mut told, mut killed) = (0, 0);
+    for round in 0..rounds {
+        let mut running = place.spawn(place.scenario_command(&project, yaml));
+        // Moments spread over a little more than the whole run, in another order each time.
+        let part = (round * 7) % rounds;
+        std::thread::sleep(whole * 5 / 4 * part / rounds);
+        running.kill_9();
+        let verified = place.run(&["audit", "verify", "--json"]).expect_status(0);
+        assert_eq!(verified.last()["ok"], true, "round {round}");
+        let printed = std::fs::read_to_string(place.path("stdout")).unwrap();
+        let last = printed.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        let end = last.filter(|last: &serde_json::Value| last["session"].is_string());
+        let Some(end) = end else {
+            killed += 1;
+            continue;
+        };
+        let log = place.log();
+        let branch = end["branch"].as_str().unwrap().parse().unwrap();
+        assert_eq!(log.head(&branch).unwrap().seq, end["events"].as_u64().unwrap());
+        told += 1;
+    }
+    assert!(told > 0 && killed > rounds / 4, "{told} told, {killed} killed of {rounds}");
+}
+
 /// One transaction has one time. A start is durable with the decision that allows it; what a command
 /// did comes later, what a glance saw does not.
 #[test]

@@ -196,12 +196,13 @@ impl UseCounters for Counters<'_> {
 }
 
 fn counter(id: GrantId, value: u64) -> CellWrite {
-    CellWrite {
-        space: USES.to_owned(),
-        key: id.to_string(),
-        expected_version: None,
-        bytes: Some(value.to_be_bytes().to_vec()),
-    }
+    let (space, bytes) = use_counter(value);
+    CellWrite { space, key: id.to_string(), expected_version: None, bytes: Some(bytes) }
+}
+
+/// Space and bytes of the cell of a grant that was used so often; [`REVOKED`] of one that has ended.
+pub(super) fn use_counter(counter: u64) -> (String, Vec<u8>) {
+    (USES.to_owned(), counter.to_be_bytes().to_vec())
 }
 
 /// What ends a grant for good: no clock that goes back revives it.

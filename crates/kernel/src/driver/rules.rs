@@ -142,15 +142,8 @@ impl Kernel {
             expires_us: now_us(),
             scope: GrantScope::Call,
         };
-        let accepted = Accepted { project: change.project.clone(), digest: policy.digest };
-        let cell = CellWrite {
-            space: ACCEPTED_SPACE.to_owned(),
-            key: cell_key(&policy.project),
-            expected_version: None,
-            bytes: Some(serde_json::to_vec(&accepted).map_err(|e| {
-                Error::new(codes::TURN_FAILED, "an acceptance cannot be written").why(e)
-            })?),
-        };
+        let (space, key, bytes) = accepted_cell(&change.project, policy.digest)?;
+        let cell = CellWrite { space, key, expected_version: None, bytes: Some(bytes) };
         let drafts = vec![
             Draft::new(Kind::ApprovalResolved, &resolved),
             Draft::new(Kind::PolicyUpdated, &change).by(approver.clone()),
@@ -281,6 +274,14 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
 }
 
 /// Paths can be longer than a key may be.
+/// Space, key and bytes of the cell that says what was accepted for a project.
+pub(super) fn accepted_cell(project: &str, digest: Digest) -> Result<(String, String, Vec<u8>)> {
+    let accepted = Accepted { project: project.to_owned(), digest };
+    let bytes = serde_json::to_vec(&accepted)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "an acceptance cannot be written").why(e))?;
+    Ok((ACCEPTED_SPACE.to_owned(), cell_key(Path::new(project)), bytes))
+}
+
 fn cell_key(project: &Path) -> String {
     Digest::of(project.as_os_str().as_encoded_bytes()).to_string()
 }

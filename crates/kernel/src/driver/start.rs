@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_log::{Log, NewBranch};
 use glasshouse_model::body::{
-    BlobRef, Outcome, SessionCreated, SessionResumed, TestSetup, TurnEnd, WorkspaceFrozen,
-    WorkspaceRolledBack,
+    BlobRef, LogRecovered, Outcome, SessionCreated, SessionResumed, TestSetup, TurnEnd,
+    WorkspaceFrozen, WorkspaceRolledBack,
 };
 use glasshouse_model::{
     BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId, TenantId,
@@ -24,6 +24,7 @@ use super::recorder::Recorder;
 use super::workbench::Workbench;
 use super::{Kernel, Session, lock, rules};
 use crate::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES};
+use crate::session::VOID_APPROVALS;
 use crate::{Error, Result, codes};
 
 /// What a new session needs.
@@ -219,6 +220,7 @@ impl Session {
         let found = if turn.is_some() { "interrupted" } else { "at_rest" };
         let resumed = SessionResumed { epoch, found: found.to_owned() };
         let mut drafts = vec![Draft::new(Kind::SessionResumed, &resumed)];
+        drafts.extend(self.void_after_restore()?);
         if let Some(turn) = turn {
             let end = TurnEnd {
                 turn,
@@ -255,6 +257,26 @@ impl Session {
             }
         }
         self.recorder.record(drafts).await
+    }
+
+    /// Takes back every answer of a person when events were given up since: it may have been used in
+    /// them, and each is good for one use.
+    fn void_after_restore(&self) -> Result<Option<Draft>> {
+        let branch = self.recorder.branch();
+        if !self.recorder.log().is_restored_since(branch)? {
+            return Ok(None);
+        }
+        let body = LogRecovered {
+            what: VOID_APPROVALS.to_owned(),
+            branch: Some(branch.clone()),
+            seq: None,
+            expected: None,
+            found: None,
+            detail: Some(
+                "later events were given up, and approvals may have been used there".into(),
+            ),
+        };
+        Ok(Some(Draft::new(Kind::LogRecovered, &body)))
     }
 
     /// Freezes the project at the start of a turn.

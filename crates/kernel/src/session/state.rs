@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
-    CallEnd, CommitCreated, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted,
-    ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence,
-    ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen,
-    WorkspaceRolledBack, WorkspaceSealed,
+    CallEnd, CommitCreated, LogRecovered, MergeAnswered, MergeApplied, MergeProposed,
+    MessageReceived, ModelCompleted, ModelFailed, ModelRequested, Outcome, PolicyDecided,
+    SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd, TurnStarted,
+    WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
     Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
@@ -45,6 +45,9 @@ pub enum ModelPhase {
     /// A request is under way.
     Requested,
 }
+
+/// What a `log.recovered` event in a session is about that takes answers of people back.
+pub const VOID_APPROVALS: &str = "approvals";
 
 /// Where a call stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,7 +251,10 @@ impl State {
             Kind::ApprovalResolved => self.approval_resolved(event.body_as()?),
             Kind::BranchForked => {
                 event.body_as::<BranchForked>()?;
-                self.forked();
+                self.void_answers();
+            }
+            Kind::LogRecovered if event.body_as::<LogRecovered>()?.what == VOID_APPROVALS => {
+                self.void_answers();
             }
             Kind::WorkspaceFrozen => {
                 self.frozen = Some((seq, event.body_as::<WorkspaceFrozen>()?));
@@ -270,8 +276,7 @@ impl State {
                 self.merge_phase(event.body_as::<MergeAnswered>()?.merge, MergePhase::Approved)
             }
             Kind::MergeApplied => {
-                let merge = event.body_as::<glasshouse_model::body::MergeApplied>()?.merge;
-                self.merge_phase(merge, MergePhase::Applied);
+                self.merge_phase(event.body_as::<MergeApplied>()?.merge, MergePhase::Applied)
             }
             Kind::MergeRejected | Kind::MergeFailed => self.merge = None,
             Kind::CommitCreated => {
@@ -290,9 +295,9 @@ impl State {
         Ok(())
     }
 
-    /// What a fork does not take over: answers of people, given or waited for, and a merge under way
-    /// of its parent. A call that was approved is decided, and asked for, again.
-    fn forked(&mut self) {
+    /// What a fork does not take over, and what does not count after a restore: answers of people, given
+    /// or waited for, and a merge under way. A call that was approved is decided, and asked for, again.
+    fn void_answers(&mut self) {
         self.pending_approvals.clear();
         self.granted.clear();
         self.merge = None;

@@ -1,7 +1,7 @@
 //! Turns: what a state wants next, and that every call and turn ends once.
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::session::{CallPhase, Effect};
+use glasshouse_kernel::session::{CallPhase, Effect, VOID_APPROVALS};
 use glasshouse_model::body::{
     ApprovalResolved, CallEnd, CallStatus, MessageReceived, ModelCompleted, ModelFailed, Outcome,
     TurnEnd, TurnStarted, WrittenCall,
@@ -98,6 +98,37 @@ fn denied_and_reviewed_calls_end_once() {
     check(PolicyEffect::RequireReview, Some((true, "approved")), None);
     check(PolicyEffect::RequireReview, Some((false, "rejected")), Some(CallStatus::Denied));
     check(PolicyEffect::RequireReview, Some((false, "no_approver")), Some(CallStatus::Denied));
+}
+
+/// An approval may have been used in events that a restore gave up: it is asked for again.
+#[test]
+fn answers_of_people_do_not_count_after_a_restore() {
+    let check = |what: &str, is_void: bool| {
+        let mut sim = Simulation::new(Budget::default());
+        let call = sim.answer("", &[("fs.write", r#"{"path":"a","content":""}"#)])[0];
+        sim.decide(call, PolicyEffect::RequireReview);
+        let approval = sim.last_seq(&Kind::ApprovalRequested);
+        let body = ApprovalResolved {
+            approval,
+            approved: true,
+            approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
+            code: "approved".to_owned(),
+            expires_us: 1,
+        };
+        sim.append(Draft::new(Kind::ApprovalResolved, &body));
+        assert_eq!(sim.state.calls[&call].phase, CallPhase::Approved(approval), "the control");
+        let said = serde_json::json!({ "what": what });
+        sim.append(Draft::new(Kind::LogRecovered, &said));
+        assert_eq!(sim.next(), [Effect::Decide(call)]);
+        assert_eq!(sim.state.calls[&call].phase != CallPhase::Approved(approval), is_void);
+        assert_eq!(sim.state.granted.is_empty(), is_void, "{what}");
+        if is_void {
+            sim.append(Draft::new(Kind::ApprovalResolved, &body));
+            assert!(sim.state.granted.is_empty(), "the old answer is no answer any more");
+        }
+    };
+    check(VOID_APPROVALS, true);
+    check("snapshot of a session", false);
 }
 
 #[test]

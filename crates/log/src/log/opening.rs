@@ -8,6 +8,7 @@ use glasshouse_model::TenantId;
 
 use super::{Inner, Log, Teller};
 use crate::blobs::Blobs;
+use crate::care;
 use crate::checkpoint::SignedHead;
 use crate::clock::{Clock, SystemClock};
 use crate::codes;
@@ -76,6 +77,11 @@ impl Log {
         let home = Home::new(home);
         home.create()?;
         let _opening = home.lock_opening()?;
+        let set_aside = match home.lock_unused()? {
+            // Nobody is writing, and nobody begins to while this one opens.
+            Some(_unused) => care::quarantine(&home, clock.as_ref())?,
+            None => None,
+        };
         let in_use = Some(home.lock_in_use()?);
         if !Sqlite::exists(&home.database(), vfs.as_deref())? {
             founding::refuse_replacing(&home)?;
@@ -101,6 +107,8 @@ impl Log {
         if log.inner.refusal.is_none() {
             restore::finish(&at, &log)?;
             log.inner.delete_erased_blobs()?;
+            // What cannot be told on a full or damaged disk keeps nobody from reading the log.
+            let _ = log.tell_of_care(set_aside);
         }
         Ok(log)
     }

@@ -108,6 +108,13 @@ impl<J> Queue<J> {
         self.wait(Some(job))
     }
 
+    /// How many callers wait or lead, and how many jobs were left.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.entries.len() + usize::from(inner.is_led), inner.left.len())
+    }
+
     /// Waits for the lead without a job; nobody else takes this turn.
     pub(crate) fn lead(&self) -> Option<Lead<'_, J>> {
         self.wait(None)
@@ -209,73 +216,5 @@ impl<J> Drop for Lead<'_, J> {
             Some(Entry { turn: Some(next), .. }) => next.set(LEADS),
             _ => inner.is_led = false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    /// Many callers, each with many jobs: every job is done once, and never two groups at a time.
-    #[test]
-    fn every_job_is_done_once_and_one_caller_leads() {
-        const CALLERS: usize = 16;
-        const JOBS: usize = 500;
-        let queue = Queue::new();
-        let (done, leaders) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let lead = |lead: &Lead<'_, usize>, max: usize| {
-            assert_eq!(leaders.fetch_add(1, Ordering::SeqCst), 0, "two lead");
-            let taken = lead.take(max);
-            assert!(taken.len() <= max);
-            for mut entry in taken {
-                done.fetch_add(usize::from(entry.take().is_some()), Ordering::SeqCst);
-            }
-            leaders.fetch_sub(1, Ordering::SeqCst);
-        };
-        std::thread::scope(|scope| {
-            for caller in 0..CALLERS {
-                let (queue, lead) = (&queue, &lead);
-                scope.spawn(move || {
-                    for job in 0..JOBS {
-                        let max = 1 + (caller + job) % 20;
-                        let leading = if job % 50 == 49 { queue.lead() } else { queue.enter(job) };
-                        if let Some(leading) = leading {
-                            lead(&leading, max);
-                        }
-                    }
-                });
-            }
-        });
-        let alone = JOBS / 50;
-        assert_eq!(done.load(Ordering::SeqCst), CALLERS * (JOBS - alone));
-        let inner = queue.lock();
-        assert!(inner.entries.is_empty() && !inner.is_led);
-    }
-
-    /// A leader that panics takes nobody with it: who waits returns, and nobody comes in.
-    #[test]
-    fn a_panic_of_the_leader_lets_everybody_go() {
-        let queue = Queue::new();
-        let (entered, may_fail) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-        std::thread::scope(|scope| {
-            let leader = scope.spawn(|| {
-                let lead = queue.enter(0).expect("the first leads");
-                let _taken = lead.take(10);
-                entered.wait();
-                may_fail.wait();
-                panic!("planted");
-            });
-            entered.wait();
-            let follower = scope.spawn(|| queue.enter(1).is_some());
-            while queue.lock().entries.is_empty() {
-                std::thread::yield_now();
-            }
-            may_fail.wait();
-            assert!(leader.join().is_err());
-            assert!(!follower.join().expect("it returns"), "nobody leads after a panic");
-        });
-        assert!(queue.enter(2).is_none(), "the queue is closed");
     }
 }

@@ -12,14 +12,13 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::connection::explain;
+use super::migrations::{self, FORMAT, OLDEST};
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::store::Flaw;
 
 /// `PRAGMA application_id` of a log: "GHlg".
 const APPLICATION_ID: i64 = 0x4748_6c67;
-/// `PRAGMA user_version`: the version of the tables.
-const FORMAT: i64 = 1;
 /// Versions that some later release may have; another one is damage.
 const PLAUSIBLE_FORMATS: std::ops::RangeInclusive<i64> = 1..=1_000;
 /// Bits of an event's key that hold the sequence; the branch's number stands above them.
@@ -87,7 +86,8 @@ CREATE TABLE tree (
 ) STRICT;
 ";
 
-/// Makes the tables of an empty file, or checks that a file is this tenant's log.
+/// Makes the tables of an empty file, or checks that a file is this tenant's log and brings it to the
+/// present format.
 ///
 /// # Errors
 /// `log_format_unknown`, `tenant_mismatch`, or a storage error.
@@ -95,18 +95,19 @@ pub(crate) fn prepare(connection: &Connection, path: &Path, tenant: &TenantId) -
     if is_empty(connection)? {
         return create(connection, tenant).map_err(|cause| explain(&cause));
     }
-    check(connection, path, tenant)
+    let format = check(connection, path, tenant)?;
+    migrations::migrate(connection, path, format)
 }
 
-/// Checks that a file is this tenant's log.
+/// Checks that a file is this tenant's log, of this or an earlier format; answers which.
 ///
 /// # Errors
 /// `log_format_unknown`, `tenant_mismatch`, or a storage error.
-pub(crate) fn check(connection: &Connection, path: &Path, tenant: &TenantId) -> Result<()> {
+pub(crate) fn check(connection: &Connection, path: &Path, tenant: &TenantId) -> Result<i64> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = pragma("application_id").map_err(|cause| explain(&cause))?;
     let format = pragma("user_version").map_err(|cause| explain(&cause))?;
-    if application != APPLICATION_ID || format != FORMAT {
+    if application != APPLICATION_ID || !(OLDEST..=FORMAT).contains(&format) {
         let is_plausible = application == APPLICATION_ID && PLAUSIBLE_FORMATS.contains(&format);
         if !is_plausible && first_foreign(connection).map_err(|cause| explain(&cause))?.is_none() {
             return Err(Error::new(codes::LOG_CORRUPT, "the log's database is damaged").why(
@@ -135,7 +136,7 @@ pub(crate) fn check(connection: &Connection, path: &Path, tenant: &TenantId) -> 
         )
         .why(format!("it is the log of tenant `{stored}`, not of `{tenant}`")));
     }
-    Ok(())
+    Ok(format)
 }
 
 /// Whether the file has no tables: it was never a log.

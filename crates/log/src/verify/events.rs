@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glasshouse_model::body::{BranchMerged, LogErased};
+use glasshouse_model::body::{BranchForked, BranchMerged, LogErased};
 use glasshouse_model::event::event_hash;
-use glasshouse_model::{BranchId, Digest, Seq};
+use glasshouse_model::{BranchId, Digest, Kind, Seq};
 
 use super::Broken;
 use super::order::{Found, Gaps, Place, first_of};
@@ -386,6 +386,9 @@ impl<'a> Events<'a> {
             };
             return Ok(Some((place, defect)));
         }
+        if let Some(defect) = other_fork(row, record) {
+            return Ok(Some((Place::At(position), defect)));
+        }
         self.note(branch, record);
         let defect = self.check_blobs(branch, record)?;
         Ok(defect.map(|defect| (Place::At(position), defect)))
@@ -459,6 +462,20 @@ impl Walk<'_> {
         };
         Ok(Some((place, Broken::of_event(branch, next, defect))))
     }
+}
+
+/// What an event says of its branch's fork, where the branch's row says something else.
+fn other_fork(row: &BranchRow, record: &Record) -> Option<Defect> {
+    let said: BranchForked = record.body_of(&Kind::BranchForked)?;
+    let told = |parent: &BranchId, seq: Seq, hash: &Digest, name: &str| {
+        format!("a fork of {parent} at {seq} {hash} named {name}")
+    };
+    let expected = told(&said.parent, said.at_seq, &said.at_hash, &said.name);
+    let found = match &row.fork {
+        Some(fork) => told(&fork.parent, fork.seq, &fork.hash, &row.name),
+        None => "a branch without parent".to_owned(),
+    };
+    (expected != found).then_some(Defect::Hash { expected, found })
 }
 
 /// The place of an event that says where it is.

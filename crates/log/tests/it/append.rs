@@ -114,7 +114,7 @@ fn a_home_belongs_to_one_tenant_and_one_format() {
     fixture.close();
     let other = "other".parse::<TenantId>().unwrap();
     assert_eq!(refusal(Log::open(fixture.path(), &other), ""), "tenant_mismatch");
-    fixture.database().execute_batch("PRAGMA user_version = 2").unwrap();
+    fixture.database().execute_batch("PRAGMA user_version = 3").unwrap();
     let opened = Log::open(fixture.path(), &TenantId::local());
-    assert_eq!(refusal(opened, "format"), "log_format_unknown format=2");
+    assert_eq!(refusal(opened, "format"), "log_format_unknown format=3");
 }

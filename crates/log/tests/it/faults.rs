@@ -7,7 +7,7 @@ use glasshouse_log::{Append, Log, Result};
 use glasshouse_model::{Digest, Draft, Kind, Seq, TenantId};
 use serde_json::json;
 
-use crate::disk::{Disk, Fault};
+use crate::disk::{Disk, Fault, Survives};
 use crate::support::{branch, erase, fork, merge, root, session, verdict};
 
 /// Heads that callers were told of, by branch.
@@ -71,6 +71,35 @@ const EXPECTED: [&str; 12] = [
     "append_invalid",
 ];
 
+/// Whether what was answered is there when the power goes now: only what the disk really has.
+fn survives(home: &std::path::Path, disk: &Disk, told: &Told) -> std::result::Result<(), String> {
+    let left = tempfile::tempdir().unwrap();
+    for directory in ["keys", "heads"] {
+        std::fs::create_dir(left.path().join(directory)).unwrap();
+        for entry in std::fs::read_dir(home.join(directory)).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            let to = left.path().join(directory).join(path.file_name().unwrap());
+            std::fs::copy(&path, to).unwrap();
+        }
+    }
+    for (path, content) in disk.files() {
+        let bytes = content.after_power_loss(Survives::Nothing);
+        std::fs::write(left.path().join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    let log = Log::open(left.path(), &TenantId::local()).map_err(|error| error.to_string())?;
+    for (id, (seq, hash)) in told {
+        let records = log.records(&branch(id), *seq, 1).map_err(|error| error.to_string())?;
+        if records.first().map(|record| record.hash) != Some(*hash) {
+            return Err(format!("event {seq} of {id} was answered and is not there"));
+        }
+    }
+    match log.verify() {
+        Ok(found) if found.is_ok() => Ok(()),
+        Ok(found) => Err(verdict(&found)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Lets every `step`th call fail in each way; answers how many runs there
 /// were, and how many met their fault: threads may take the calls in another order.
 fn each(step: u64) -> (u64, u64) {
@@ -94,6 +123,9 @@ fn each(step: u64) -> (u64, u64) {
             met += u64::from(disk.has_failed());
             let wrong = codes.iter().find(|code| !EXPECTED.contains(code));
             assert_eq!(wrong, None, "{fault:?} at call {call}");
+            if let Err(why) = survives(home.path(), &disk, &told) {
+                panic!("{fault:?} at call {call}, then without power: {why}");
+            }
             let log = Log::open(home.path(), &TenantId::local());
             let log = log.unwrap_or_else(|error| panic!("{fault:?} at call {call}: {error}"));
             for (id, (seq, hash)) in &told {
@@ -106,6 +138,24 @@ fn each(step: u64) -> (u64, u64) {
         }
     }
     (runs, met)
+}
+
+/// The undefended control: a log that does not hear of a failed sync loses what it answered, and these
+/// checks see it.
+#[test]
+fn a2_a_failed_sync_that_nobody_heard_of_is_found() {
+    let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
+    work(home.path(), &disk, &mut Told::new());
+    let calls = disk.calls();
+    let is_lost = |call: &u64| {
+        let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
+        disk.fail_call(*call, Fault::Unheard);
+        let mut told = Told::new();
+        work(home.path(), &disk, &mut told);
+        survives(home.path(), &disk, &told).is_err()
+    };
+    let lost = (0..calls).step_by(3).filter(is_lost).count();
+    assert!(lost > 0, "none of {} runs", calls / 3);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod append;
 mod branches;
+mod cares;
 mod cases;
 mod child;
 mod concurrency;

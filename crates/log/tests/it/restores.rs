@@ -5,7 +5,7 @@ use std::path::Path;
 use glasshouse_log::{Log, backups, restore, verify_home};
 use glasshouse_model::{Kind, TenantId};
 
-use crate::support::{Fixture, erase, numbered, refusal, verdict};
+use crate::support::{Fixture, branch, erase, numbered, refusal, verdict};
 
 fn put_back(fixture: &Fixture, backup: &Path, accept_loss: bool) -> String {
     match restore(fixture.path(), &TenantId::local(), backup, accept_loss) {
@@ -170,4 +170,25 @@ fn a_loss_is_told_also_when_the_restore_was_cut_short() {
     assert_eq!(told, 2);
     assert!(!marker.exists());
     assert_eq!(fixture.verdict(), "ok 5");
+}
+
+/// What was used up in events that were given up looks unused: whoever goes on with a branch is told.
+#[test]
+fn a_branch_knows_whether_events_were_given_up_since_its_newest() {
+    let mut fixture = Fixture::of_events(3);
+    let is_restored = |log: &Log| log.is_restored_since(&branch("b_main")).unwrap();
+    let backup = fixture.log().back_up().unwrap();
+    fixture.append(4);
+    assert!(!is_restored(fixture.log()), "the control");
+    fixture.close();
+    assert_eq!(put_back(&fixture, &backup, true), "3 -1");
+    let log = fixture.open();
+    assert!(is_restored(log));
+    log.append(numbered("b_main", 4)).unwrap();
+    assert!(!is_restored(log), "it has gone on since");
+    // A restore that loses nothing takes nothing back.
+    let backup = log.back_up().unwrap();
+    fixture.close();
+    assert_eq!(put_back(&fixture, &backup, false), "5 -0");
+    assert!(!is_restored(fixture.open()));
 }

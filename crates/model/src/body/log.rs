@@ -92,7 +92,8 @@ pub struct LogErased {
 /// `log.recovered`: something that did not agree with the events was made again, or given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogRecovered {
-    /// What: the name of an index or a projection, or `events` after a restore.
+    /// What: the name of an index or a projection, `events` after a restore, `approvals` where answers of
+    /// people no longer count, since they may have been used in events that were given up.
     pub what: String,
     /// Branch, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
