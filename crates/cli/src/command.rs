@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 mod policy;
+mod provider;
 mod sandbox;
 mod session;
 mod task;
@@ -33,6 +34,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
         Command::Sandbox(command) => sandbox::run(command),
         Command::Session(command) => session::run(command),
         Command::Policy(command) => policy::run(command),
+        Command::Provider(command) => provider::run(&command),
         Command::Audit(command) => audit::run(command),
         Command::Ui(command) => ui::run(command),
         Command::Doctor { json } => doctor::run(json),

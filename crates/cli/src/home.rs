@@ -1,11 +1,18 @@
 //! Where data lives, and the configuration that applies.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Error;
 use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, PROJECT_FILE};
 use glasshouse_kernel::driver::real_path;
 use glasshouse_kernel::{Kernel, codes};
+use glasshouse_provider::Prices;
+
+use crate::input;
+
+/// Largest price file in bytes.
+const MAX_PRICES_BYTES: u64 = 1 << 20;
 
 /// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`; without
 /// links, so that every process names it alike.
@@ -46,6 +53,19 @@ pub(crate) fn user_config_file() -> Option<PathBuf> {
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")))?;
     Some(base.join("glasshouse/config.yaml"))
+}
+
+/// What models cost: the user's `prices.yaml` beside the user's configuration. Nobody else's file is
+/// asked, because a repository that sets its own prices would lift the user's limit.
+pub(crate) fn prices() -> Result<Arc<Prices>, Error> {
+    let Some(file) = user_config_file().map(|file| file.with_file_name("prices.yaml")) else {
+        return Ok(Arc::default());
+    };
+    if !file.exists() {
+        return Ok(Arc::default());
+    }
+    let text = input::text(&file, MAX_PRICES_BYTES)?;
+    Ok(Arc::new(Prices::parse(&text, &file.display().to_string())?))
 }
 
 /// The configuration that applies, and who named the model's server.

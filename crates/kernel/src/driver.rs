@@ -3,6 +3,8 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod answer;
+mod ask;
 mod branching;
 mod decide;
 mod execute;
@@ -40,6 +42,7 @@ use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
+pub use ask::Questions;
 pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
 pub use model::tools_told;
@@ -266,6 +269,8 @@ pub struct Session {
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
     partial: Arc<Mutex<String>>,
+    /// Until when the answer that is asked for must have come.
+    answer_by: std::time::Instant,
 }
 
 /// What a task gives back.
@@ -391,6 +396,7 @@ impl Session {
         for effect in next(self.state()) {
             match effect {
                 Effect::Record(drafts) => self.recorder.record(drafts).await?,
+                Effect::RequestModel { .. } if self.learn_spending().await? => {}
                 Effect::RequestModel { attempt, delay_ms } => {
                     self.request_model(tasks, attempt, delay_ms, cancel).await?;
                 }
