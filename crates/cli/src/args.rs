@@ -45,13 +45,13 @@ pub(crate) struct SessionOptions {
     /// Workflow mode; only `strict` is built
     #[arg(long, value_name = "MODE", hide = true)]
     pub(crate) mode: Option<Mode>,
-    /// Model provider: openai-compatible or scripted
+    /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Server of an OpenAI-compatible provider, for example http://127.0.0.1:11434/v1
+    /// The provider's server, for example http://127.0.0.1:1234/v1 (default: the provider's own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Scenario file of the scripted provider
@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// List and take back what was granted
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// List model providers, and try one for real
+    #[command(subcommand)]
+    Provider(ProviderCommand),
     /// Read and verify the log
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -110,6 +113,39 @@ pub(crate) enum Command {
     Completions {
         /// Shell to complete for
         shell: clap_complete::Shell,
+    },
+}
+
+/// Which model is asked.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ModelOptions {
+    /// Model provider (`glasshouse provider list` names them)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Model name as the provider knows it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// The provider's server (default: the provider's own)
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+}
+
+/// `provider`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProviderCommand {
+    /// List the providers, their servers, and whether there is a key for each
+    List {
+        /// Providers as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask the configured model for a text, a tool call, a form, and cancel it: exit 6 when it cannot be used
+    Test {
+        #[command(flatten)]
+        options: ModelOptions,
+        /// Results as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -319,6 +355,10 @@ pub(crate) enum UiCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Let a model make a plan, and print it
+    Plan(AskArguments),
+    /// Let a model make a plan, render it as HTML on stdout and register it
+    Run(AskArguments),
     /// Show a plan while its text arrives: patches as JSON lines, or the last view as HTML
     Stream(StreamArguments),
     /// Render a plan as HTML on stdout and register it; a refused plan prints nothing there
@@ -393,6 +433,20 @@ pub(crate) struct KeptOptions {
     /// Tell where the time went
     #[arg(long)]
     pub(crate) timings: bool,
+}
+
+/// `ui plan`, `ui run`.
+#[derive(Debug, Args)]
+pub(crate) struct AskArguments {
+    /// What the interface is for, in your own words
+    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
+    /// Show the plan while it arrives: frames as JSON lines (with --json)
+    #[arg(long, requires = "json")]
+    pub(crate) preview: bool,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
 }
 
 /// `ui render-plan`.
@@ -498,6 +552,9 @@ impl Arguments {
             Some(Command::Demo(demo)) => demo.json,
             Some(Command::Sandbox(SandboxCommand::Run(run))) => run.json,
             Some(Command::Sandbox(SandboxCommand::Gc { json, .. }))
+            | Some(Command::Provider(
+                ProviderCommand::List { json } | ProviderCommand::Test { json, .. },
+            ))
             | Some(Command::Audit(
                 AuditCommand::Log { json, .. }
                 | AuditCommand::Backup { json }
@@ -511,6 +568,8 @@ impl Arguments {
             | Some(Command::Ui(
                 UiCommand::Check { json, .. }
                 | UiCommand::ProbePlan { json, .. }
+                | UiCommand::Plan(AskArguments { options: RunOptions { json, .. }, .. })
+                | UiCommand::Run(AskArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Stream(StreamArguments { json, .. })
                 | UiCommand::RenderPlan(RenderArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Event(EventArguments { options: KeptOptions { json, .. }, .. })

@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 mod policy;
+mod provider;
 pub(crate) mod review;
 mod sandbox;
 mod session;
@@ -36,6 +37,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
         Command::Review(command) => review::run(command),
         Command::Grants(command) => review::grants(command),
         Command::Policy(command) => policy::run(command),
+        Command::Provider(command) => provider::run(&command),
         Command::Audit(command) => audit::run(command),
         Command::Ui(command) => ui::run(command),
         Command::Doctor { json } => doctor::run(json),

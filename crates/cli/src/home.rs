@@ -1,6 +1,7 @@
 //! Where data lives, and the configuration that applies.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Error;
 use glasshouse_kernel::config::{
@@ -8,9 +9,13 @@ use glasshouse_kernel::config::{
 };
 use glasshouse_kernel::driver::{Credential, NetworkSettings, real_path};
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_provider::Secret;
+use glasshouse_provider::{Prices, Secret};
+
+use crate::input;
 
 const TLS_PORT: u16 = 443;
+/// Largest price file in bytes.
+const MAX_PRICES_BYTES: u64 = 1 << 20;
 
 /// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`; without
 /// links, so that every process names it alike.
@@ -88,6 +93,19 @@ pub(crate) fn user_config_file() -> Option<PathBuf> {
 
 fn user_config() -> Result<Config, Error> {
     user_config_file().map_or_else(|| Ok(Config::default()), |file| Ok(Config::read(&file)?))
+}
+
+/// What models cost: the user's `prices.yaml` beside the user's configuration. Nobody else's file is
+/// asked, because a repository that sets its own prices would lift the user's limit.
+pub(crate) fn prices() -> Result<Arc<Prices>, Error> {
+    let Some(file) = user_config_file().map(|file| file.with_file_name("prices.yaml")) else {
+        return Ok(Arc::default());
+    };
+    if !file.exists() {
+        return Ok(Arc::default());
+    }
+    let text = input::text(&file, MAX_PRICES_BYTES)?;
+    Ok(Arc::new(Prices::parse(&text, &file.display().to_string())?))
 }
 
 /// The configuration that applies, and who named the model's server.

@@ -9,6 +9,7 @@ mod fail;
 mod help;
 mod home;
 mod input;
+mod models;
 mod output;
 mod review;
 mod show;

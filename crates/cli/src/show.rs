@@ -116,7 +116,7 @@ impl Show {
     }
 
     fn message(&self, message: &ModelCompleted) {
-        if self.json && !message.text.is_empty() {
+        if self.json && !message.text.is_empty() && !message.summary {
             output::json_line(&serde_json::json!({ "message": { "text": message.text } }));
         }
     }

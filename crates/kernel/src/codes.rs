@@ -366,6 +366,34 @@ pub const ANSWER_LENGTH: Code = Code::new(
     false,
     "ask for the work in smaller parts, or raise the server's limit for the length of an answer",
 );
+/// A budget has a cost and a model no price.
+pub const PRICE_UNKNOWN: Code = Code::new(
+    "price_unknown",
+    Exit::Usage,
+    false,
+    "add the model to the price file, or leave budget.cost out",
+);
+/// The conversation does not fit the model's window, and a summary does not help.
+pub const CONTEXT_FULL: Code = Code::new(
+    "context_full",
+    Exit::Unfinished,
+    false,
+    "start a new session with a smaller task, use a model with a larger window, or set window_tokens",
+);
+/// A call failed in the same way too often.
+pub const CALL_REPEATED: Code = Code::new(
+    "call_repeated",
+    Exit::Unfinished,
+    false,
+    "read the call's error, then carry on with `glasshouse session resume` and a message that says what to do instead",
+);
+/// The provider paused in the middle of work with tools of its own.
+pub const ANSWER_PAUSED: Code = Code::new(
+    "answer_paused",
+    Exit::Unfinished,
+    false,
+    "carry on with `glasshouse session resume`",
+);
 /// The model refused.
 pub const ANSWER_REFUSAL: Code = Code::new(
     "answer_refusal",
@@ -441,6 +469,10 @@ pub const ALL: &[Code] = &[
     BUDGET_EXHAUSTED,
     TOO_MANY_CALLS,
     ANSWER_LENGTH,
+    ANSWER_PAUSED,
+    CONTEXT_FULL,
+    PRICE_UNKNOWN,
+    CALL_REPEATED,
     ANSWER_REFUSAL,
     ANSWER_CONTENT_FILTER,
 ];

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use glasshouse_log::Keeping;
-use glasshouse_model::units::{parse_size_bytes, parse_time_ms};
+use glasshouse_model::body::ModelSettings;
+use glasshouse_model::units::{parse_money_micros, parse_size_bytes, parse_time_ms};
 use glasshouse_model::{Budget, Mode};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ pub const MAX_CONFIG_BYTES: u64 = 64 * 1024;
 pub const PROJECT_FILE: &str = ".glasshouse/config.yaml";
 /// Changed lines that are merged without a person, by default.
 pub const DEFAULT_MAX_AUTO_MERGE_LINES: u64 = 500;
+
+/// Smallest window that leaves room for the rules, the tools and an answer.
+const MIN_WINDOW_TOKENS: u64 = 8_000;
 
 /// One configuration file, or the flags in the shape of one. Every key may be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +39,15 @@ pub struct Config {
     /// Server of an OpenAI-compatible provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
+    /// Models of the same provider to ask, in order, when the first does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_models: Option<Vec<String>>,
+    /// Tokens that the model can read at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_tokens: Option<u64>,
+    /// How much the model thinks before it answers: `low`, `medium` or `high`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     /// How the project tests itself.
     #[serde(skip_serializing_if = "is_default")]
     pub test: TestConfig,
@@ -90,6 +103,9 @@ pub struct BudgetConfig {
     /// Longest active time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
+    /// Most money, in the price file's currency, for example `"2.50"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
     /// Most tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
@@ -149,6 +165,7 @@ impl Config {
         })?;
         config.budget()?;
         config.keeping()?;
+        config.settings()?;
         if config.test.command.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
                 .why("test.command is an empty list; it is a command and its arguments"));
@@ -190,6 +207,9 @@ impl Config {
             provider: self.provider.or(lower.provider),
             model: self.model.or(lower.model),
             base_url: self.base_url.or(lower.base_url),
+            fallback_models: self.fallback_models.or(lower.fallback_models),
+            window_tokens: self.window_tokens.or(lower.window_tokens),
+            effort: self.effort.or(lower.effort),
             test: TestConfig {
                 command: self.test.command.or(lower.test.command),
                 globs: self.test.globs.or(lower.test.globs),
@@ -198,6 +218,7 @@ impl Config {
             budget: BudgetConfig {
                 tokens: self.budget.tokens.or(lower.budget.tokens),
                 time: self.budget.time.or(lower.budget.time),
+                cost: self.budget.cost.or(lower.budget.cost),
                 calls: self.budget.calls.or(lower.budget.calls),
                 errors: self.budget.errors.or(lower.budget.errors),
             },
@@ -243,6 +264,29 @@ impl Config {
             .fix("move it to your own configuration, ~/.config/glasshouse/config.yaml"))
     }
 
+    /// How the model is asked.
+    ///
+    /// # Errors
+    /// `config_invalid` for an effort that is none and a window without room for an answer.
+    pub fn settings(&self) -> Result<ModelSettings, Error> {
+        let refuse = |why: String| {
+            Err(Error::new(codes::CONFIG_INVALID, "cannot use the model's settings").why(why))
+        };
+        if let Some(word) = self.effort.as_deref()
+            && !["low", "medium", "high"].contains(&word)
+        {
+            return refuse(format!("effort is `{word}`; there are low, medium and high"));
+        }
+        if self.window_tokens.is_some_and(|tokens| tokens < MIN_WINDOW_TOKENS) {
+            return refuse(format!("window_tokens is below {MIN_WINDOW_TOKENS}"));
+        }
+        Ok(ModelSettings {
+            fallback_models: self.fallback_models.clone().unwrap_or_default(),
+            window_tokens: self.window_tokens,
+            effort: self.effort.clone(),
+        })
+    }
+
     /// The limits, with defaults for what is absent.
     ///
     /// # Errors
@@ -258,10 +302,14 @@ impl Config {
                 Some(ms.saturating_mul(1000))
             }
         };
+        let cost = self.budget.cost.as_deref().map(parse_money_micros).transpose();
+        let cost_micros = cost
+            .map_err(|e| Error::new(codes::CONFIG_INVALID, "cannot use budget.cost").why(e))?
+            .or(default.cost_micros);
         Ok(Budget {
             tokens: self.budget.tokens.or(default.tokens),
             time_us,
-            cost_micros: default.cost_micros,
+            cost_micros,
             calls: self.budget.calls.or(default.calls),
             errors: self.budget.errors.or(default.errors),
         })

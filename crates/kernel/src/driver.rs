@@ -3,7 +3,9 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod answer;
 mod approvals;
+mod ask;
 mod branching;
 mod cells;
 mod decide;
@@ -46,6 +48,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 pub use approvals::{ApprovalName, PendingApproval};
+pub use ask::Questions;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
@@ -296,6 +299,8 @@ pub struct Session {
     /// What the network of a running command has to say.
     said: mpsc::Receiver<Said>,
     partial: Arc<Mutex<String>>,
+    /// Until when the answer that is asked for must have come.
+    answer_by: std::time::Instant,
 }
 
 /// What a task gives back.
@@ -425,6 +430,7 @@ impl Session {
         for effect in next(self.state()) {
             match effect {
                 Effect::Record(drafts) => self.recorder.record(drafts).await?,
+                Effect::RequestModel { .. } if self.learn_spending().await? => {}
                 Effect::RequestModel { attempt, delay_ms } => {
                     self.request_model(tasks, attempt, delay_ms, cancel).await?;
                 }

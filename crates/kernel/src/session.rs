@@ -1,18 +1,23 @@
 //! The pure half: what a session is, what follows from an event, and what to do next.
 
+mod compaction;
 mod consequences;
 mod context;
 mod effects;
+mod ledger;
+mod repetition;
 mod replay;
 mod state;
 pub mod workflow;
 
 pub use consequences::consequences;
 pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
-pub use context::model_request;
+pub use context::{is_summary_wanted, model_request};
 pub use effects::{Effect, next};
+pub use ledger::{Charge, Ledger, Total};
 pub use replay::{Difference, Replay, Replayed};
 pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{
-    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State, VOID_APPROVALS,
+    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State, Summary,
+    VOID_APPROVALS,
 };

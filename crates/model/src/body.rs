@@ -32,14 +32,14 @@ pub use log::{
     BranchForked, BranchMerged, EventRange, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
     LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeStrategy,
 };
-pub use model::{ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
+pub use model::{Carry, ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
     PlanEvent, PlanHistoryCleared, PlanPreviewed, PlanRegistered, PlanRolledBack, PlanRun,
     PlanShown, PlanStateChanged, RunMode, RunStatus,
 };
 pub use session::{
-    BudgetCharged, BudgetExhausted, MessageReceived, Outcome, PolicyChange, PolicySource,
-    SessionCreated, SessionResumed, TestSetup, TurnEnd, TurnStarted,
+    BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, Outcome, PolicyChange,
+    PolicySource, SessionCreated, SessionResumed, TestSetup, TurnEnd, TurnStarted,
 };
 pub use turn::{
     Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,

@@ -41,6 +41,35 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
+/// Reads an amount of money such as `2.50` into millionths of its currency.
+///
+/// # Errors
+/// Names the text and what is wrong with it: no digits, a sign, more than six places.
+///
+/// ```
+/// use glasshouse_model::units::parse_money_micros;
+/// assert_eq!(parse_money_micros("2.50").unwrap(), 2_500_000);
+/// assert_eq!(parse_money_micros("0.000001").unwrap(), 1);
+/// assert!(parse_money_micros("-1").is_err());
+/// assert!(parse_money_micros("0.0000001").is_err());
+/// ```
+pub fn parse_money_micros(text: &str) -> Result<u64, UnitError> {
+    const EXPECTED: &str = "a decimal number with at most six places";
+    let fail = |problem| UnitError { text: text.to_owned(), problem, expected: EXPECTED };
+    let (whole, places) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(places) {
+        return Err(fail(Problem::NoNumber));
+    }
+    if places.len() > 6 {
+        return Err(fail(Problem::UnknownUnit(places[6..].to_owned())));
+    }
+    let number = |part: &str| part.parse::<u64>().map_err(|_| fail(Problem::Overflow));
+    let micros = number(&format!("{places:0<6}"))?;
+    let whole = number(whole)?.checked_mul(1_000_000).ok_or_else(|| fail(Problem::Overflow))?;
+    whole.checked_add(micros).ok_or_else(|| fail(Problem::Overflow))
+}
+
 /// Reads a size into bytes.
 ///
 /// # Errors

@@ -115,7 +115,7 @@ pub const PROVIDER_INVALID_RESPONSE: Code = Code::new(
     "provider_invalid_response",
     Exit::Unfinished,
     true,
-    "check that the base URL is a Chat Completions endpoint; if it is, send the request again",
+    "check that the base URL is an endpoint of the dialect that is set; if it is, send the request again",
 );
 /// The answer is larger than the limits allow.
 pub const PROVIDER_RESPONSE_TOO_LARGE: Code = Code::new(
@@ -130,6 +130,23 @@ pub const STREAM_CUT: Code = Code::new(
     Exit::Unfinished,
     true,
     "send the request again; nothing of the broken answer was run",
+);
+/// The server failed or asked to wait a moment ago, so it was not asked.
+pub const PROVIDER_PAUSED: Code = Code::new(
+    "provider_paused",
+    Exit::Unfinished,
+    true,
+    "wait as long as it says; if it goes on, look at the server's status page or log",
+);
+/// A price file cannot be used.
+pub const PRICES_INVALID: Code =
+    Code::new("prices_invalid", Exit::Usage, false, "correct the price file where the reason says");
+/// The server does not take its own reasoning back as it was sent.
+pub const REASONING_REFUSED: Code = Code::new(
+    "reasoning_refused",
+    Exit::Unfinished,
+    true,
+    "nothing: the request is sent once more without the earlier reasoning",
 );
 /// A filter of the provider stopped the request or the answer.
 pub const CONTENT_FILTER: Code = Code::new(
@@ -180,6 +197,9 @@ pub const ALL: &[Code] = &[
     PROVIDER_INVALID_RESPONSE,
     PROVIDER_RESPONSE_TOO_LARGE,
     STREAM_CUT,
+    PROVIDER_PAUSED,
+    PRICES_INVALID,
+    REASONING_REFUSED,
     CONTENT_FILTER,
     REFUSAL,
     PROVIDER_CANCELLED,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ModelCall, codes};
+use crate::{Carry, Error, ModelCall, codes};
 
 /// A piece of an answer while it streams. Pieces are for showing; what counts is the
 /// [`Completion`], and when that does not come the pieces are void.
@@ -38,6 +38,8 @@ pub enum Delta {
 pub struct Completion {
     /// The words; may be empty.
     pub text: String,
+    /// What the model thought aloud, as far as its provider shows it.
+    pub reasoning: String,
     /// The calls to make, in order; empty unless `finish` is [`Finish::ToolCalls`], because an
     /// answer that was stopped runs nothing.
     pub calls: Vec<ModelCall>,
@@ -45,6 +47,8 @@ pub struct Completion {
     pub usage: TokenUsage,
     /// Why it ended.
     pub finish: Finish,
+    /// What the provider wants back unchanged with the next request.
+    pub carry: Option<Carry>,
     /// Every byte of the response body; [`parse_completion`](crate::parse_completion) makes this
     /// same value of it.
     pub raw: Vec<u8>,
@@ -58,7 +62,7 @@ impl Completion {
         let code = match self.finish {
             Finish::Refusal => codes::REFUSAL,
             Finish::ContentFilter => codes::CONTENT_FILTER,
-            Finish::Stop | Finish::ToolCalls | Finish::Length => return None,
+            Finish::Stop | Finish::ToolCalls | Finish::Length | Finish::Paused => return None,
         };
         Some(
             Error::new(code, "the model did not do what it was asked")
@@ -81,6 +85,8 @@ pub enum Finish {
     Refusal,
     /// A filter of the provider cut it.
     ContentFilter,
+    /// The provider paused in the middle of work with tools of its own.
+    Paused,
 }
 
 /// Token counts with one meaning for every provider: `input_uncached`, `cache_read` and

@@ -88,11 +88,16 @@ impl Transport {
         self.timeouts
     }
 
-    /// Sends a POST and waits for the head of the answer.
+    /// Sends a POST to an operation below the base URL and waits for the head of the answer.
     ///
     /// # Errors
     /// `provider_unreachable`, `provider_untrusted`, `provider_insecure` or `provider_timeout`.
-    pub(crate) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, Error> {
+    pub(crate) async fn post(
+        &self,
+        operation: &str,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Response, Error> {
         let limit = Duration::from_millis(self.timeouts.connect_ms);
         let stream = timeout(limit, self.connect())
             .await
@@ -108,7 +113,7 @@ impl Transport {
             // What goes wrong here also reaches the reader of the answer.
             let _ = connection.await;
         }));
-        let mut request = Request::post(self.endpoint.path.as_str())
+        let mut request = Request::post(format!("{}{operation}", self.endpoint.path))
             .body(Full::new(Bytes::from(body)))
             .map_err(|why| self.unreachable("the request cannot be written", why))?;
         *request.headers_mut() = headers;
@@ -261,7 +266,7 @@ mod tests {
     #[test]
     fn without_encryption_only_private_addresses_are_dialled() {
         let check = |base_url: &str, allow: bool, address: &str, expected: bool| {
-            let endpoint = Endpoint::parse(base_url).unwrap();
+            let endpoint = Endpoint::parse(base_url, "/chat/completions").unwrap();
             let transport = Transport::new(endpoint, &[], Timeouts::default(), allow).unwrap();
             let address = address.parse().unwrap();
             assert_eq!(transport.may_dial(&address), expected, "{base_url} {allow} {address}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 const DIGEST_TAG: &[u8] = b"glasshouse model request v1\0";
 
 /// One request to a model. Equal values have equal digests on every machine and in every build.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// Model name as the server knows it.
     pub model: String,
@@ -25,6 +25,84 @@ pub struct ModelRequest {
     /// How many requests of this branch got an answer or an error before this one; the scripted
     /// provider answers with the step of this number.
     pub ordinal: u64,
+    /// The form that the answer's text must have; free text when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<OutputFormat>,
+    /// How much a model that can think first should think; its own measure when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+}
+
+/// A form for an answer: JSON that a schema describes. Servers hold a model to it as well as they
+/// can, so what comes is checked like anything else a model wrote.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputFormat {
+    /// A name for it: letters, digits and `_`.
+    pub name: String,
+    /// JSON Schema of the answer.
+    pub schema: Value,
+    /// Whether the schema is within the subset that servers can enforce in full.
+    pub strict: bool,
+}
+
+/// How much a model should think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl Effort {
+    /// The word that servers use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A picture for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: String,
+    /// Its bytes in base64.
+    pub base64: String,
+}
+
+/// What a provider wants back with the next request exactly as it sent it: signed thoughts,
+/// encrypted reasoning, results of its own tools. Nothing here is read but by the dialect that
+/// wrote it, and only for the model that made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carry {
+    /// The dialect that wrote it.
+    pub dialect: String,
+    /// The model whose answer it is.
+    pub model: String,
+    /// The answer's blocks in order, each JSON text.
+    pub blocks: Vec<String>,
+}
+
+impl Carry {
+    /// Whether it was written for a dialect and a model.
+    pub(crate) fn is_for(&self, dialect: crate::Dialect, model: &str) -> bool {
+        self.dialect == dialect.name() && self.model == model
+    }
+}
+
+impl Image {
+    /// The picture as a URL that holds it.
+    pub(crate) fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media_type, self.base64)
+    }
 }
 
 /// One message of the conversation.
@@ -35,6 +113,9 @@ pub enum Message {
     User {
         /// The words.
         text: String,
+        /// Pictures that go with them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// What the model answered.
     Assistant {
@@ -42,6 +123,9 @@ pub enum Message {
         text: String,
         /// The calls it asked for, in its order.
         calls: Vec<ModelCall>,
+        /// What its provider wants back unchanged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carry: Option<Carry>,
     },
     /// What became of one call.
     ToolResult {
@@ -74,6 +158,14 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
+}
+
+impl Message {
+    /// What a person said, without pictures.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
 }
 
 impl ModelRequest {
@@ -138,7 +230,7 @@ mod tests {
             model: "m".to_owned(),
             system: "be brief".to_owned(),
             messages: vec![
-                Message::User { text: "hi".to_owned() },
+                Message::user("hi"),
                 Message::Assistant {
                     text: String::new(),
                     calls: vec![ModelCall {
@@ -146,6 +238,7 @@ mod tests {
                         tool: "fs.read".to_owned(),
                         arguments: "{\"path\": \"a\"}".to_owned(),
                     }],
+                    carry: None,
                 },
                 Message::ToolResult {
                     id: "t1".to_owned(),
@@ -160,6 +253,7 @@ mod tests {
             }],
             max_output_tokens: 100,
             ordinal: 1,
+            ..ModelRequest::default()
         }
     }
 
@@ -190,10 +284,10 @@ mod tests {
 
     #[test]
     fn every_part_changes_the_digest() {
-        let changes: [fn(&mut ModelRequest); 8] = [
+        let changes: [fn(&mut ModelRequest); 12] = [
             |r| r.model.push('x'),
             |r| r.system.push('x'),
-            |r| r.messages[0] = Message::User { text: "ho".to_owned() },
+            |r| r.messages[0] = Message::user("ho"),
             |r| {
                 r.messages.pop();
             },
@@ -201,6 +295,23 @@ mod tests {
             |r| r.tools[0].parameters["type"] = json!("array"),
             |r| r.max_output_tokens += 1,
             |r| r.ordinal += 1,
+            |r| r.effort = Some(Effort::Low),
+            |r| {
+                let schema = json!({"type": "object"});
+                r.format = Some(OutputFormat { name: "plan".to_owned(), schema, strict: false });
+            },
+            |r| {
+                let image = Image { media_type: "image/png".to_owned(), base64: "AAAA".to_owned() };
+                r.messages[0] = Message::User { text: "hi".to_owned(), images: vec![image] };
+            },
+            |r| {
+                let Message::Assistant { carry, .. } = &mut r.messages[1] else { panic!() };
+                *carry = Some(Carry {
+                    dialect: "anthropic".to_owned(),
+                    model: "m".to_owned(),
+                    blocks: vec!["{}".to_owned()],
+                });
+            },
         ];
         for (number, change) in changes.iter().enumerate() {
             let mut changed = request();

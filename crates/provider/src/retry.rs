@@ -29,7 +29,11 @@ pub struct Failure {
 
 impl From<&Report> for Failure {
     fn from(report: &Report) -> Self {
-        let broken = [codes::STREAM_CUT.name, codes::PROVIDER_INVALID_RESPONSE.name];
+        let broken = [
+            codes::STREAM_CUT.name,
+            codes::PROVIDER_INVALID_RESPONSE.name,
+            codes::REASONING_REFUSED.name,
+        ];
         Self {
             retryable: report.retryable,
             broken_answer: broken.contains(&report.code.as_str()),
@@ -42,6 +46,27 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         Self::from(&error.report())
     }
+}
+
+/// Whether another model of the provider may answer where one failed for good: not when the request,
+/// the key or the answer's content is what was wrong.
+#[must_use]
+pub fn another_may_answer(error: &Error) -> bool {
+    [
+        codes::OVERLOADED,
+        codes::RATE_LIMITED,
+        codes::QUOTA,
+        codes::PROVIDER_FAILED,
+        codes::PROVIDER_INVALID_RESPONSE,
+        codes::PROVIDER_NOT_FOUND,
+        codes::PROVIDER_PAUSED,
+        codes::PROVIDER_PERMISSION,
+        codes::PROVIDER_UNREACHABLE,
+        codes::PROVIDER_TIMEOUT,
+        codes::STREAM_CUT,
+    ]
+    .iter()
+    .any(|code| error.is(*code))
 }
 
 /// How long to wait before the next request, in milliseconds; `None` to give up.

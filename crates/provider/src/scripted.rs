@@ -10,13 +10,17 @@ mod file;
 mod render;
 mod suggest;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::chat::{self, Answer};
 use crate::peer::{self, Peer};
-use crate::{Cancel, Completion, Delta, Error, Message, ModelRequest, Provider, codes};
+use crate::wire::{self, Reader};
+use crate::{
+    Cancel, Completion, Delta, Dialect, Error, Message, ModelRequest, Prices, Provider, TokenUsage,
+    codes,
+};
 use file::{Failure, Step};
 
 /// A parsed scenario.
@@ -40,6 +44,7 @@ pub struct Scripted {
     steps: Vec<Step>,
     reviews: Vec<ScriptedReview>,
     tasks: Vec<String>,
+    prices: Arc<Prices>,
 }
 
 /// How the scenario's user answers one kind of review.
@@ -74,7 +79,15 @@ impl Scripted {
             steps: file.steps,
             reviews: file.reviews,
             tasks: file.tasks,
+            prices: Arc::default(),
         })
+    }
+
+    /// Sets what tokens cost.
+    #[must_use]
+    pub fn with_prices(mut self, prices: Arc<Prices>) -> Self {
+        self.prices = prices;
+        self
     }
 
     /// How the scenario's user answers reviews; the first entry for a tool counts.
@@ -133,9 +146,9 @@ impl Scripted {
         if let Some(Failure::Status { status, retry_after_ms }) = step.failure {
             let body = render::error_body(status);
             let body = body.to_string();
-            return Err(chat::from_status(&self.peer, status, retry_after_ms, body.as_bytes()));
+            return Err(wire::from_status(&self.peer, status, retry_after_ms, body.as_bytes()));
         }
-        let mut answer = Answer::new(self.peer.clone());
+        let mut answer = Reader::new(Dialect::Chat, &request.model, self.peer.clone());
         for piece in render::stream(step, request).chunks(step.chunk_bytes) {
             answer.push(piece, sink)?;
             // A server's pieces arrive one by one too: others run, and a cancel is seen, between.
@@ -148,7 +161,7 @@ impl Scripted {
 fn describe_last(request: &ModelRequest) -> String {
     match request.messages.last() {
         None => "absent".to_owned(),
-        Some(Message::User { text }) => format!("the user's `{}`", peer::excerpt(text)),
+        Some(Message::User { text, .. }) => format!("the user's `{}`", peer::excerpt(text)),
         Some(Message::Assistant { text, .. }) => format!("the model's `{}`", peer::excerpt(text)),
         Some(Message::ToolResult { id, status, content }) => {
             format!("the result of `{id}`, {status}: `{}`", peer::excerpt(content))
@@ -159,6 +172,10 @@ fn describe_last(request: &ModelRequest) -> String {
 impl Provider for Scripted {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn cost_micros(&self, model: &str, usage: &TokenUsage) -> Option<u64> {
+        self.prices.cost_micros(model, usage)
     }
 
     fn stream<'a>(

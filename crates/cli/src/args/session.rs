@@ -31,6 +31,14 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Tell what the models cost: by answer, turn and session, or of all sessions
+    Costs {
+        /// Session id (default: all sessions)
+        id: Option<SessionId>,
+        /// Charges and totals as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Make a branch of its own from any event on; the branch that it leaves goes on untouched
     Fork {
         /// Session id
@@ -153,6 +161,7 @@ impl SessionCommand {
         match self {
             Self::List { json, .. }
             | Self::Show { json, .. }
+            | Self::Costs { json, .. }
             | Self::Fork { json, .. }
             | Self::Diff { json, .. }
             | Self::Files { json, .. }
@@ -175,6 +184,7 @@ impl SessionCommand {
             | Self::Export { id, .. }
             | Self::Replay { id, .. }
             | Self::Resume { id, .. } => Some(id),
+            Self::Costs { id, .. } => id.as_ref(),
             Self::List { .. } | Self::CheckExport { .. } => None,
         }
     }

@@ -18,6 +18,9 @@ const TEMPLATE: &str = "\
 # provider: openai-compatible
 # base_url: http://127.0.0.1:11434/v1
 # model: a-model-name
+# fallback_models: [another-model]      # asked when the first does not answer
+# effort: medium                        # low, medium, high
+# window_tokens: 100000                 # what the model can read at once
 
 # test:
 #   command: [\"sh\", \"tests/run.sh\"]   # detected for cargo, npm, pytest, go and shell
@@ -25,7 +28,7 @@ const TEMPLATE: &str = "\
 # source:
 #   globs: [\"src/**\"]
 
-# budget: { tokens: 2000000, time: 2h, calls: 500, errors: 50 }
+# budget: { tokens: 2000000, cost: \"2.50\", time: 2h, calls: 500, errors: 50 }
 # merge: { max_auto_lines: 500 }        # larger change sets ask a person
 ";
 

@@ -1,6 +1,7 @@
 //! `glasshouse session`: list, show, fork, diff, files, export, replay, resume.
 
 mod branches;
+mod costs;
 mod export;
 mod files;
 
@@ -33,6 +34,8 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             let kernel = kernel()?;
             show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, json)
         }
+        SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
+        SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
         SessionCommand::Fork { id, branch, at, name, reason, json } => {
             branches::fork(&kernel()?, NewFork { session: id, branch, at, name, reason }, json)
         }

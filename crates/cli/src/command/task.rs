@@ -10,17 +10,14 @@ use glasshouse_kernel::{
 };
 use glasshouse_model::body::{Outcome, SessionCreated};
 use glasshouse_model::{BranchId, Exit, SessionId};
-use glasshouse_provider::{OpenAiCompatible, Provider, Scripted, Secret};
+use glasshouse_provider::{Provider, Scripted, Secret};
 
 use crate::args::SessionOptions;
 use crate::error::Error;
 use crate::home::Settings;
 use crate::review::{Scenario, Terminal};
 use crate::show::Show;
-use crate::{home, input, output};
-
-/// Where the key of an OpenAI-compatible server comes from.
-const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+use crate::{home, input, models, output};
 
 /// Starts a session and runs one turn.
 pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
@@ -224,62 +221,25 @@ fn people(
             let text = std::str::from_utf8(bytes).map_err(|e| {
                 Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e)
             })?;
-            let scripted = Scripted::parse(text, "scenario")?;
+            let scripted = Scripted::parse(text, "scenario")?.with_prices(home::prices()?);
             let script = scripted.reviews().to_vec();
             let reviewer = approver.reviewer(|| Some(Arc::new(Scenario::new(script))));
             Ok(People { provider: Arc::new(scripted), reviewer, secrets: Vec::new() })
         }
-        Some("openai-compatible") => {
-            let base_url = base_url.ok_or_else(|| {
-                missing(
-                    "no server was given",
-                    "an OpenAI-compatible provider is reached at a URL",
-                    "pass --base-url URL, or `glasshouse config set base_url URL`",
-                )
-            })?;
-            let model = model.ok_or_else(|| {
-                missing(
-                    "no model was given",
-                    "the server may offer several",
-                    "pass --model NAME, or `glasshouse config set model NAME`",
-                )
-            })?;
-            let key = own_key(own_server)?;
-            let secrets = key.iter().map(|key| (KEY_VARIABLE.to_owned(), key.clone())).collect();
-            let provider = OpenAiCompatible::builder(base_url, model, key).build()?;
+        Some(name) => {
+            let known = models::known(name)?;
+            let models::Connected { remote, secrets } =
+                models::connect(&known, base_url, model, own_server)?;
             let reviewer = approver
                 .reviewer(|| Terminal::is_there().then(|| Arc::new(Terminal) as Arc<dyn Reviewer>));
-            Ok(People { provider: Arc::new(provider), reviewer, secrets })
+            Ok(People { provider: Arc::new(remote), reviewer, secrets })
         }
-        Some(other) => Err(missing(
-            &format!("there is no provider `{other}`"),
-            "only openai-compatible and scripted are built",
-            "use openai-compatible (with --base-url and --model) or scripted (with --scenario)",
-        )),
-        None => Err(missing(
-            "no model provider is set",
-            "neither a flag, the environment nor a configuration file names one",
-            "pass --provider openai-compatible --base-url URL --model NAME, or try `glasshouse demo`",
-        )),
+        None => Err(models::none_set()),
     }
-}
-
-/// The user's key, for a server that the user named. Local servers need none.
-fn own_key(own_server: bool) -> Result<Option<Secret>, Error> {
-    if std::env::var_os(KEY_VARIABLE).is_none_or(|value| value.is_empty()) {
-        return Ok(None);
-    }
-    if !own_server {
-        output::note(&format!(
-            "the project names the model's server, so {KEY_VARIABLE} is not sent; pass --base-url to send it"
-        ));
-        return Ok(None);
-    }
-    Ok(Some(Secret::from_env(KEY_VARIABLE)?))
 }
 
 /// The runtime; its end does not wait for a thread that asks a person who is not answering.
-struct Engine(Option<tokio::runtime::Runtime>);
+pub(super) struct Engine(Option<tokio::runtime::Runtime>);
 
 impl std::ops::Deref for Engine {
     type Target = tokio::runtime::Runtime;
@@ -297,7 +257,7 @@ impl Drop for Engine {
     }
 }
 
-fn runtime() -> Result<Engine, Error> {
+pub(super) fn runtime() -> Result<Engine, Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

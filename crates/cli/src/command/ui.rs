@@ -1,5 +1,6 @@
 //! `glasshouse ui`: check, probe and stream plans; what is kept of them is in `runs`.
 
+mod ask;
 mod runs;
 mod show;
 mod stream;
@@ -41,6 +42,8 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
         UiCommand::ProbePlan { file, profile, json } => {
             show::probe(&read(&file)?, &profile.profile(), json)
         }
+        UiCommand::Plan(arguments) => ask::run(&arguments, ask::Then::Print),
+        UiCommand::Run(arguments) => ask::run(&arguments, ask::Then::Run),
         UiCommand::Stream(arguments) => stream::run(&arguments),
         UiCommand::RenderPlan(arguments) => {
             let text = read(&arguments.file)?;

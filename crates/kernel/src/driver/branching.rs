@@ -5,17 +5,18 @@
 //! under way. Its workspace is made when it is first worked on.
 
 use glasshouse_log::{BranchRow, NewBranch};
-use glasshouse_model::body::{BranchForked, PolicyDecided};
+use glasshouse_model::body::{BranchForked, BudgetCharged, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind, Seq, SessionId};
 use glasshouse_policy::{Consent, Request};
 
-use super::Kernel;
 use super::decide::now_us;
 use super::journal::{Journal, local_user};
 use super::recorder::{expand, fold_to};
 use super::rules::shipped;
 use super::start::random;
+use super::{Kernel, Session};
+use crate::session::State;
 use crate::{Error, Result, codes};
 
 /// Where a fork begins, and what it is called.
@@ -126,5 +127,27 @@ impl Kernel {
         found.cloned().ok_or_else(|| {
             Error::new(codes::BRANCH_UNKNOWN, format!("session {session} has no branch `{word}`"))
         })
+    }
+}
+
+impl Session {
+    /// Records what the session's other branches have spent since this one was told; true when that
+    /// is news. The budget is the session's, whichever branch spends it.
+    pub(super) async fn learn_spending(&mut self) -> Result<bool> {
+        let rows = self.recorder.log().branches(self.id())?;
+        let mut drafts = Vec::new();
+        for row in rows.iter().filter(|row| row.branch != *self.branch()) {
+            let usage = self.recorder.log().project::<State>(&row.branch)?.usage;
+            let known = self.state().elsewhere.get(&row.branch).copied().unwrap_or_default();
+            if usage != known {
+                let branch = Some(row.branch.clone());
+                drafts.push(Draft::new(Kind::BudgetCharged, &BudgetCharged { usage, branch }));
+            }
+        }
+        let news = !drafts.is_empty();
+        if news {
+            self.recorder.record(drafts).await?;
+        }
+        Ok(news)
     }
 }

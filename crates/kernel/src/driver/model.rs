@@ -1,40 +1,26 @@
 //! Asking the model: decided, recorded, then sent; masked before anything of it is kept.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use glasshouse_log::Log;
-use glasshouse_model::body::{
-    BlobRef, ModelCompleted, ModelFailed, ModelRequested, PolicyDecided, WrittenCall,
-};
+use glasshouse_model::body::{ModelCompleted, ModelFailed, ModelRequested, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, Call, Draft, Kind, PrincipalKind};
-use glasshouse_provider::{Completion, Delta, Finish, ModelRequest, Provider, ToolSpec, retry};
+use glasshouse_provider::codes as provider_codes;
+use glasshouse_provider::{Completion, Delta, ModelRequest, Provider, ToolSpec, retry};
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
+use super::answer::Keeper;
 use super::people::{Cancel, Notice, Observer};
 use super::{Session, TaskEnd, lock};
 use crate::Result;
-use crate::session::{model_request, turn_failed};
+use crate::session::{State, is_summary_wanted, model_request, turn_failed};
 
 /// Longest that one answer may take with all its tries.
 const ANSWER_DEADLINE_MS: u64 = 10 * 60 * 1000;
-
-/// What is kept of a raw answer that held a secret.
-const WITHHELD: &[u8] = b"[withheld: the answer held a masked secret]";
-/// Most bytes of one call's arguments that an event holds; a larger file is written in parts.
-const MAX_INLINE_ARGUMENTS_BYTES: usize = 256 * 1024;
-
-/// Arguments that fit an event; others become a text that no tool accepts and that says why.
-fn bounded(arguments: String) -> String {
-    if arguments.len() <= MAX_INLINE_ARGUMENTS_BYTES {
-        return arguments;
-    }
-    format!("\"{} bytes of arguments; the limit is {MAX_INLINE_ARGUMENTS_BYTES}\"", arguments.len())
-}
 
 /// All that the task needs; it owns no part of the session.
 struct Ask {
@@ -46,6 +32,14 @@ struct Ask {
     masker: Arc<Masker>,
     observer: Arc<dyn Observer>,
     partial: Arc<Mutex<String>>,
+    /// Whether a summary is asked for, which is no message to anyone.
+    summary: bool,
+    /// The model to ask when this one does not answer.
+    next_model: Option<String>,
+    /// Whether a conversation that is too long can be shortened.
+    may_summarise: bool,
+    /// Until when an answer must have come, with all tries.
+    answer_by: Instant,
     log: Log,
 }
 
@@ -59,6 +53,7 @@ impl Session {
     ) -> Result<()> {
         let tools = tools_told(&self.registry);
         let request = model_request(self.state(), &tools);
+        let summary = is_summary_wanted(self.state());
         let mut call = Call::new(name::MODEL_CALL, self.agent());
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
@@ -74,6 +69,7 @@ impl Session {
                 request: request.digest(),
                 provider: self.provider.name().to_owned(),
                 model: request.model.clone(),
+                summary,
             };
             drafts.push(Draft::new(Kind::ModelRequested, &body));
         } else {
@@ -83,7 +79,13 @@ impl Session {
                 &format!("model.call: {reasons}"),
             ));
         }
+        // What follows a failure is read from the state before the request.
+        let next_model = next_model(self.state(), &request.model);
+        let may_summarise = may_summarise(self.state());
         self.recorder.record(drafts).await?;
+        if attempt == 1 {
+            self.answer_by = Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
+        }
         if allowed {
             lock(&self.partial).clear();
             let ask = Ask {
@@ -95,6 +97,10 @@ impl Session {
                 masker: Arc::clone(&self.masker),
                 observer: Arc::clone(self.recorder.observer()),
                 partial: Arc::clone(&self.partial),
+                summary,
+                next_model,
+                may_summarise,
+                answer_by: self.answer_by,
                 log: self.recorder.log().clone(),
             };
             tasks.spawn(ask.run());
@@ -112,7 +118,7 @@ impl Ask {
         let started = Instant::now();
         let mut masked = self.masker.stream();
         let show = |bytes: Vec<u8>| {
-            if !bytes.is_empty() {
+            if !bytes.is_empty() && !self.summary {
                 let text = String::from_utf8_lossy(&bytes);
                 lock(&self.partial).push_str(&text);
                 self.observer.notice(Notice::Text(&text));
@@ -133,114 +139,86 @@ impl Ask {
     }
 
     fn completed(&self, completion: Completion, started: Instant) -> Draft {
-        // A secret that arrives in pieces or escaped is whole only in the decoded text.
-        let raw = if self.holds_secret(&completion) {
-            WITHHELD.to_vec()
-        } else {
-            self.masker.mask(&completion.raw)
-        };
-        let bytes = raw.len() as u64;
-        let blob = match self.log.put_blob(&raw) {
-            Ok(blob) => blob,
-            Err(error) => return self.failure(error.code(), &error.to_string(), None, true),
-        };
-        let calls = completion.calls.into_iter().map(|call| {
-            let arguments = self.mask_arguments(&call.arguments);
-            WrittenCall {
-                id: self.masker.mask_str(&call.id),
-                tool: self.masker.mask_str(&call.tool),
-                masked: arguments != call.arguments,
-                arguments: bounded(arguments),
+        let cost_micros = self.provider.cost_micros(&self.request.model, &completion.usage);
+        let keeper = Keeper { masker: &self.masker, log: &self.log };
+        match keeper.completed(completion, self.request.ordinal, elapsed_us(started)) {
+            Ok(body) => {
+                let body = ModelCompleted { cost_micros, summary: self.summary, ..body };
+                let agent = Actor { kind: PrincipalKind::Agent, id: "agent".to_owned() };
+                Draft::new(Kind::ModelCompleted, &body).by(agent)
             }
-        });
-        let usage = completion.usage;
-        let tokens = [
-            ("input_uncached", usage.input_uncached),
-            ("cache_read", usage.cache_read),
-            ("cache_write", usage.cache_write),
-            ("output", usage.output),
-            ("reasoning", usage.reasoning),
-        ];
-        let tokens: BTreeMap<String, u64> = tokens
-            .into_iter()
-            .filter(|(_, n)| *n > 0)
-            .map(|(kind, n)| (kind.to_owned(), n))
-            .collect();
-        let body = ModelCompleted {
-            ordinal: self.request.ordinal,
-            text: self.masker.mask_str(&completion.text),
-            calls: calls.collect(),
-            finish: finish_word(completion.finish).to_owned(),
-            tokens,
-            raw: BlobRef { blob, bytes },
-            duration_us: elapsed_us(started),
-        };
-        let agent = Actor { kind: PrincipalKind::Agent, id: "agent".to_owned() };
-        Draft::new(Kind::ModelCompleted, &body).by(agent)
-    }
-
-    /// Masks arguments in the form they were written, and in the text they stand for: escapes can
-    /// hide a secret from the one, but not from the other.
-    fn mask_arguments(&self, written: &str) -> String {
-        let masked = self.masker.mask_str(written);
-        let Ok(mut value) = serde_json::from_str::<serde_json::Value>(&masked) else {
-            return masked;
-        };
-        if mask_texts(&self.masker, &mut value) { value.to_string() } else { masked }
-    }
-
-    fn holds_secret(&self, completion: &Completion) -> bool {
-        let masked = |text: &str| self.masker.mask_str(text) != text;
-        masked(&completion.text)
-            || completion.calls.iter().any(|call| {
-                self.mask_arguments(&call.arguments) != call.arguments || masked(&call.tool)
-            })
+            Err(error) => self.failure(error.code(), &error.to_string(), Next::Nothing, true),
+        }
     }
 
     fn failed(&self, error: &glasshouse_provider::Error) -> Draft {
+        let message = self.masker.mask_str(&error.to_string());
+        if error.is(provider_codes::CONTEXT_OVERFLOW) && self.may_summarise {
+            return self.failure(error.code(), &message, Next::Again { wait_ms: 0 }, true);
+        }
         let mut random = [0; 8];
         // Jitter only spreads load; without entropy the plain delay does.
         let _ = getrandom::fill(&mut random);
-        let retry = retry::next_delay_ms(
-            error,
-            self.attempt,
-            u64::from_le_bytes(random),
-            ANSWER_DEADLINE_MS,
-        );
-        self.failure(error.code(), &self.masker.mask_str(&error.to_string()), retry, true)
+        let left = self.answer_by.saturating_duration_since(Instant::now());
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let wait = retry::next_delay_ms(error, self.attempt, u64::from_le_bytes(random), left_ms);
+        let next = match (wait, &self.next_model) {
+            (Some(wait_ms), _) => Next::Again { wait_ms },
+            (None, Some(model)) if retry::another_may_answer(error) => Next::Ask(model.clone()),
+            (None, _) => Next::Nothing,
+        };
+        self.failure(error.code(), &message, next, true)
     }
 
     fn cancelled(&self) -> Draft {
-        self.failure("cancelled", "the turn was cancelled", None, false)
+        self.failure("cancelled", "the turn was cancelled", Next::Nothing, false)
     }
 
-    fn failure(
-        &self,
-        code: &str,
-        message: &str,
-        retry_in_ms: Option<u64>,
-        answered: bool,
-    ) -> Draft {
+    fn failure(&self, code: &str, message: &str, next: Next, answered: bool) -> Draft {
+        let (retry_in_ms, next_model) = match next {
+            Next::Nothing => (None, None),
+            Next::Again { wait_ms } => (Some(wait_ms), None),
+            Next::Ask(model) => (Some(0), Some(model)),
+        };
         let body = ModelFailed {
             ordinal: self.request.ordinal,
             attempt: self.attempt,
             code: code.to_owned(),
             message: message.to_owned(),
             retry_in_ms,
+            next_model,
             answered,
         };
         Draft::new(Kind::ModelFailed, &body)
     }
 }
 
-const fn finish_word(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::ToolCalls => "tool_calls",
-        Finish::Length => "length",
-        Finish::Refusal => "refusal",
-        Finish::ContentFilter => "content_filter",
-    }
+/// What follows a request that failed.
+enum Next {
+    Nothing,
+    /// The same request after a wait.
+    Again {
+        wait_ms: u64,
+    },
+    /// Another model.
+    Ask(String),
+}
+
+/// The fallback model after the one that is asked now.
+fn next_model(state: &State, now: &str) -> Option<String> {
+    let created = state.created.as_ref()?;
+    let mut models = std::iter::once(&created.model).chain(&created.settings.fallback_models);
+    models.find(|model| *model == now)?;
+    models.next().cloned()
+}
+
+/// Whether a summary could shorten the conversation: there is something to summarise that no
+/// summary stands for yet.
+fn may_summarise(state: &State) -> bool {
+    !state.overflowed
+        && !is_summary_wanted(state)
+        && state.conversation.len() > state.summarised() + 1
+        && state.summary.as_ref().is_none_or(|summary| summary.at < state.conversation.len())
 }
 
 /// The tools that a model is told of.
@@ -257,37 +235,4 @@ pub fn tools_told(registry: &Registry) -> Vec<ToolSpec> {
 /// Microseconds since `started`.
 pub(super) fn elapsed_us(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Masks every text of a value, keys included; true when one was changed.
-fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
-    use serde_json::Value;
-    let mask = |text: &mut String| {
-        let masked = masker.mask_str(text);
-        let changed = masked != *text;
-        *text = masked;
-        changed
-    };
-    match value {
-        Value::String(text) => mask(text),
-        Value::Array(items) => {
-            let mut any = false;
-            for item in items {
-                any |= mask_texts(masker, item);
-            }
-            any
-        }
-        Value::Object(fields) => {
-            let mut any = false;
-            *fields = std::mem::take(fields)
-                .into_iter()
-                .map(|(mut key, mut value)| {
-                    any |= mask(&mut key) | mask_texts(masker, &mut value);
-                    (key, value)
-                })
-                .collect();
-            any
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }

@@ -12,7 +12,7 @@ use glasshouse_model::{
     BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId, TenantId,
 };
 use glasshouse_policy::Policy;
-use glasshouse_provider::{Provider, Secret};
+use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
@@ -88,8 +88,19 @@ impl Kernel {
                 .merge
                 .max_auto_lines
                 .unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES),
+            settings: new.config.settings()?,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
+        // A limit that cannot be watched is no limit.
+        let unpriced =
+            |model: &&String| new.provider.cost_micros(model, &TokenUsage::default()).is_none();
+        let mut models = std::iter::once(&body.model).chain(&body.settings.fallback_models);
+        if body.budget.cost_micros.is_some()
+            && let Some(model) = models.find(unpriced)
+        {
+            return Err(Error::new(codes::PRICE_UNKNOWN, "the session's budget has a cost")
+                .why(format!("no price is known for the model `{model}`")));
+        }
         let (session, branch) =
             (SessionId::from_random(random()?), BranchId::from_random(random()?));
         self.log.create_branch(NewBranch {
@@ -179,6 +190,7 @@ impl Kernel {
             workbench: Arc::new(Mutex::new(workbench)),
             said,
             partial: Arc::default(),
+            answer_by: std::time::Instant::now(),
         })
     }
 

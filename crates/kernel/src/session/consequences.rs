@@ -12,7 +12,8 @@ use glasshouse_model::{
     State as Workflow, Usage,
 };
 
-use super::{State, workflow};
+use super::state::total_tokens;
+use super::{State, compaction, workflow};
 use crate::codes;
 
 /// Most calls of one answer; a model that writes more is looping.
@@ -106,12 +107,17 @@ fn on_message(state: &State) -> Vec<Draft> {
 }
 
 fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
-    let tokens = ["input_uncached", "cache_read", "cache_write", "output"]
-        .iter()
-        .filter_map(|kind| answer.tokens.get(*kind))
-        .fold(0_u64, |sum, tokens| sum.saturating_add(*tokens));
-    let usage = Usage { tokens, time_us: answer.duration_us, ..Usage::default() };
-    let mut drafts = vec![Draft::new(Kind::BudgetCharged, &BudgetCharged { usage })];
+    let usage = Usage {
+        tokens: total_tokens(answer),
+        time_us: answer.duration_us,
+        cost_micros: answer.cost_micros.unwrap_or(0),
+        ..Usage::default()
+    };
+    let mut drafts = vec![charged(usage)];
+    if answer.summary {
+        drafts.extend(on_summary(state, answer));
+        return drafts;
+    }
     if answer.calls.len() > MAX_CALLS_PER_ANSWER {
         let message = format!(
             "{} calls in one answer; the limit is {MAX_CALLS_PER_ANSWER}",
@@ -133,6 +139,26 @@ fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
         drafts.extend(on_rest(state, answer));
     }
     drafts
+}
+
+fn charged(usage: Usage) -> Draft {
+    Draft::new(Kind::BudgetCharged, &BudgetCharged { usage, branch: None })
+}
+
+/// A summary came. One that says nothing would make the model forget instead of remember.
+fn on_summary(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
+    let usable =
+        !answer.text.trim().is_empty() && matches!(answer.finish.as_str(), "stop" | "length");
+    match state.summarising.filter(|_| usable) {
+        Some(cut) => {
+            let body = compaction::compacted(state, cut, &answer.text);
+            vec![Draft::new(Kind::ContextCompacted, &body)]
+        }
+        None => {
+            let message = "the model gave no summary of the earlier conversation";
+            turn_failed(state, codes::CONTEXT_FULL.name, message)
+        }
+    }
 }
 
 fn agent() -> Actor {
@@ -189,7 +215,7 @@ fn on_model_failed(state: &State, failed: &ModelFailed) -> Vec<Draft> {
     let usage = Usage { errors: 1, ..Usage::default() };
     let mut drafts = Vec::new();
     if failed.answered {
-        drafts.push(Draft::new(Kind::BudgetCharged, &BudgetCharged { usage }));
+        drafts.push(charged(usage));
     }
     if failed.retry_in_ms.is_none() && failed.answered {
         drafts.extend(turn_failed(state, &failed.code, &failed.message));
@@ -334,7 +360,7 @@ fn on_started(state: &State, started: &ToolStarted) -> Vec<Draft> {
 fn on_call_ended(state: &State, end: &CallEnd) -> Vec<Draft> {
     let errors = u64::from(end.status == CallStatus::Failed);
     let usage = Usage { calls: 1, time_us: end.duration_us, errors, ..Usage::default() };
-    let mut drafts = vec![Draft::new(Kind::BudgetCharged, &BudgetCharged { usage })];
+    let mut drafts = vec![charged(usage)];
     let tool = state.calls.get(&end.call).map(|record| record.proposed.tool.as_str());
     match tool {
         Some(name::PLAN_COMPLETE) if end.status == CallStatus::Completed => {

@@ -1,8 +1,10 @@
 //! What the model is told: a pure function of the state, so that a replay makes the same bytes.
 
-use glasshouse_model::body::CallEnd;
-use glasshouse_provider::{Message, ModelCall, ModelRequest, ToolSpec};
+use glasshouse_model::body::{self, CallEnd};
+use glasshouse_provider::{Carry, Effort, Message, ModelCall, ModelRequest, ToolSpec};
 
+use super::compaction::{self, Want};
+use super::repetition::{STOP_AT, WARN_AT};
 use super::{CallPhase, Item, State, workflow};
 
 /// Most tokens of one answer.
@@ -25,10 +27,14 @@ files; afterwards only other files, tests are read-only. A command that changes 
 is rolled back as a whole. To change a test later call plan.complete again. Paths are relative to the \
 repository. There is no network. A denied call says why: do something else, do not repeat it.";
 
-/// Builds the next request.
+/// Builds the next request: the conversation, or the request for a summary of its beginning.
 #[must_use]
 pub fn model_request(state: &State, tools: &[ToolSpec]) -> ModelRequest {
-    let model = state.created.as_ref().map(|created| created.model.clone()).unwrap_or_default();
+    let own = || state.created.as_ref().map(|created| created.model.clone());
+    let model = state.fallback.clone().or_else(own).unwrap_or_default();
+    if let Want::Cut(cut) = compaction::want(state) {
+        return compaction::request(state, model, cut);
+    }
     ModelRequest {
         model,
         system: system_prompt(state),
@@ -36,6 +42,23 @@ pub fn model_request(state: &State, tools: &[ToolSpec]) -> ModelRequest {
         tools: tools.to_vec(),
         max_output_tokens: MAX_OUTPUT_TOKENS,
         ordinal: state.ordinal,
+        effort: effort(state),
+        format: None,
+    }
+}
+
+/// Whether the next request asks for a summary.
+#[must_use]
+pub fn is_summary_wanted(state: &State) -> bool {
+    matches!(compaction::want(state), Want::Cut(_))
+}
+
+fn effort(state: &State) -> Option<Effort> {
+    match state.created.as_ref()?.settings.effort.as_deref()? {
+        "low" => Some(Effort::Low),
+        "medium" => Some(Effort::Medium),
+        "high" => Some(Effort::High),
+        _ => None,
     }
 }
 
@@ -47,20 +70,54 @@ fn system_prompt(state: &State) -> String {
             created.test.test_globs.join(", ")
         )
     });
+    let carried = carried_over(state);
     format!(
-        "{RULES}{setup}\n\nWorkflow state: {}. Writable now: {}. Next: {}.",
+        "{RULES}{setup}{carried}\n\nWorkflow state: {}. Writable now: {}. Next: {}.",
         state.workflow(),
         workflow::writable(state),
         workflow::missing(state)
     )
 }
 
+/// What no summary may lose, byte for byte: pinned texts always, plan and open approvals once a
+/// summary stands for the entries that told of them.
+fn carried_over(state: &State) -> String {
+    let mut out = String::new();
+    for (name, text) in &state.pins {
+        out.push_str(&format!("\n\nPinned, {name}:\n{text}"));
+    }
+    if state.summary.is_none() {
+        return out;
+    }
+    if let Some(plan) = &state.plan_summary {
+        out.push_str(&format!("\n\nThe plan:\n{plan}"));
+    }
+    for (seq, request) in &state.pending_approvals {
+        out.push_str(&format!(
+            "\n\nOpen approval {seq} for {}: {}\n{}",
+            request.tool,
+            request.reasons.join("; "),
+            request.shown
+        ));
+    }
+    out
+}
+
 fn messages(state: &State) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(state.conversation.len());
-    for item in &state.conversation {
+    let from = state.summarised();
+    let mut messages = Vec::with_capacity(state.conversation.len() - from + 2);
+    if let Some(summary) = compaction::told(state) {
+        messages.push(Message::user(summary));
+        // The task itself is not left to a summary.
+        let last = state.last_user_message.filter(|last| *last < from);
+        if let Some(Item::Message(text)) = last.and_then(|last| state.conversation.get(last)) {
+            messages.push(Message::user(text.clone()));
+        }
+    }
+    for item in state.conversation.iter().skip(from) {
         match item {
-            Item::Message(text) => messages.push(Message::User { text: text.clone() }),
-            Item::Answer { text, calls } => {
+            Item::Message(text) => messages.push(Message::user(text.clone())),
+            Item::Answer { text, calls, carry } => {
                 let records: Vec<_> =
                     calls.iter().filter_map(|call| state.calls.get(call)).collect();
                 let written = records.iter().map(|record| ModelCall {
@@ -68,12 +125,16 @@ fn messages(state: &State) -> Vec<Message> {
                     tool: record.proposed.tool.clone(),
                     arguments: record.proposed.arguments.clone(),
                 });
-                messages.push(Message::Assistant { text: text.clone(), calls: written.collect() });
+                messages.push(Message::Assistant {
+                    text: text.clone(),
+                    calls: written.collect(),
+                    carry: carry.as_ref().map(carried),
+                });
                 for record in records {
                     if let CallPhase::Ended(end) = &record.phase {
                         messages.push(Message::ToolResult {
                             id: record.proposed.id.clone(),
-                            content: result_text(end),
+                            content: result_text(end, record.failures),
                             status: end.status.as_str().to_owned(),
                         });
                     }
@@ -84,7 +145,12 @@ fn messages(state: &State) -> Vec<Message> {
     messages
 }
 
-fn result_text(end: &CallEnd) -> String {
+fn carried(kept: &body::Carry) -> Carry {
+    let body::Carry { dialect, model, blocks } = kept.clone();
+    Carry { dialect, model, blocks }
+}
+
+fn result_text(end: &CallEnd, failures: u32) -> String {
     let mut head = match (&end.code, end.exit_code) {
         (Some(code), _) => format!("[{} {code}]", end.status.as_str()),
         (None, Some(exit)) => format!("[{} exit={exit}]", end.status.as_str()),
@@ -92,6 +158,11 @@ fn result_text(end: &CallEnd) -> String {
     };
     if end.background_processes > 0 {
         head.push_str(&format!(" [{} background processes were ended]", end.background_processes));
+    }
+    if failures >= WARN_AT {
+        head.push_str(&format!(
+            " [this very call has failed {failures} times; after {STOP_AT} the turn ends: do something else]"
+        ));
     }
     if end.text.is_empty() { head } else { format!("{head}\n{}", end.text) }
 }

@@ -5,7 +5,7 @@ use glasshouse_model::{CallId, Draft, Kind, Seq};
 use glasshouse_tools::{Arguments, parse_arguments};
 
 use super::consequences::{merge_wanted, refused, rest, turn_failed};
-use super::{CallPhase, Item, MergePhase, ModelPhase, State};
+use super::{CallPhase, Item, MergePhase, ModelPhase, State, compaction, repetition};
 use crate::codes;
 
 /// Something to do outside the pure half. Each ends in events.
@@ -49,13 +49,13 @@ pub fn next(state: &State) -> Vec<Effect> {
         };
     }
     if !state.open_calls.is_empty() {
-        return exhausted(state)
+        return stopped(state)
             .map_or_else(|| call_effects(state), |stop| stop.into_iter().collect());
     }
     if state.model == ModelPhase::Requested {
         return Vec::new();
     }
-    if let Some(stop) = exhausted(state) {
+    if let Some(stop) = stopped(state) {
         return stop.into_iter().collect();
     }
     if at_rest(state) {
@@ -65,6 +65,11 @@ pub fn next(state: &State) -> Vec<Effect> {
         } else {
             Effect::Record(rest(state))
         }];
+    }
+    if compaction::want(state) == compaction::Want::Stuck {
+        let message =
+            "the conversation does not fit the model's window, and a summary does not shorten it";
+        return vec![Effect::Record(turn_failed(state, codes::CONTEXT_FULL.name, message))];
     }
     let (attempt, delay_ms) = match state.model {
         ModelPhase::Retrying { attempt, delay_ms } => (attempt, delay_ms),
@@ -79,21 +84,43 @@ fn at_rest(state: &State) -> bool {
 }
 
 /// `Some` when nothing more may start; holds the effect that ends the turn once nothing runs.
-fn exhausted(state: &State) -> Option<Option<Effect>> {
+fn stopped(state: &State) -> Option<Option<Effect>> {
     let budget = state.created.as_ref().map(|created| created.budget).unwrap_or_default();
-    let item = budget.exhausted(&state.usage)?;
+    let (code, message, exhausted) = match budget.exhausted(&state.spent()) {
+        Some(item) => {
+            let message = format!("the session's budget of {item} is used up");
+            (codes::BUDGET_EXHAUSTED.name, message, Some(item))
+        }
+        None => (codes::CALL_REPEATED.name, repeated(state)?, None),
+    };
     let running =
         |call| state.calls.get(call).is_some_and(|record| record.phase == CallPhase::Started);
     if state.open_calls.iter().any(running) {
         return Some(None);
     }
-    let message = format!("the session's budget of {item} is used up");
-    let code = codes::BUDGET_EXHAUSTED.name;
     let unstarted = |call: &CallId| refused(*call, CallStatus::Cancelled, code, message.clone());
     let mut drafts: Vec<Draft> = state.open_calls.iter().map(unstarted).collect();
-    drafts.push(Draft::new(Kind::BudgetExhausted, &BudgetExhausted { item: item.to_owned() }));
+    drafts.extend(
+        exhausted.map(|item| {
+            Draft::new(Kind::BudgetExhausted, &BudgetExhausted { item: item.to_owned() })
+        }),
+    );
     drafts.extend(turn_failed(state, code, &message));
     Some(Some(Effect::Record(drafts)))
+}
+
+/// Why the turn ends when a call of the last answer failed too often in the same way.
+fn repeated(state: &State) -> Option<String> {
+    let calls = state.conversation.iter().rev().find_map(|item| match item {
+        Item::Answer { calls, .. } => Some(calls),
+        Item::Message(_) => None,
+    })?;
+    calls.iter().filter_map(|call| state.calls.get(call)).find_map(|record| {
+        let failed = repetition::failures(&state.failures, &record.proposed);
+        let tool = &record.proposed.tool;
+        (failed >= repetition::STOP_AT)
+            .then(|| format!("`{tool}` failed {failed} times in the same way"))
+    })
 }
 
 /// Calls run in parallel unless they conflict with one that was written before them and is not

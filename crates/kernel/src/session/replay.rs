@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use glasshouse_model::body::{ModelRequested, PolicyDecided, ToolStarted};
+use glasshouse_model::body::{BudgetCharged, ModelRequested, PolicyDecided, ToolStarted};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
 use glasshouse_policy::{Policy, Request};
@@ -15,7 +15,7 @@ use glasshouse_provider::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{CallPhase, Effect, State, consequences, model_request, next};
+use super::{CallPhase, Effect, State, consequences, is_summary_wanted, model_request, next};
 
 /// Name under which the kernel denies a path that is not in the workspace.
 pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
@@ -158,7 +158,11 @@ impl<'a> Replay<'a> {
             }
             Kind::CommitCreated => wanted.iter().any(|effect| matches!(effect, Effect::Commit(_))),
             // Only events that imply them can bring these.
-            Kind::WorkflowTransitioned | Kind::BudgetCharged | Kind::ToolProposed => false,
+            Kind::WorkflowTransitioned | Kind::ToolProposed | Kind::ContextCompacted => false,
+            // What another branch spent is news from outside.
+            Kind::BudgetCharged => {
+                event.body_as::<BudgetCharged>().is_ok_and(|charged| charged.branch.is_some())
+            }
             _ => true,
         };
         if explained {
@@ -211,6 +215,7 @@ impl<'a> Replay<'a> {
             recorded.request == digest
                 && recorded.ordinal == request.ordinal
                 && recorded.model == request.model
+                && recorded.summary == is_summary_wanted(&self.state)
                 && Some(recorded.attempt) == attempt
         });
         if !same {

@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
-    CallEnd, CommitCreated, LogRecovered, MergeAnswered, MergeApplied, MergeProposed,
-    MessageReceived, ModelCompleted, ModelFailed, ModelRequested, Outcome, PolicyDecided,
-    SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd, TurnStarted,
-    WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
+    CallEnd, Carry, CommitCreated, ContextCompacted, ContextPinned, LogRecovered, MergeAnswered,
+    MergeApplied, MergeProposed, MessageReceived, ModelCompleted, ModelFailed, ModelRequested,
+    Outcome, PolicyDecided, SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
+    TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
-    Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow, Usage,
+    BranchId, Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq,
+    State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
+
+use super::compaction;
+use super::repetition::{self, Failures};
 
 /// One entry of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,9 @@ pub enum Item {
         text: String,
         /// Calls, in order; details are in [`State::calls`].
         calls: Vec<CallId>,
+        /// What the provider wants back unchanged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carry: Option<Carry>,
     },
 }
 
@@ -73,6 +80,25 @@ pub struct CallRecord {
     pub proposed: ToolProposed,
     /// Where it stands.
     pub phase: CallPhase,
+    /// How often this call, with these arguments, had failed when it ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// The summary that stands for the beginning of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Text.
+    pub text: String,
+    /// How many entries it stands for.
+    pub entries: usize,
+    /// How many entries there were when it was made.
+    pub at: usize,
 }
 
 impl CallRecord {
@@ -131,16 +157,36 @@ pub struct State {
     pub last_turn: Option<TurnEnd>,
     /// Conversation, oldest first.
     pub conversation: Vec<Item>,
+    /// Sequences of the events that the entries of the conversation came with.
+    pub conversation_seqs: Vec<Seq>,
+    /// The last message that a person wrote: its place in the conversation.
+    pub last_user_message: Option<usize>,
+    /// What stands for the beginning of the conversation.
+    pub summary: Option<Summary>,
+    /// The cut of the summary that is being asked for.
+    pub summarising: Option<usize>,
+    /// Tokens of the last answer and its request, and how many entries it covers.
+    pub measured: Option<(u64, usize)>,
+    /// Whether the model said that the conversation is too long for it.
+    pub overflowed: bool,
+    /// Texts that go with every request, by name.
+    pub pins: BTreeMap<String, String>,
+    /// How often each call failed since anything changed.
+    pub(super) failures: Failures,
     /// Every call of the branch.
     pub calls: BTreeMap<CallId, CallRecord>,
     /// Calls that are not over.
     pub open_calls: BTreeSet<CallId>,
     /// Exchange with the model.
     pub model: ModelPhase,
+    /// The fallback model that answers instead of the session's own for the rest of the turn.
+    pub fallback: Option<String>,
     /// How many requests were answered or refused.
     pub ordinal: u64,
-    /// Spent so far.
+    /// Spent so far on this branch.
     pub usage: Usage,
+    /// Spent so far on the session's other branches, as far as this one was told.
+    pub elsewhere: BTreeMap<BranchId, Usage>,
     /// Frozen base in force and the sequence of its event.
     pub frozen: Option<(Seq, WorkspaceFrozen)>,
     /// Latest seal, if anything differs from the base.
@@ -224,6 +270,8 @@ impl State {
         let seq = event.seq();
         match event.kind() {
             Kind::SessionCreated => self.created = Some(event.body_as()?),
+            Kind::ContextPinned => self.pinned(event.body_as()?),
+            Kind::ContextCompacted => self.compacted(event.body_as()?),
             Kind::MessageReceived => self.message(event.body_as::<MessageReceived>()?, event),
             Kind::TurnStarted => {
                 self.turn = Some(seq);
@@ -235,23 +283,31 @@ impl State {
                 }
                 self.reminders = 0;
                 self.no_approver = false;
+                self.fallback = None;
+                self.failures.clear();
             }
             kind if kind.ends_turn() => self.turn_ended(event.body_as()?, kind),
-            Kind::ModelRequested => {
-                event.body_as::<ModelRequested>()?;
-                self.model = ModelPhase::Requested;
-            }
-            Kind::ModelCompleted => self.answered(event.body_as()?),
+            Kind::ModelRequested => self.requested(&event.body_as()?),
+            Kind::ModelCompleted => self.answered(seq, event.body_as()?),
             Kind::ModelFailed => self.model_failed(&event.body_as()?),
             Kind::ToolProposed => self.proposed(CallId(seq), event.body_as()?),
             Kind::PolicyDecided => self.decided(&event.body_as()?),
             Kind::ToolStarted => self.tool_started(event.body_as()?),
             kind if kind.ends_call() => self.call_ended(event.body_as()?),
+            _ => return self.try_apply_work(event),
+        }
+        Ok(())
+    }
+
+    /// The rest: approvals, workspaces, merges, budgets.
+    fn try_apply_work(&mut self, event: &Event) -> Result<(), serde_json::Error> {
+        let seq = event.seq();
+        match event.kind() {
             Kind::ApprovalRequested => self.approval_requested(seq, event.body_as()?),
             Kind::ApprovalResolved => self.approval_resolved(event.body_as()?),
             Kind::BranchForked => {
-                event.body_as::<BranchForked>()?;
-                self.void_answers();
+                let forked = event.body_as::<BranchForked>()?;
+                self.forked(forked.parent);
             }
             Kind::LogRecovered if event.body_as::<LogRecovered>()?.what == VOID_APPROVALS => {
                 self.void_answers();
@@ -262,7 +318,11 @@ impl State {
                 self.evidence = None;
                 self.red = None;
             }
-            Kind::WorkspaceSealed => self.seal = Some(event.body_as()?),
+            Kind::WorkspaceSealed => {
+                self.seal = Some(event.body_as()?);
+                // What failed before may work now.
+                self.failures.clear();
+            }
             Kind::WorkspaceRolledBack => {
                 event.body_as::<WorkspaceRolledBack>()?;
             }
@@ -287,12 +347,18 @@ impl State {
                 event.body_as::<glasshouse_model::body::Egress>()?;
                 self.taint.extend(event.header.labels.iter().cloned());
             }
-            Kind::BudgetCharged => {
-                self.usage = self.usage.plus(event.body_as::<BudgetCharged>()?.usage)
-            }
+            Kind::BudgetCharged => self.charged(event.body_as()?),
             _ => {}
         }
         Ok(())
+    }
+
+    /// What a fork does not take over: answers of people, and what the parent had spent, which stays the
+    /// parent's.
+    fn forked(&mut self, parent: BranchId) {
+        let spent = std::mem::take(&mut self.usage);
+        self.elsewhere.insert(parent, spent);
+        self.void_answers();
     }
 
     /// What a fork does not take over, and what does not count after a restore: answers of people, given
@@ -311,14 +377,17 @@ impl State {
     fn message(&mut self, message: MessageReceived, event: &Event) {
         if event.header.actor.kind == PrincipalKind::Kernel {
             self.reminders += 1;
+        } else {
+            self.last_user_message = Some(self.conversation.len());
         }
-        self.conversation.push(Item::Message(message.text));
+        self.enter(event.seq(), Item::Message(message.text));
     }
 
     fn turn_ended(&mut self, end: TurnEnd, kind: &Kind) {
         self.turn = None;
         self.last_turn = Some(end);
         self.model = ModelPhase::Idle;
+        self.summarising = None;
         if *kind == Kind::TurnInterrupted {
             // Whatever was under way left no trace that counts: sandboxed changes go back to the
             // last seal, so an open call is decided and run again.
@@ -336,17 +405,91 @@ impl State {
         }
     }
 
-    fn answered(&mut self, answer: ModelCompleted) {
+    fn charged(&mut self, charged: BudgetCharged) {
+        match charged.branch {
+            None => self.usage = self.usage.plus(charged.usage),
+            Some(branch) => {
+                self.elsewhere.insert(branch, charged.usage);
+            }
+        }
+    }
+
+    fn pinned(&mut self, pin: ContextPinned) {
+        if pin.text.is_empty() {
+            self.pins.remove(&pin.name);
+        } else {
+            self.pins.insert(pin.name, pin.text);
+        }
+    }
+
+    fn requested(&mut self, requested: &ModelRequested) {
+        self.summarising = match compaction::want(self) {
+            compaction::Want::Cut(cut) if requested.summary => Some(cut),
+            _ => None,
+        };
+        self.model = ModelPhase::Requested;
+    }
+
+    fn enter(&mut self, seq: Seq, item: Item) {
+        self.conversation.push(item);
+        self.conversation_seqs.push(seq);
+    }
+
+    fn answered(&mut self, seq: Seq, answer: ModelCompleted) {
         self.model = ModelPhase::Idle;
         self.ordinal = answer.ordinal + 1;
-        self.conversation.push(Item::Answer { text: answer.text, calls: Vec::new() });
+        if answer.summary {
+            return;
+        }
+        let (input, tokens) = (input_tokens(&answer), total_tokens(&answer));
+        let ModelCompleted { text, carry, .. } = answer;
+        self.enter(seq, Item::Answer { text, calls: Vec::new(), carry });
+        self.measured = (input > 0).then_some((tokens, self.conversation.len()));
+    }
+
+    fn compacted(&mut self, compacted: ContextCompacted) {
+        let entries = usize::try_from(compacted.entries).unwrap_or(usize::MAX);
+        let at = self.conversation.len();
+        self.summary = Some(Summary { text: compacted.summary, entries: entries.min(at), at });
+        self.summarising = None;
+        self.measured = None;
+        self.overflowed = false;
+    }
+
+    /// How many entries of the conversation the summary stands for.
+    #[must_use]
+    pub fn summarised(&self) -> usize {
+        self.summary.as_ref().map_or(0, |summary| summary.entries)
+    }
+
+    /// What the whole session has spent, as far as this branch was told.
+    #[must_use]
+    pub fn spent(&self) -> Usage {
+        self.elsewhere.values().fold(self.usage, |sum, usage| sum.plus(*usage))
     }
 
     fn model_failed(&mut self, failed: &ModelFailed) {
         if failed.answered {
             self.ordinal = failed.ordinal + 1;
         }
+        if failed.code == glasshouse_provider::codes::REASONING_REFUSED.name {
+            // The next try goes without what was refused; so do all after it.
+            for item in &mut self.conversation {
+                if let Item::Answer { carry, .. } = item {
+                    *carry = None;
+                }
+            }
+        }
+        let overflow = failed.code == glasshouse_provider::codes::CONTEXT_OVERFLOW.name;
+        self.overflowed |= overflow && failed.retry_in_ms.is_some();
+        if let Some(next) = &failed.next_model {
+            self.fallback = Some(next.clone());
+        }
         self.model = match failed.retry_in_ms {
+            // Another model is tried as often as the first.
+            Some(delay_ms) if failed.next_model.is_some() => {
+                ModelPhase::Retrying { attempt: 1, delay_ms }
+            }
             Some(delay_ms) => ModelPhase::Retrying { attempt: failed.attempt + 1, delay_ms },
             None => ModelPhase::Idle,
         };
@@ -356,7 +499,7 @@ impl State {
         if let Some(Item::Answer { calls, .. }) = self.conversation.last_mut() {
             calls.push(call);
         }
-        self.calls.insert(call, CallRecord { proposed, phase: CallPhase::Proposed });
+        self.calls.insert(call, CallRecord { proposed, phase: CallPhase::Proposed, failures: 0 });
         self.open_calls.insert(call);
     }
 
@@ -408,6 +551,10 @@ impl State {
                 self.no_isolation = true;
             }
             self.reviewed.remove(&call);
+            if let Some(record) = self.calls.get_mut(&call) {
+                record.failures =
+                    repetition::count(&mut self.failures, &record.proposed, end.status);
+            }
             self.phase(call, CallPhase::Ended(Box::new(end)));
         }
     }
@@ -496,6 +643,18 @@ impl State {
     }
 }
 
+/// Every token of an answer and its request.
+pub(super) fn total_tokens(answer: &ModelCompleted) -> u64 {
+    input_tokens(answer).saturating_add(answer.tokens.get("output").copied().unwrap_or(0))
+}
+
+fn input_tokens(answer: &ModelCompleted) -> u64 {
+    ["input_uncached", "cache_read", "cache_write"]
+        .iter()
+        .filter_map(|kind| answer.tokens.get(*kind))
+        .fold(0_u64, |sum, tokens| sum.saturating_add(*tokens))
+}
+
 #[cfg(test)]
 mod tests {
     use glasshouse_model::Digest;
@@ -510,7 +669,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "d83e0b132a56a390".to_owned()),
+            (2, "fd73d9c2f7f0d0ce".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

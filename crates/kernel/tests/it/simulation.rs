@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use glasshouse_kernel::session::{Effect, State, consequences, next};
 use glasshouse_model::body::{
-    BlobRef, CallEnd, CallStatus, MessageReceived, ModelCompleted, PolicyDecided, SessionCreated,
-    TestEvidence, TestSetup, ToolStarted, TurnStarted, WorkspaceFrozen, WorkspaceSealed,
-    WrittenCall,
+    BlobRef, CallEnd, CallStatus, MessageReceived, ModelCompleted, ModelSettings, PolicyDecided,
+    SessionCreated, TestEvidence, TestSetup, ToolStarted, TurnStarted, WorkspaceFrozen,
+    WorkspaceSealed, WrittenCall,
 };
 use glasshouse_model::{
     Actor, Budget, CallId, Decision, Digest, Draft, Effect as PolicyEffect, Event, Header, Kind,
@@ -25,8 +25,13 @@ pub(crate) fn blob(name: &str) -> BlobRef {
 impl Simulation {
     /// A session with an open turn and a frozen workspace.
     pub(crate) fn new(budget: Budget) -> Self {
+        Self::with(budget, |_| {})
+    }
+
+    /// The same, started with something else.
+    pub(crate) fn with(budget: Budget, change: impl FnOnce(&mut SessionCreated)) -> Self {
         let mut sim = Self { state: State::default(), events: Vec::new() };
-        let created = SessionCreated {
+        let mut created = SessionCreated {
             mode: Mode::Strict,
             project: "/project".to_owned(),
             provider: "scripted".to_owned(),
@@ -43,8 +48,10 @@ impl Simulation {
             },
             policy: Vec::new(),
             max_auto_merge_lines: 500,
+            settings: ModelSettings::default(),
             program_version: "0".to_owned(),
         };
+        change(&mut created);
         sim.append(Draft::new(Kind::SessionCreated, &created));
         sim.append(Draft::new(Kind::TurnStarted, &TurnStarted::default()));
         let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
@@ -107,6 +114,9 @@ impl Simulation {
             tokens: [("output".to_owned(), 10)].into(),
             raw: blob("raw"),
             duration_us: 5,
+            carry: None,
+            cost_micros: None,
+            summary: false,
         };
         self.append(Draft::new(Kind::ModelCompleted, &body));
         self.state.open_calls.difference(&before).copied().collect()
@@ -137,6 +147,10 @@ impl Simulation {
     }
 
     pub(crate) fn end(&mut self, call: CallId, status: CallStatus) -> Vec<String> {
+        self.end_with(call, status, "")
+    }
+
+    pub(crate) fn end_with(&mut self, call: CallId, status: CallStatus, text: &str) -> Vec<String> {
         let body = CallEnd {
             call,
             status,
@@ -145,7 +159,7 @@ impl Simulation {
             duration_us: 1,
             isolation: None,
             output: None,
-            text: String::new(),
+            text: text.to_owned(),
             truncated: false,
             background_processes: 0,
         };

@@ -3,8 +3,8 @@
 use glasshouse_kernel::codes;
 use glasshouse_kernel::session::{CallPhase, Effect, VOID_APPROVALS};
 use glasshouse_model::body::{
-    ApprovalResolved, CallEnd, CallStatus, MessageReceived, ModelCompleted, ModelFailed, Outcome,
-    TurnEnd, TurnStarted, WrittenCall,
+    ApprovalResolved, CallEnd, CallStatus, GrantScope, MessageReceived, ModelCompleted,
+    ModelFailed, Outcome, TurnEnd, TurnStarted, WrittenCall,
 };
 use glasshouse_model::{Actor, Budget, Draft, Effect as PolicyEffect, Kind, PrincipalKind};
 
@@ -114,6 +114,7 @@ fn answers_of_people_do_not_count_after_a_restore() {
             approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
             code: "approved".to_owned(),
             expires_us: 1,
+            scope: GrantScope::Call,
         };
         sim.append(Draft::new(Kind::ApprovalResolved, &body));
         assert_eq!(sim.state.calls[&call].phase, CallPhase::Approved(approval), "the control");
@@ -184,6 +185,7 @@ fn failed_requests_are_tried_again_or_end_the_turn() {
             code: "rate_limited".to_owned(),
             message: "slow down".to_owned(),
             retry_in_ms,
+            next_model: None,
             answered,
         };
         sim.append(Draft::new(Kind::ModelFailed, &body));
@@ -235,6 +237,9 @@ fn answers_that_cannot_be_acted_on_end_the_turn_with_a_known_code() {
             tokens: [("output".to_owned(), 10)].into(),
             raw: blob("raw"),
             duration_us: 5,
+            carry: None,
+            cost_micros: None,
+            summary: false,
         };
         sim.append(Draft::new(Kind::ModelCompleted, &body));
         let code = sim.state.last_turn.as_ref().and_then(|end| end.code.as_deref());
@@ -243,6 +248,7 @@ fn answers_that_cannot_be_acted_on_end_the_turn_with_a_known_code() {
     };
     check("length", 0, "answer_length");
     check("refusal", 0, "answer_refusal");
+    check("paused", 0, "answer_paused");
     check("content_filter", 0, "answer_content_filter");
     check("tool_calls", 1000, "too_many_calls");
     // The others are checked where they come from; each has its page too.

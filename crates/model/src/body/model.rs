@@ -21,6 +21,9 @@ pub struct ModelRequested {
     pub provider: String,
     /// Model name.
     pub model: String,
+    /// Whether a summary of the conversation is asked for.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub summary: bool,
 }
 
 /// One call as the model wrote it.
@@ -46,7 +49,7 @@ pub struct ModelCompleted {
     pub text: String,
     /// Calls, in order.
     pub calls: Vec<WrittenCall>,
-    /// Why it ended: `stop`, `tool_calls`, `length`, `refusal`, `content_filter`.
+    /// Why it ended: `stop`, `tool_calls`, `length`, `refusal`, `content_filter`, `paused`.
     pub finish: String,
     /// Tokens by kind.
     pub tokens: BTreeMap<String, u64>,
@@ -54,6 +57,27 @@ pub struct ModelCompleted {
     pub raw: BlobRef,
     /// Wall time in microseconds.
     pub duration_us: u64,
+    /// What the provider wants back unchanged: signed thoughts, encrypted reasoning. Absent when an
+    /// answer has none, and when a secret stood in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carry: Option<Carry>,
+    /// What it cost in micro-units of the price file's currency; absent when no price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+    /// Whether it is the summary of a conversation, and no part of one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub summary: bool,
+}
+
+/// What a provider wants back with the next request exactly as it sent it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Carry {
+    /// The dialect that wrote it.
+    pub dialect: String,
+    /// The model whose answer it is.
+    pub model: String,
+    /// The answer's blocks in order, each JSON text.
+    pub blocks: Vec<String>,
 }
 
 /// `model.failed`.
@@ -70,6 +94,9 @@ pub struct ModelFailed {
     /// Wait before the next try; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
+    /// The model that the next try asks instead, from the session's fallback models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_model: Option<String>,
     /// Whether the provider answered at all (so that a script moves on to its next step).
     pub answered: bool,
 }

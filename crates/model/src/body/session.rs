@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BlobRef, is_false};
-use crate::{Budget, Digest, Mode, Seq, Usage};
+use crate::{BranchId, Budget, Digest, Mode, Seq, Usage};
 
 /// How a project tests itself, and which of its files are tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -47,8 +47,32 @@ pub struct SessionCreated {
     pub policy: Vec<PolicySource>,
     /// Most changed lines that are merged without a person.
     pub max_auto_merge_lines: u64,
+    /// How the model is asked.
+    #[serde(default, skip_serializing_if = "ModelSettings::is_default")]
+    pub settings: ModelSettings,
     /// Version of the program.
     pub program_version: String,
+}
+
+/// How a session asks its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ModelSettings {
+    /// Models of the same provider to ask, in order, when the session's own does not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback_models: Vec<String>,
+    /// Tokens that the model can read at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_tokens: Option<u64>,
+    /// How much it thinks before it answers: `low`, `medium` or `high`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+}
+
+impl ModelSettings {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One policy text in force.
@@ -136,8 +160,11 @@ pub struct TurnEnd {
 /// `budget.charged`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetCharged {
-    /// What this act cost.
+    /// What this act cost; of another branch, all that it has spent.
     pub usage: Usage,
+    /// The other branch of the session; absent when this one spent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
 }
 
 /// `budget.exhausted`.

@@ -89,8 +89,10 @@ pub struct ContextCompacted {
     pub from_seq: Seq,
     /// See `from_seq`.
     pub to_seq: Seq,
+    /// How many entries of the conversation, from its beginning, it stands for.
+    pub entries: u64,
     /// The summary.
-    pub summary: BlobRef,
+    pub summary: String,
     /// Tokens before and after.
     pub tokens_before: u64,
     /// See `tokens_before`.
@@ -102,8 +104,8 @@ pub struct ContextCompacted {
 pub struct ContextPinned {
     /// What it is, in a word.
     pub name: String,
-    /// The text.
-    pub text: BlobRef,
+    /// The text; empty to take the pin away.
+    pub text: String,
 }
 
 /// `observation.extracted`.

@@ -1,11 +1,10 @@
 //! Writes a request the way the dialect wants it.
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::{Value, json};
 
-use super::name::{history_to_wire, to_wire};
-use crate::{Error, Message, ModelCall, ModelRequest, codes};
+use super::carry;
+use crate::wire::{Paired, Turn, arguments_object, history_to_wire, turns, wire_tool_name};
+use crate::{Carry, Dialect, Error, Image, ModelRequest};
 
 /// The name of the field that bounds the output; newer and older servers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,21 +24,18 @@ pub(crate) fn request_body(request: &ModelRequest, limit: OutputLimit) -> Result
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    let mut ids = WireIds::default();
-    for message in &request.messages {
-        messages.push(match message {
-            Message::User { text } => json!({"role": "user", "content": text}),
-            Message::Assistant { text, calls } => assistant(text, calls, &mut ids),
-            Message::ToolResult { id, content, status } => json!({
-                "role": "tool",
-                "tool_call_id": ids.answered(id),
-                "content": if status == "completed" {
-                    content.clone()
-                } else {
-                    format!("[{status}] {content}")
-                },
-            }),
-        });
+    let carried = |kept: &Carry| {
+        let ours = kept.is_for(Dialect::Chat, &request.model);
+        ours.then(|| carry::read(kept).map(|kept| kept.ids)).flatten()
+    };
+    for turn in turns(&request.messages, &carried) {
+        match turn {
+            Turn::User { text, images } => messages.push(user(text, images)),
+            Turn::Assistant { text, calls, carry } => {
+                messages.push(assistant(text, &calls, carry));
+                messages.extend(calls.iter().map(result));
+            }
+        }
     }
     let limit = match limit {
         OutputLimit::MaxTokens => "max_tokens",
@@ -53,86 +49,78 @@ pub(crate) fn request_body(request: &ModelRequest, limit: OutputLimit) -> Result
         limit: request.max_output_tokens,
     });
     if !request.tools.is_empty() {
-        let tools: Result<Vec<Value>, Error> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                Ok(json!({"type": "function", "function": {
-                    "name": wire_name(&tool.name)?,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                }}))
-            })
-            .collect();
-        body["tools"] = Value::Array(tools?);
+        body["tools"] = tools(request)?;
+    }
+    if let Some(format) = &request.format {
+        body["response_format"] = json!({"type": "json_schema", "json_schema": {
+            "name": format.name, "schema": format.schema, "strict": format.strict,
+        }});
+    }
+    if let Some(effort) = request.effort {
+        body["reasoning_effort"] = effort.as_str().into();
     }
     Ok(body.to_string().into_bytes())
 }
 
-fn assistant(text: &str, calls: &[ModelCall], ids: &mut WireIds) -> Value {
+/// The tools as this dialect, and Ollama's own, have them.
+pub(crate) fn tools(request: &ModelRequest) -> Result<Value, Error> {
+    let tool = |tool: &crate::ToolSpec| {
+        Ok(json!({"type": "function", "function": {
+            "name": wire_tool_name(&tool.name)?,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }}))
+    };
+    request.tools.iter().map(tool).collect()
+}
+
+fn user(text: &str, images: &[Image]) -> Value {
+    if images.is_empty() {
+        return json!({"role": "user", "content": text});
+    }
+    let mut parts = vec![json!({"type": "text", "text": text})];
+    parts.extend(
+        images.iter().map(|i| json!({"type": "image_url", "image_url": {"url": i.data_url()}})),
+    );
+    json!({"role": "user", "content": parts})
+}
+
+fn result(paired: &Paired<'_>) -> Value {
+    json!({"role": "tool", "tool_call_id": paired.id, "content": paired.marked_content()})
+}
+
+fn assistant(text: &str, calls: &[Paired<'_>], carry: Option<&Carry>) -> Value {
     if calls.is_empty() {
         return json!({"role": "assistant", "content": text});
     }
     let content = if text.is_empty() { Value::Null } else { Value::from(text) };
+    let kept = carry.and_then(carry::read);
     let calls: Vec<_> = calls
         .iter()
-        .map(|call| {
-            json!({"id": ids.asked(&call.id), "type": "function", "function": {
-                "name": history_to_wire(&call.tool),
-                "arguments": arguments_to_wire(&call.arguments),
-            }})
+        .enumerate()
+        .map(|(number, paired)| {
+            let mut call = json!({"id": paired.id, "type": "function", "function": {
+                "name": history_to_wire(&paired.call.tool),
+                "arguments": arguments_object(&paired.call.arguments),
+            }});
+            let extra = kept.as_ref().and_then(|kept| kept.extras.get(number)?.clone());
+            if let Some(extra) = extra {
+                call["extra_content"] = extra;
+            }
+            call
         })
         .collect();
-    json!({"role": "assistant", "content": content, "tool_calls": calls})
-}
-
-fn wire_name(tool: &str) -> Result<String, Error> {
-    to_wire(tool).map_err(|why| {
-        Error::new(codes::PROVIDER_INVALID_REQUEST, "the request cannot be written").why(why)
-    })
-}
-
-/// The arguments of an earlier call. Many servers parse them to fill a template and fail on text
-/// that is no JSON object, so such text goes back as a string inside one.
-fn arguments_to_wire(arguments: &str) -> String {
-    match serde_json::from_str::<serde_json::Map<String, Value>>(arguments) {
-        Ok(_) => arguments.to_owned(),
-        Err(_) if arguments.trim().is_empty() => "{}".to_owned(),
-        Err(_) => json!({"not_a_json_object": arguments}).to_string(),
+    let mut message = json!({"role": "assistant", "content": content, "tool_calls": calls});
+    if let Some(kept) = kept.filter(|kept| !kept.thought.is_empty()) {
+        message["reasoning_content"] = kept.thought.into();
     }
-}
-
-/// Keeps call ids unique over the whole conversation. Servers that mint ids start again with each
-/// answer, and other servers refuse a conversation in which an id comes twice.
-#[derive(Default)]
-struct WireIds {
-    used: HashSet<String>,
-    latest: HashMap<String, String>,
-}
-
-impl WireIds {
-    /// The wire id of a call.
-    fn asked(&mut self, id: &str) -> String {
-        let again = (2u64..).map(|number| format!("{id}_{number}"));
-        let wire = std::iter::once(id.to_owned())
-            .chain(again)
-            .find(|wire| !self.used.contains(wire))
-            .expect("fewer ids are used than there are numbers");
-        self.used.insert(wire.clone());
-        self.latest.insert(id.to_owned(), wire.clone());
-        wire
-    }
-
-    /// The wire id under which the latest call with this id was sent.
-    fn answered(&self, id: &str) -> String {
-        self.latest.get(id).map_or(id, String::as_str).to_owned()
-    }
+    message
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ToolSpec;
+    use crate::{Message, ModelCall, OutputFormat, ToolSpec, codes};
 
     fn request(messages: Vec<Message>) -> ModelRequest {
         ModelRequest {
@@ -141,7 +129,7 @@ mod tests {
             messages,
             tools: Vec::new(),
             max_output_tokens: 64,
-            ordinal: 0,
+            ..ModelRequest::default()
         }
     }
 
@@ -150,7 +138,7 @@ mod tests {
     }
 
     fn asks(text: &str, calls: Vec<ModelCall>) -> Message {
-        Message::Assistant { text: text.to_owned(), calls }
+        Message::Assistant { text: text.to_owned(), calls, carry: None }
     }
 
     fn result(id: &str, content: &str, status: &str) -> Message {
@@ -168,7 +156,7 @@ mod tests {
     #[test]
     fn the_whole_body() {
         let mut request = request(vec![
-            Message::User { text: "go".to_owned() },
+            Message::user("go"),
             asks("", vec![call("t1", "fs.read", "{\"path\": \"a\"}")]),
             result("t1", "text", "completed"),
             asks("done", vec![]),
@@ -220,8 +208,55 @@ mod tests {
 
     #[test]
     fn a_result_that_is_no_success_says_so() {
-        let body = body(&request(vec![result("t1", "no such file", "failed")]));
-        assert_eq!(body["messages"][1]["content"], "[failed] no such file");
+        let asked = asks("", vec![call("t1", "a", "{}")]);
+        let body = body(&request(vec![asked, result("t1", "no such file", "failed")]));
+        assert_eq!(body["messages"][2]["content"], "[failed] no such file");
+    }
+
+    #[test]
+    fn pictures_a_form_and_an_effort() {
+        let image = Image { media_type: "image/png".to_owned(), base64: "AAAA".to_owned() };
+        let mut request =
+            request(vec![Message::User { text: "see".to_owned(), images: vec![image] }]);
+        let schema = json!({"type": "object"});
+        request.format = Some(OutputFormat { name: "plan".to_owned(), schema, strict: true });
+        request.effort = Some(crate::Effort::High);
+        let body = body(&request);
+        assert_eq!(
+            body["messages"][1]["content"],
+            json!([{"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}])
+        );
+        assert_eq!(
+            body["response_format"],
+            json!({"type": "json_schema", "json_schema":
+                {"name": "plan", "schema": {"type": "object"}, "strict": true}})
+        );
+        assert_eq!(body["reasoning_effort"], "high");
+    }
+
+    #[test]
+    fn thoughts_and_extras_go_back_with_their_calls_to_their_model() {
+        let calls = vec![call("t1", "a", "{}")];
+        let extra = json!({"google": {"thought_signature": "c2ln"}});
+        let mut kept = carry::of("hm", &calls, vec![Some(extra.clone())]).unwrap();
+        let send = |kept: &Carry, model: &str| {
+            let message = Message::Assistant {
+                text: String::new(),
+                calls: calls.clone(),
+                carry: Some(kept.clone()),
+            };
+            let mut request = request(vec![message]);
+            request.model = model.to_owned();
+            body(&request)["messages"][1].clone()
+        };
+        kept.model = "m".to_owned();
+        let sent = send(&kept, "m");
+        assert_eq!(sent["reasoning_content"], "hm");
+        assert_eq!(sent["tool_calls"][0]["extra_content"], extra);
+        let sent = send(&kept, "another");
+        assert!(sent.get("reasoning_content").is_none());
+        assert!(sent["tool_calls"][0].get("extra_content").is_none());
     }
 
     #[test]

@@ -4,12 +4,11 @@
 //! compatible leave the number out or send 0 for every call, leave the id out, repeat the name, or
 //! send the arguments as an object; [`Calls::target`] holds the rules that tell calls apart.
 
-use super::chunk::Fragment;
-use super::name::from_wire;
-use crate::{Delta, ModelCall};
+use serde_json::Value;
 
-/// Most calls in one answer: far above what models ask for at once, small enough to bound work.
-pub(super) const MAX_CALLS: usize = 128;
+use super::chunk::Fragment;
+use crate::wire::{MAX_CALLS, from_wire};
+use crate::{Delta, ModelCall};
 
 /// The calls of one answer so far.
 #[derive(Debug, Default)]
@@ -30,6 +29,8 @@ struct Draft {
     /// Its name as it came.
     name: Option<String>,
     arguments: String,
+    /// What the server wants back with the call.
+    extra: Option<Value>,
     nesting: Nesting,
     /// Number of the last chunk that added to it.
     chunk: u64,
@@ -75,6 +76,7 @@ impl Calls {
         };
         let chunk = self.chunk;
         let draft = &mut self.calls[index];
+        draft.extra = fragment.extra_content.or(draft.extra.take());
         draft.chunk = chunk;
         draft.nesting.read(&text);
         draft.arguments.push_str(&text);
@@ -139,6 +141,11 @@ impl Calls {
 
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// What the server wants back with each call.
+    pub(super) fn extras(&self) -> Vec<Option<Value>> {
+        self.calls.iter().map(|call| call.extra.clone()).collect()
     }
 
     /// The whole calls.

@@ -75,6 +75,9 @@ pub(super) struct Fragment<'a> {
     pub(super) id: Option<String>,
     #[serde(borrow, default)]
     pub(super) function: Option<Function<'a>>,
+    /// What some servers want back with the call, for instance a signed thought.
+    #[serde(default)]
+    pub(super) extra_content: Option<Value>,
 }
 
 /// Name and argument text of a call. The arguments stay raw: usually a JSON string with a piece

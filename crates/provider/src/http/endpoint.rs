@@ -6,9 +6,6 @@ use hyper::Uri;
 
 use crate::{Error, codes};
 
-/// What the dialect adds to a base URL.
-const OPERATION: &str = "/chat/completions";
-
 /// A parsed base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
@@ -19,17 +16,17 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
     /// Host and port as the `Host` header has them; also how messages name the server.
     pub(crate) authority: String,
-    /// Path of the operation.
+    /// Path of the base URL, without a slash at its end.
     pub(crate) path: String,
 }
 
 impl Endpoint {
-    /// Reads a base URL such as `https://api.example.com/v1`.
+    /// Reads a base URL such as `https://api.example.com/v1`; `operation` is taken off its end.
     ///
     /// # Errors
     /// `provider_config` saying what is wrong; user names and queries are refused because they are
     /// where keys hide in URLs, and URLs get logged.
-    pub(crate) fn parse(base_url: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(base_url: &str, operation: &str) -> Result<Self, Error> {
         let refuse = |why: &str| {
             // The URL itself is not quoted: it may hold a password.
             Err(Error::new(codes::PROVIDER_CONFIG, "unusable base URL").why(why))
@@ -62,13 +59,13 @@ impl Endpoint {
             return refuse("it names no host");
         }
         let path = uri.path().trim_end_matches('/');
-        let path = path.strip_suffix(OPERATION).unwrap_or(path);
+        let path = path.strip_suffix(operation).unwrap_or(path);
         Ok(Self {
             secure,
             host: host.to_ascii_lowercase(),
             port,
             authority: authority.as_str().to_ascii_lowercase(),
-            path: format!("{path}{OPERATION}"),
+            path: path.to_owned(),
         })
     }
 
@@ -107,7 +104,7 @@ mod tests {
     #[test]
     fn base_urls() {
         let check = |url: &str, expected: Option<(bool, &str, u16, &str)>| {
-            let got = Endpoint::parse(url);
+            let got = Endpoint::parse(url, "/chat/completions");
             let parts =
                 got.as_ref().ok().map(|e| (e.secure, e.host.as_str(), e.port, e.path.as_str()));
             assert_eq!(parts, expected, "{url}");
@@ -116,20 +113,11 @@ mod tests {
                 assert!(!error.to_string().contains("secret"), "{error}");
             }
         };
-        check(
-            "https://api.example.com/v1",
-            Some((true, "api.example.com", 443, "/v1/chat/completions")),
-        );
-        check(
-            "https://API.example.com/v1/",
-            Some((true, "api.example.com", 443, "/v1/chat/completions")),
-        );
-        check("http://localhost:11434", Some((false, "localhost", 11434, "/chat/completions")));
-        check("http://[::1]:8080/v1", Some((false, "::1", 8080, "/v1/chat/completions")));
-        check(
-            "http://127.0.0.1/v1/chat/completions",
-            Some((false, "127.0.0.1", 80, "/v1/chat/completions")),
-        );
+        check("https://api.example.com/v1", Some((true, "api.example.com", 443, "/v1")));
+        check("https://API.example.com/v1/", Some((true, "api.example.com", 443, "/v1")));
+        check("http://localhost:11434", Some((false, "localhost", 11434, "")));
+        check("http://[::1]:8080/v1", Some((false, "::1", 8080, "/v1")));
+        check("http://127.0.0.1/v1/chat/completions", Some((false, "127.0.0.1", 80, "/v1")));
         for bad in [
             "",
             "localhost:8080",

@@ -63,7 +63,7 @@ impl Expect {
             .messages
             .iter()
             .filter_map(|message| match message {
-                Message::User { text } => Some(text.as_str()),
+                Message::User { text, .. } => Some(text.as_str()),
                 _ => None,
             })
             .collect();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::file::{Failure, Say, Step, StepFinish};
 use crate::ModelRequest;
-use crate::chat;
+use crate::wire;
 
 /// Characters of text or arguments in one event: small, so that every answer takes several.
 const PIECE_CHARS: usize = 16;
@@ -78,7 +78,7 @@ pub(super) fn error_body(status: u16) -> Value {
 
 /// The tool's name on the wire, or why it has none.
 pub(super) fn wire_name(tool: &str) -> Result<String, String> {
-    chat::to_wire(tool)
+    wire::to_wire(tool)
 }
 
 fn usage(step: &Step, request: &ModelRequest, said_bytes: usize) -> Value {

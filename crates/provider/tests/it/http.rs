@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use glasshouse_model::Code;
 use glasshouse_provider::{
-    Cancel, Completion, Error, Finish, ModelCall, OpenAiCompatible, Provider, Secret, Timeouts,
+    Cancel, Completion, Dialect, Error, Finish, ModelCall, Provider, Remote, Secret, Timeouts,
     ToolSpec, codes, parse_completion,
 };
 use serde_json::{Value, json};
@@ -32,9 +32,9 @@ fn quick() -> Timeouts {
     Timeouts { connect_ms: 5_000, first_byte_ms: 900, idle_ms: 300, total_ms: 10_000 }
 }
 
-fn provider(server: &Server, timeouts: Timeouts) -> OpenAiCompatible {
+fn provider(server: &Server, timeouts: Timeouts) -> Remote {
     let key = Secret::new(KEY.to_owned()).unwrap();
-    OpenAiCompatible::builder(server.base_url(), "test-model", key)
+    Remote::builder(Dialect::Chat, server.base_url(), "test-model", key)
         .timeouts(timeouts)
         .build()
         .unwrap()
@@ -73,7 +73,7 @@ async fn a_whole_exchange() {
     assert_eq!(answer.calls, [call]);
     assert_eq!(answer.usage.total(), 13);
     assert_eq!(answer.raw, BODY.as_bytes());
-    assert_eq!(parse_completion(&answer.raw).unwrap(), answer);
+    assert_eq!(parse_completion(Dialect::Chat, "test-model", &answer.raw).unwrap(), answer);
     assert_eq!(deltas.len(), 4);
 
     let requests = server.requests();
@@ -97,7 +97,7 @@ async fn a_whole_exchange() {
 async fn every_way_to_send_the_same_body() {
     let event_stream = "content-type: text/event-stream; charset=utf-8\r\n";
     let until_close = format!("HTTP/1.1 200 OK\r\n{event_stream}connection: close\r\n\r\n{BODY}");
-    let expected = parse_completion(BODY.as_bytes()).unwrap();
+    let expected = parse_completion(Dialect::Chat, "test-model", BODY.as_bytes()).unwrap();
     for answer in [
         streamed(BODY, 1),
         streamed(BODY, 1000),
@@ -124,7 +124,7 @@ async fn a_server_that_does_not_stream() {
 #[tokio::test]
 async fn no_key_sends_no_authorization() {
     let server = Server::answering(streamed(BODY, 100)).await;
-    let provider = OpenAiCompatible::builder(server.base_url(), "m", None).build().unwrap();
+    let provider = Remote::builder(Dialect::Chat, server.base_url(), "m", None).build().unwrap();
     ask(&provider, &request("hi")).await.0.unwrap();
     assert!(!server.requests()[0].to_ascii_lowercase().contains("authorization"));
 }
@@ -242,7 +242,7 @@ async fn a_connection_kept_open_after_the_end_mark_does_not_matter() {
     let server = Server::start(vec![Act::Send(answer.into_bytes()), Act::Hang]).await;
     let started = Instant::now();
     let answer = answer_of(&server).await.unwrap();
-    assert_eq!(answer, parse_completion(BODY.as_bytes()).unwrap());
+    assert_eq!(answer, parse_completion(Dialect::Chat, "test-model", BODY.as_bytes()).unwrap());
     assert!(started.elapsed() < Duration::from_secs(5));
     server.gone().await;
 }
@@ -253,7 +253,7 @@ async fn nobody_listens() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let url = format!("http://{address}/v1");
-    let provider = OpenAiCompatible::builder(url, "m", None).build().unwrap();
+    let provider = Remote::builder(Dialect::Chat, url, "m", None).build().unwrap();
     let error = ask(&provider, &request("hi")).await.0.unwrap_err();
     assert!(error.is(codes::PROVIDER_UNREACHABLE) && error.is_retryable(), "{error}");
     assert!(error.to_string().contains(&address.to_string()), "{error}");
@@ -351,7 +351,7 @@ async fn a_key_that_a_server_echoes_is_not_repeated() {
         assert!(!everything.contains(&KEY[..7]), "{everything}");
         // The control: the echo does reach the message of whoever has another key.
         let url = server.base_url();
-        let other = OpenAiCompatible::builder(url, "m", None).build().unwrap();
+        let other = Remote::builder(Dialect::Chat, url, "m", None).build().unwrap();
         let error = ask(&other, &request("hi")).await.0.unwrap_err();
         assert!(error.to_string().contains(&KEY[..7]), "{error}");
     }
@@ -362,7 +362,7 @@ async fn debug_output_holds_no_key() {
     let server = Server::start(vec![]).await;
     let provider = provider(&server, quick());
     let key = Secret::new(KEY.to_owned()).unwrap();
-    let builder = OpenAiCompatible::builder(server.base_url(), "m", key.clone());
+    let builder = Remote::builder(Dialect::Chat, server.base_url(), "m", key.clone());
     for text in [format!("{provider:?}"), format!("{builder:?}"), format!("{key:?}")] {
         assert!(!text.contains(KEY), "{text}");
     }
@@ -371,23 +371,23 @@ async fn debug_output_holds_no_key() {
 #[test]
 fn set_ups_that_are_refused() {
     let check = |url: &str, code: Code| {
-        let error = OpenAiCompatible::builder(url, "m", None).build().unwrap_err();
+        let error = Remote::builder(Dialect::Chat, url, "m", None).build().unwrap_err();
         assert_eq!(error.code(), code.name, "{url}");
     };
     check("api.example.com", codes::PROVIDER_CONFIG);
     check("http://198.51.100.7/v1", codes::PROVIDER_INSECURE);
     check("http://[2001:db8::1]:8080/v1", codes::PROVIDER_INSECURE);
     for url in ["https://198.51.100.7/v1", "http://192.168.0.9/v1", "http://models.test/v1"] {
-        OpenAiCompatible::builder(url, "m", None).build().unwrap();
+        Remote::builder(Dialect::Chat, url, "m", None).build().unwrap();
     }
-    OpenAiCompatible::builder("http://198.51.100.7/v1", "m", None)
+    Remote::builder(Dialect::Chat, "http://198.51.100.7/v1", "m", None)
         .allow_public_plain_http(true)
         .build()
         .unwrap();
     for pem in
         ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
     {
-        let error = OpenAiCompatible::builder("https://a.test/v1", "m", None)
+        let error = Remote::builder(Dialect::Chat, "https://a.test/v1", "m", None)
             .trust_pem(pem)
             .build()
             .unwrap_err();

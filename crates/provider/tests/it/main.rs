@@ -4,6 +4,7 @@
 
 mod codes;
 mod http;
+mod line;
 mod scripted;
 mod server;
 mod tls;
@@ -15,10 +16,10 @@ fn request(text: &str) -> ModelRequest {
     ModelRequest {
         model: "test-model".to_owned(),
         system: "You are careful.".to_owned(),
-        messages: vec![Message::User { text: text.to_owned() }],
+        messages: vec![Message::user(text)],
         tools: Vec::new(),
         max_output_tokens: 256,
-        ordinal: 0,
+        ..ModelRequest::default()
     }
 }
 

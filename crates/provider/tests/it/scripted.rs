@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use glasshouse_model::Code;
 use glasshouse_provider::{
-    Cancel, Delta, Finish, Message, ModelCall, ModelRequest, Provider, ReviewAnswer, Scripted,
-    ToolSpec, codes, parse_completion,
+    Cancel, Delta, Dialect, Finish, Message, ModelCall, ModelRequest, Provider, ReviewAnswer,
+    Scripted, ToolSpec, codes, parse_completion,
 };
 use serde_json::json;
 
@@ -90,7 +90,7 @@ async fn a_story_told_to_its_end() {
     ];
     assert_eq!(first.calls, calls);
     assert!(first.usage.total() > 0);
-    assert_eq!(parse_completion(&first.raw).unwrap(), first);
+    assert_eq!(parse_completion(Dialect::Chat, "test-model", &first.raw).unwrap(), first);
     assert!(deltas.iter().filter(|delta| matches!(delta, Delta::Text(_))).count() > 1);
 
     let limited = ask(&story, &step(1)).await.0.unwrap_err();
@@ -175,7 +175,7 @@ async fn unmet_expectations_say_what_was_there() {
         "denied",
         &format!("path is protected {}", "x".repeat(999)),
     ));
-    request.messages.push(Message::User { text: "go on".to_owned() });
+    request.messages.push(Message::user("go on"));
     request.tools = vec![ToolSpec {
         name: "fs.write".to_owned(),
         description: String::new(),

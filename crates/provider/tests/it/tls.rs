@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glasshouse_provider::{Error, OpenAiCompatible, Secret, codes};
+use glasshouse_provider::{Dialect, Error, Remote, Secret, codes};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,7 +44,7 @@ async fn start(name: &str) -> (u16, String) {
 
 async fn ask_over_tls(host: &str, port: u16, trust: Option<&str>) -> Result<String, Error> {
     let key = Secret::new("sk-1".to_owned()).unwrap();
-    let mut builder = OpenAiCompatible::builder(format!("https://{host}:{port}/v1"), "m", key);
+    let mut builder = Remote::builder(Dialect::Chat, format!("https://{host}:{port}/v1"), "m", key);
     if let Some(pem) = trust {
         builder = builder.trust_pem(pem);
     }

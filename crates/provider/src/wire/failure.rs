@@ -12,30 +12,53 @@ use crate::{Error, codes};
 
 /// Words that servers use as an error's `code` or `type`, with what they mean.
 const WORDS: &[(&str, Code)] = &[
+    ("api_key_invalid", codes::PROVIDER_AUTH),
     ("authentication_error", codes::PROVIDER_AUTH),
+    ("billing_error", codes::QUOTA),
     ("billing_hard_limit_reached", codes::QUOTA),
     ("content_filter", codes::CONTENT_FILTER),
     ("content_policy_violation", codes::CONTENT_FILTER),
     ("context_length_exceeded", codes::CONTEXT_OVERFLOW),
+    ("deadline_exceeded", codes::PROVIDER_TIMEOUT),
     ("engine_overloaded", codes::OVERLOADED),
     ("exceed_context_size_error", codes::CONTEXT_OVERFLOW),
     ("insufficient_quota", codes::QUOTA),
     ("invalid_api_key", codes::PROVIDER_AUTH),
+    ("invalid_argument", codes::PROVIDER_INVALID_REQUEST),
+    ("invalid_encrypted_content", codes::REASONING_REFUSED),
+    ("invalid_prompt", codes::PROVIDER_INVALID_REQUEST),
     ("invalid_request_error", codes::PROVIDER_INVALID_REQUEST),
     ("model_not_found", codes::PROVIDER_NOT_FOUND),
+    ("not_found", codes::PROVIDER_NOT_FOUND),
     ("not_found_error", codes::PROVIDER_NOT_FOUND),
     ("overloaded", codes::OVERLOADED),
     ("overloaded_error", codes::OVERLOADED),
+    ("permission_denied", codes::PROVIDER_PERMISSION),
     ("permission_error", codes::PROVIDER_PERMISSION),
     ("rate_limit_error", codes::RATE_LIMITED),
     ("rate_limit_exceeded", codes::RATE_LIMITED),
     ("request_timeout", codes::PROVIDER_TIMEOUT),
+    ("request_too_large", codes::CONTEXT_OVERFLOW),
+    ("resource_exhausted", codes::RATE_LIMITED),
+    ("server_overloaded", codes::OVERLOADED),
     ("service_unavailable", codes::OVERLOADED),
+    ("timeout_error", codes::PROVIDER_TIMEOUT),
+    ("unauthenticated", codes::PROVIDER_AUTH),
+    ("unavailable", codes::OVERLOADED),
 ];
 
 /// Phrases with which servers without error codes say that the context window is too small.
 const OVERFLOW_PHRASES: &[&str] =
     &["context length", "context window", "context size", "maximum context"];
+
+/// Pairs of phrases with which servers say that a thought that was sent back is not as they signed it.
+const THOUGHT_PHRASES: &[(&str, &str)] = &[
+    ("thinking", "cannot be modified"),
+    ("thinking", "signature"),
+    ("thought_signature", ""),
+    ("thought signature", ""),
+    ("encrypted content", "could not be verified"),
+];
 
 /// The parts of an error body that matter.
 struct Words {
@@ -44,27 +67,36 @@ struct Words {
     labels: Vec<String>,
     /// A status that the body itself names.
     status: Option<u16>,
+    /// A wait that the body asks for.
+    retry_after_ms: Option<u64>,
 }
 
 impl Words {
-    /// Reads `{"error": {..}}`, `{"error": ".."}`, `{..}`, `{"detail": ..}` or plain text.
+    /// Reads `{"error": {..}}`, `{"error": ".."}`, `{..}`, `{"detail": ..}`, a list of one of
+    /// these, or plain text.
     fn of(body: &Value) -> Self {
+        let body = body.get(0).unwrap_or(body);
         let inner = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         let message = ["message", "detail"].iter().find_map(|key| inner.get(key)).unwrap_or(inner);
-        let labels = ["code", "type"]
-            .iter()
-            .filter_map(|key| inner.get(key)?.as_str())
+        let details = inner.get("details").and_then(Value::as_array);
+        let details = details.map_or(&[][..], Vec::as_slice);
+        // A reason in the details is more exact than the class that stands outside.
+        let reasons = details.iter().filter_map(|detail| detail.get("reason")?.as_str());
+        let labels = reasons
+            .chain(["code", "type", "status"].iter().filter_map(|key| inner.get(key)?.as_str()))
             .map(str::to_ascii_lowercase)
             .collect();
+        let retry_after_ms =
+            details.iter().find_map(|detail| duration_ms(detail.get("retryDelay")?.as_str()?));
         let status = ["code", "status"]
             .iter()
             .filter_map(|key| inner.get(key)?.as_u64())
             .find_map(|number| u16::try_from(number).ok().filter(|n| (400..600).contains(n)));
-        Self { message: text(message), labels, status }
+        Self { message: text(message), labels, status, retry_after_ms }
     }
 
     fn known(&self) -> Option<Code> {
@@ -73,10 +105,29 @@ impl Words {
             .find_map(|label| WORDS.iter().find(|(word, _)| word == label).map(|(_, code)| *code))
     }
 
+    fn speaks_of_thoughts(&self) -> bool {
+        let message = self.message.to_lowercase();
+        THOUGHT_PHRASES.iter().any(|(one, other)| message.contains(one) && message.contains(other))
+    }
+
     fn speaks_of_overflow(&self) -> bool {
         let message = self.message.to_lowercase();
         OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
     }
+}
+
+/// Reads `34s` or `0.847655010s`, rounded up to milliseconds.
+fn duration_ms(text: &str) -> Option<u64> {
+    let seconds = text.strip_suffix('s')?;
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits = format!("{fraction:0<3}");
+    let (milliseconds, rest) = digits.split_at(3);
+    let round_up = u64::from(rest.bytes().any(|byte| byte != b'0'));
+    let whole_ms = whole.parse::<u64>().ok()?.checked_mul(1000)?;
+    whole_ms.checked_add(milliseconds.parse::<u64>().ok()? + round_up)
 }
 
 /// The error of an HTTP answer other than success.
@@ -93,13 +144,16 @@ pub(crate) fn from_status(
 }
 
 /// The error that a stream carries after it began with success.
-pub(super) fn in_stream(peer: &Peer, body: &Value) -> Error {
+pub(crate) fn in_stream(peer: &Peer, body: &Value) -> Error {
     let words = Words::of(body);
     let code = match words.status {
         Some(status) => code_of(status, &words),
         None => match words.known() {
             Some(codes::PROVIDER_INVALID_REQUEST) if words.speaks_of_overflow() => {
                 codes::CONTEXT_OVERFLOW
+            }
+            Some(codes::PROVIDER_INVALID_REQUEST) if words.speaks_of_thoughts() => {
+                codes::REASONING_REFUSED
             }
             Some(code) => code,
             None => codes::PROVIDER_FAILED,
@@ -116,7 +170,7 @@ fn code_of(status: u16, words: &Words) -> Code {
         300..=399 => codes::PROVIDER_REDIRECTED,
         401 => codes::PROVIDER_AUTH,
         402 => codes::QUOTA,
-        403 => codes::PROVIDER_PERMISSION,
+        403 => refined(&[codes::PROVIDER_AUTH], codes::PROVIDER_PERMISSION),
         404 => codes::PROVIDER_NOT_FOUND,
         408 | 504 => codes::PROVIDER_TIMEOUT,
         413 => codes::CONTEXT_OVERFLOW,
@@ -124,13 +178,23 @@ fn code_of(status: u16, words: &Words) -> Code {
         503 | 529 => codes::OVERLOADED,
         400..=499 => {
             let by_word = refined(
-                &[codes::CONTEXT_OVERFLOW, codes::CONTENT_FILTER, codes::PROVIDER_NOT_FOUND],
+                &[
+                    codes::CONTEXT_OVERFLOW,
+                    codes::CONTENT_FILTER,
+                    codes::PROVIDER_NOT_FOUND,
+                    codes::PROVIDER_AUTH,
+                    codes::REASONING_REFUSED,
+                ],
                 codes::PROVIDER_INVALID_REQUEST,
             );
-            if by_word == codes::PROVIDER_INVALID_REQUEST && words.speaks_of_overflow() {
-                codes::CONTEXT_OVERFLOW
-            } else {
-                by_word
+            match by_word {
+                codes::PROVIDER_INVALID_REQUEST if words.speaks_of_thoughts() => {
+                    codes::REASONING_REFUSED
+                }
+                codes::PROVIDER_INVALID_REQUEST if words.speaks_of_overflow() => {
+                    codes::CONTEXT_OVERFLOW
+                }
+                by_word => by_word,
             }
         }
         500..=599 => codes::PROVIDER_FAILED,
@@ -151,7 +215,7 @@ fn build(
         Some(status) => error.why(format!("HTTP {status}: {message}")).with("status", status),
         None => error.why(message),
     };
-    match retry_after_ms {
+    match retry_after_ms.or(words.retry_after_ms) {
         Some(delay_ms) => error.with(RETRY_AFTER_MS, delay_ms),
         None => error,
     }
@@ -199,6 +263,21 @@ mod tests {
         check(503, "", codes::OVERLOADED);
         check(504, "", codes::PROVIDER_TIMEOUT);
         check(529, "", codes::OVERLOADED);
+        check(
+            400,
+            r#"[{"error":{"code":400,"status":"INVALID_ARGUMENT",
+                "details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+            codes::PROVIDER_AUTH,
+        );
+        check(429, r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}"#, codes::RATE_LIMITED);
+        check(503, r#"{"error":{"code":503,"status":"UNAVAILABLE"}}"#, codes::OVERLOADED);
+        check(
+            400,
+            r#"{"error":{"type":"invalid_request_error","message":"messages.1: `thinking` blocks in
+                the latest assistant message cannot be modified"}}"#,
+            codes::REASONING_REFUSED,
+        );
+        check(400, r#"{"error":{"code":"invalid_encrypted_content"}}"#, codes::REASONING_REFUSED);
         check(302, "", codes::PROVIDER_REDIRECTED);
         check(103, "", codes::PROVIDER_INVALID_RESPONSE);
     }
@@ -219,6 +298,28 @@ mod tests {
             codes::CONTEXT_OVERFLOW,
         );
         check(r#""CUDA out of memory""#, codes::PROVIDER_FAILED);
+    }
+
+    #[test]
+    fn a_wait_in_the_body() {
+        let check = |delay: &str, expected: Option<u64>| {
+            let body = format!(
+                r#"{{"error":{{"code":429,"details":[{{"@type":"x"}},
+                    {{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}]}}}}"#
+            );
+            let error = from_status(&peer(), 429, None, body.as_bytes());
+            assert_eq!(error.retry_after_ms(), expected, "{delay}");
+        };
+        check("34s", Some(34_000));
+        check("0.847655010s", Some(848));
+        check("1.5s", Some(1_500));
+        check("2.s", Some(2_000));
+        check("-1s", None);
+        check("soon", None);
+        check("99999999999999999999s", None);
+        // A header is nearer to the server that asks.
+        let body = br#"{"error":{"details":[{"retryDelay":"9s"}]}}"#;
+        assert_eq!(from_status(&peer(), 429, Some(50), body).retry_after_ms(), Some(50));
     }
 
     #[test]

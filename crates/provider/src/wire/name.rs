@@ -31,7 +31,7 @@ pub(crate) fn to_wire(tool: &str) -> Result<String, String> {
 
 /// The wire form of a name that a model used earlier. A model can make up any name, and a
 /// conversation must stay sendable whatever it made up, so what has no exact form gets a near one.
-pub(super) fn history_to_wire(tool: &str) -> String {
+pub(crate) fn history_to_wire(tool: &str) -> String {
     to_wire(tool).unwrap_or_else(|_| {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let mut wire: String = tool

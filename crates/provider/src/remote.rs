@@ -1,56 +1,77 @@
-//! Any server that speaks Chat Completions over HTTP.
+//! A model server asked over HTTP, in any dialect.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use hyper::HeaderMap;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue,
-    LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, LOCATION,
+    USER_AGENT,
 };
 use tokio::time::timeout;
 
-use crate::chat::{self, Answer, OutputLimit};
 use crate::http::{self, Endpoint, Timeouts, Transport};
+use crate::line::{Line, Lines};
 use crate::peer::Peer;
 use crate::retry_after::retry_after_ms;
-use crate::{Cancel, Completion, Delta, Error, ModelRequest, Provider, Secret, codes};
+use crate::wire::{self, Reader};
+use crate::{
+    Cancel, Completion, Delta, Dialect, Error, ModelRequest, Prices, Provider, Secret, TokenUsage,
+    codes,
+};
 
 /// How much of an error's body is read, in bytes: reasons are short, the rest is decoration.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// The host whose models know only the newer name of the output limit.
-const OPENAI_HOST: &str = "api.openai.com";
-
-/// Asks a Chat Completions server: OpenAI itself, or Ollama, LM Studio, llama.cpp, vLLM and others.
+/// Asks one server in one dialect.
 ///
 /// ```
-/// use glasshouse_provider::{OpenAiCompatible, Provider};
-/// let local = OpenAiCompatible::builder("http://127.0.0.1:11434/v1", "qwen3", None).build().unwrap();
-/// assert_eq!(local.name(), "openai-compatible 127.0.0.1:11434");
-/// assert!(OpenAiCompatible::builder("http://203.0.113.9/v1", "m", None).build().is_err());
+/// use glasshouse_provider::{Dialect, Provider, Remote};
+/// let url = "http://127.0.0.1:11434/v1";
+/// let local = Remote::builder(Dialect::Chat, url, "qwen3", None).build().unwrap();
+/// assert_eq!(local.name(), "chat 127.0.0.1:11434");
+/// assert!(Remote::builder(Dialect::Chat, "http://203.0.113.9/v1", "m", None).build().is_err());
 /// ```
-pub struct OpenAiCompatible {
+pub struct Remote {
     name: String,
     model: String,
     peer: Peer,
     transport: Transport,
-    output_limit: OutputLimit,
+    dialect: Dialect,
+    line: Arc<Line>,
+    prices: Arc<Prices>,
 }
 
-/// Sets an [`OpenAiCompatible`] up.
+/// Sets an [`Remote`] up.
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
+    dialect: Dialect,
     base_url: String,
     model: String,
     key: Option<Secret>,
     timeouts: Timeouts,
     allow_public_plain_http: bool,
     roots_pem: Vec<String>,
+    lines: Lines,
+    prices: Arc<Prices>,
 }
 
 impl Builder {
+    /// Shares the line to the endpoint with every provider of the same `lines`: one gate and one
+    /// breaker for all sessions of a process.
+    pub fn lines(mut self, lines: &Lines) -> Self {
+        self.lines = lines.clone();
+        self
+    }
+
+    /// Sets what tokens cost.
+    pub fn prices(mut self, prices: Arc<Prices>) -> Self {
+        self.prices = prices;
+        self
+    }
+
     /// Replaces the time limits.
     pub const fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
@@ -75,18 +96,14 @@ impl Builder {
     /// # Errors
     /// `provider_config` for a bad base URL or certificate, `provider_insecure` for `http://` to a
     /// public address.
-    pub fn build(self) -> Result<OpenAiCompatible, Error> {
-        let endpoint = Endpoint::parse(&self.base_url)?;
+    pub fn build(self) -> Result<Remote, Error> {
+        let endpoint = Endpoint::parse(&self.base_url, self.dialect.known_operation())?;
         if !endpoint.secure && !self.allow_public_plain_http && endpoint.is_public_literal() {
             return Err(endpoint.insecure());
         }
-        let output_limit = if endpoint.host == OPENAI_HOST {
-            OutputLimit::MaxCompletionTokens
-        } else {
-            OutputLimit::MaxTokens
-        };
-        Ok(OpenAiCompatible {
-            name: format!("openai-compatible {}", endpoint.authority),
+        let line = self.lines.to(&endpoint.authority);
+        Ok(Remote {
+            name: format!("{} {}", self.dialect.name(), endpoint.authority),
             model: self.model,
             peer: Peer::new(endpoint.authority.clone(), self.key),
             transport: Transport::new(
@@ -95,26 +112,32 @@ impl Builder {
                 self.timeouts,
                 self.allow_public_plain_http,
             )?,
-            output_limit,
+            dialect: self.dialect,
+            line,
+            prices: self.prices,
         })
     }
 }
 
-impl OpenAiCompatible {
-    /// Starts the set-up. `base_url` usually ends in `/v1`; `model` is what [`Self::model`]
-    /// answers; local servers need no key.
+impl Remote {
+    /// Starts the set-up. `base_url` usually ends in the version (`/v1`); `model` is what
+    /// [`Self::model`] answers; local servers need no key.
     pub fn builder(
+        dialect: Dialect,
         base_url: impl Into<String>,
         model: impl Into<String>,
         key: impl Into<Option<Secret>>,
     ) -> Builder {
         Builder {
+            dialect,
             base_url: base_url.into(),
             model: model.into(),
             key: key.into(),
             timeouts: Timeouts::default(),
             allow_public_plain_http: false,
             roots_pem: Vec::new(),
+            lines: Lines::default(),
+            prices: Arc::default(),
         }
     }
 
@@ -125,25 +148,32 @@ impl OpenAiCompatible {
     }
 
     fn headers(&self) -> Result<HeaderMap, Error> {
-        let unusable = |_| {
-            Error::new(codes::PROVIDER_CONFIG, "the request's headers cannot be written")
-                .why("the host or the key holds a character that a header cannot")
-        };
         let mut headers = HeaderMap::new();
-        let host = HeaderValue::from_str(&self.transport.endpoint().authority).map_err(unusable)?;
+        let host = HeaderValue::from_str(&self.transport.endpoint().authority).map_err(|_| {
+            Error::new(codes::PROVIDER_CONFIG, "the request's headers cannot be written")
+                .why("the host holds a character that a header cannot")
+        })?;
         headers.insert(HOST, host);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let agent = concat!("glasshouse/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        self.dialect.announce(&mut headers);
         if let Some(key) = self.peer.key() {
-            let bearer = zeroize::Zeroizing::new(format!("Bearer {}", key.expose()));
-            let mut value = HeaderValue::from_str(&bearer).map_err(unusable)?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
+            self.dialect.authorize(&mut headers, key)?;
         }
         Ok(headers)
+    }
+
+    /// Asks when it is this request's turn.
+    async fn ask_in_line(
+        &self,
+        request: &ModelRequest,
+        sink: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Completion, Error> {
+        let _place = self.line.enter(&self.name).await?;
+        self.ask(request, sink).await
     }
 
     async fn ask(
@@ -151,20 +181,21 @@ impl OpenAiCompatible {
         request: &ModelRequest,
         sink: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Completion, Error> {
-        let body = chat::request_body(request, self.output_limit)?;
-        let mut response = self.transport.post(self.headers()?, body).await?;
+        let body = self.dialect.body(request, &self.transport.endpoint().host)?;
+        let operation = self.dialect.operation(&request.model)?;
+        let mut response = self.transport.post(&operation, self.headers()?, body).await?;
         if response.status != 200 {
             return Err(self.error_of(response).await);
         }
         self.check_form(&response.headers)?;
-        let mut answer = Answer::new(self.peer.clone());
-        while !answer.is_done() {
+        let mut reader = Reader::new(self.dialect, &request.model, self.peer.clone());
+        while !reader.is_done() {
             match self.transport.next_piece(&mut response).await? {
-                Some(piece) => answer.push(&piece, sink)?,
+                Some(piece) => reader.push(&piece, sink)?,
                 None => break,
             }
         }
-        answer.finish(sink)
+        reader.finish(sink)
     }
 
     /// Refuses what the reader could only misunderstand: web pages and compressed bodies.
@@ -185,7 +216,7 @@ impl OpenAiCompatible {
         let Some(kind) = text(CONTENT_TYPE) else { return Ok(()) };
         let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
-            "" | "text/event-stream" | "application/json" => Ok(()),
+            "" | "text/event-stream" | "application/json" | "application/x-ndjson" => Ok(()),
             _ => refuse(format!(
                 "its content type is `{}`, not text/event-stream or application/json",
                 self.peer.quote(&kind)
@@ -205,7 +236,7 @@ impl OpenAiCompatible {
         let now_unix_s =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let wait_ms = retry_after_ms(&response.headers, now_unix_s);
-        let error = chat::from_status(&self.peer, response.status, wait_ms, &body);
+        let error = wire::from_status(&self.peer, response.status, wait_ms, &body);
         match response.headers.get(LOCATION).filter(|_| error.is(codes::PROVIDER_REDIRECTED)) {
             Some(location) => {
                 let location = String::from_utf8_lossy(location.as_bytes());
@@ -218,18 +249,22 @@ impl OpenAiCompatible {
     }
 }
 
-impl std::fmt::Debug for OpenAiCompatible {
+impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenAiCompatible")
+        f.debug_struct("Remote")
             .field("name", &self.name)
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
 }
 
-impl Provider for OpenAiCompatible {
+impl Provider for Remote {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn cost_micros(&self, model: &str, usage: &TokenUsage) -> Option<u64> {
+        self.prices.cost_micros(model, usage)
     }
 
     fn stream<'a>(
@@ -240,15 +275,17 @@ impl Provider for OpenAiCompatible {
     ) -> BoxFuture<'a, Result<Completion, Error>> {
         Box::pin(async move {
             let total_ms = self.transport.timeouts().total_ms;
-            tokio::select! {
+            let limit = Duration::from_millis(total_ms);
+            let answer = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(crate::cancelled(&self.name)),
-                answer = timeout(Duration::from_millis(total_ms), self.ask(request, sink)) => {
-                    answer.unwrap_or_else(|_| {
-                        Err(self.transport.timed_out("the answer was not whole", total_ms))
-                    })
-                }
-            }
+                () = cancel.cancelled() => return Err(crate::cancelled(&self.name)),
+                answer = timeout(limit, self.ask_in_line(request, sink)) => answer,
+            };
+            let answer = answer.unwrap_or_else(|_| {
+                Err(self.transport.timed_out("the answer was not whole", total_ms))
+            });
+            self.line.ended(&answer);
+            answer
         })
     }
 }

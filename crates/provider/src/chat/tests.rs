@@ -1,8 +1,11 @@
-//! Streams as servers send them, each read whole, cut in two at every byte and byte by byte; and
-//! each truncated at every byte, which must never look whole.
+//! Streams of this dialect, with every difference that compatible servers are known for.
 
-use super::*;
-use crate::codes;
+use crate::wire::check::{self, Read, Want, deltas_add_up, events};
+use crate::{Dialect, Finish, codes};
+
+fn read(pieces: &[&[u8]]) -> Read {
+    check::read(Dialect::Chat, pieces)
+}
 
 /// What a stream should be read as.
 struct Expected<'a> {
@@ -14,93 +17,29 @@ struct Expected<'a> {
     tokens: (u64, u64),
 }
 
-type Read = Result<(Completion, Vec<Delta>), Error>;
-
-fn read(pieces: &[&[u8]]) -> Read {
-    let mut deltas = Vec::new();
-    let mut sink = |delta| deltas.push(delta);
-    let mut answer = Answer::new(Peer::new("the server", None));
-    for piece in pieces {
-        answer.push(piece, &mut sink)?;
-    }
-    let completion = answer.finish(&mut sink)?;
-    Ok((completion, deltas))
-}
-
-/// Lines of chunks as an event stream.
-fn events(chunks: &[&str]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
-}
-
 fn check(chunks: &[&str], expected: &Expected<'_>) {
     check_body(&events(chunks), expected);
 }
 
 fn check_body(body: &str, expected: &Expected<'_>) {
-    let raw = body.as_bytes();
-    let (completion, deltas) = read(&[raw]).unwrap_or_else(|error| panic!("{error}\n{body}"));
-    let calls: Vec<_> = completion
-        .calls
-        .iter()
-        .map(|call| (call.id.as_str(), call.tool.as_str(), call.arguments.as_str()))
-        .collect();
-    assert_eq!(completion.text, expected.text, "{body}");
-    assert_eq!(calls, expected.calls, "{body}");
-    assert_eq!(completion.finish, expected.finish, "{body}");
+    let (completion, _) = read(&[body.as_bytes()]).unwrap_or_else(|e| panic!("{e}\n{body}"));
     let usage = completion.usage;
     assert_eq!((usage.total() - usage.output, usage.output), expected.tokens, "{body}");
-    assert_eq!(completion.raw, raw);
-    deltas_add_up(&completion, &deltas);
-    for cut in 0..=raw.len() {
-        let (left, right) = raw.split_at(cut);
-        let (again, same_deltas) = read(&[left, right]).unwrap();
-        assert_eq!(again, completion, "cut at {cut}: {body}");
-        assert_eq!(same_deltas, deltas, "cut at {cut}: {body}");
-    }
-    let bytes: Vec<_> = raw.chunks(1).collect();
-    assert_eq!(read(&bytes).unwrap(), (completion.clone(), deltas), "{body}");
-    truncated_is_cut_or_whole(raw, &completion);
-}
-
-/// What was shown is what was answered.
-fn deltas_add_up(completion: &Completion, deltas: &[Delta]) {
-    let mut text = String::new();
-    let mut calls: Vec<(String, String, String)> = Vec::new();
-    for delta in deltas {
-        match delta {
-            Delta::Text(piece) => text.push_str(piece),
-            Delta::CallStarted { index, id, tool } => {
-                assert_eq!(*index, calls.len());
-                calls.push((id.clone(), tool.clone(), String::new()));
-            }
-            Delta::CallArguments { index, fragment } => calls[*index].2.push_str(fragment),
-            Delta::Usage(_) | Delta::Reasoning(_) => {}
-        }
-    }
-    assert_eq!(text, completion.text);
-    if completion.finish == Finish::ToolCalls {
-        let whole: Vec<_> = completion
-            .calls
-            .iter()
-            .map(|c| (c.id.clone(), c.tool.clone(), c.arguments.clone()))
-            .collect();
-        assert_eq!(calls, whole);
-    }
-}
-
-/// A body that stops early is either an error that may be retried, or its end mark had come and
-/// nothing of text and calls is missing.
-fn truncated_is_cut_or_whole(raw: &[u8], whole: &Completion) {
-    for end in 0..raw.len() {
-        match read(&[&raw[..end]]) {
-            Err(error) => assert!(error.is(codes::STREAM_CUT), "{error} at {end}"),
-            Ok((part, _)) => {
-                let same = (&part.text, &part.calls, part.finish)
-                    == (&whole.text, &whole.calls, whole.finish);
-                assert!(same, "half an answer passed as whole, cut at {end}: {part:?}");
-            }
-        }
-    }
+    let want = Want {
+        text: expected.text,
+        reasoning: &completion.reasoning,
+        calls: expected.calls,
+        finish: expected.finish,
+        usage: [
+            usage.input_uncached,
+            usage.cache_read,
+            usage.cache_write,
+            usage.output,
+            usage.reasoning,
+        ],
+        carry: &[],
+    };
+    check::check(Dialect::Chat, body, &want);
 }
 
 fn check_error(chunks: &[&str], code: glasshouse_model::Code, words: &str) {
@@ -405,12 +344,24 @@ fn errors_inside_a_stream_are_errors() {
 }
 
 #[test]
-fn the_body_is_bounded() {
-    let comment = [b":".repeat(1 << 20), b"\n".to_vec()].concat();
-    let mut answer = Answer::new(Peer::new("the server", None));
-    let error = (0..64).find_map(|_| answer.push(&comment, &mut |_| {}).err()).unwrap();
-    assert!(error.is(codes::PROVIDER_RESPONSE_TOO_LARGE));
-    assert!(answer.raw.len() <= MAX_BODY_BYTES);
+fn thoughts_and_extras_are_kept_for_the_way_back() {
+    let chunks = [
+        r#"{"choices":[{"delta":{"reasoning_content":"h"}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":"m"}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","extra_content":{"google":{"thought_signature":"c2ln"}},"function":{"name":"a","arguments":"{}"}}]}}]}"#,
+        CALLS_END,
+        DONE_MARK,
+    ];
+    let want = Want {
+        reasoning: "hm",
+        calls: &[("c1", "a", "{}")],
+        finish: Finish::ToolCalls,
+        carry: &[
+            r#"{"thought":"hm","ids":["c1"],"extras":[{"google":{"thought_signature":"c2ln"}}]}"#,
+        ],
+        ..Want::NOTHING
+    };
+    check::check(Dialect::Chat, &events(&chunks), &want);
 }
 
 proptest::proptest! {

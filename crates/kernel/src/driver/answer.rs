@@ -1,0 +1,166 @@
+//! What is kept of an answer: its parts without secrets, its bytes in a blob, and what its provider
+//! wants back.
+
+use std::collections::BTreeMap;
+
+use glasshouse_log::Log;
+use glasshouse_model::body::{self, BlobRef, ModelCompleted, WrittenCall};
+use glasshouse_provider::{Carry, Completion, Finish, TokenUsage};
+use glasshouse_tools::sanitise::Masker;
+
+use crate::Result;
+
+/// What is kept of a raw answer that held a secret.
+const WITHHELD: &[u8] = b"[withheld: the answer held a masked secret]";
+/// Most bytes of one call's arguments that an event holds; a larger file is written in parts.
+const MAX_INLINE_ARGUMENTS_BYTES: usize = 256 * 1024;
+
+/// Most bytes of signed blocks that an event holds; a request without them is still a request.
+const MAX_CARRY_BYTES: usize = 256 * 1024;
+
+/// Arguments that fit an event; others become a text that no tool accepts and that says why.
+fn bounded(arguments: String) -> String {
+    if arguments.len() <= MAX_INLINE_ARGUMENTS_BYTES {
+        return arguments;
+    }
+    format!("\"{} bytes of arguments; the limit is {MAX_INLINE_ARGUMENTS_BYTES}\"", arguments.len())
+}
+
+/// Keeps answers.
+pub(super) struct Keeper<'a> {
+    pub(super) masker: &'a Masker,
+    pub(super) log: &'a Log,
+}
+
+impl Keeper<'_> {
+    /// The body of the event that tells of an answer, its bytes stored.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub(super) fn completed(
+        &self,
+        completion: Completion,
+        ordinal: u64,
+        duration_us: u64,
+    ) -> Result<ModelCompleted> {
+        // A secret that arrives in pieces or escaped is whole only in the decoded text.
+        let raw = if self.holds_secret(&completion) {
+            WITHHELD.to_vec()
+        } else {
+            self.masker.mask(&completion.raw)
+        };
+        let bytes = raw.len() as u64;
+        let blob = self.log.put_blob(&raw)?;
+        let calls = completion.calls.into_iter().map(|call| {
+            let arguments = self.mask_arguments(&call.arguments);
+            WrittenCall {
+                id: self.masker.mask_str(&call.id),
+                tool: self.masker.mask_str(&call.tool),
+                masked: arguments != call.arguments,
+                arguments: bounded(arguments),
+            }
+        });
+        Ok(ModelCompleted {
+            ordinal,
+            text: self.masker.mask_str(&completion.text),
+            calls: calls.collect(),
+            finish: finish_word(completion.finish).to_owned(),
+            tokens: counted(completion.usage),
+            raw: BlobRef { blob, bytes },
+            duration_us,
+            carry: self.kept(completion.carry),
+            cost_micros: None,
+            summary: false,
+        })
+    }
+
+    /// What the provider wants back. A signed block must not change, so one that holds a secret is
+    /// not masked but left out, and all with it; so is what an event has no room for.
+    fn kept(&self, carry: Option<Carry>) -> Option<body::Carry> {
+        let Carry { dialect, model, blocks } = carry?;
+        let bytes: usize = blocks.iter().map(String::len).sum();
+        let clean = |block: &String| self.mask_arguments(block) == *block;
+        let fits = bytes <= MAX_CARRY_BYTES;
+        (fits && blocks.iter().all(clean)).then_some(body::Carry { dialect, model, blocks })
+    }
+
+    /// Masks arguments in the form they were written, and in the text they stand for: escapes can
+    /// hide a secret from the one, but not from the other.
+    fn mask_arguments(&self, written: &str) -> String {
+        let masked = self.masker.mask_str(written);
+        let Ok(mut value) = serde_json::from_str::<serde_json::Value>(&masked) else {
+            return masked;
+        };
+        if mask_texts(&self.masker, &mut value) { value.to_string() } else { masked }
+    }
+
+    fn holds_secret(&self, completion: &Completion) -> bool {
+        let masked = |text: &str| self.masker.mask_str(text) != text;
+        let carried = completion.carry.iter().flat_map(|carry| &carry.blocks);
+        masked(&completion.text)
+            || masked(&completion.reasoning)
+            || carried.into_iter().any(|block| self.mask_arguments(block) != *block)
+            || completion.calls.iter().any(|call| {
+                self.mask_arguments(&call.arguments) != call.arguments || masked(&call.tool)
+            })
+    }
+}
+
+/// Token counts by kind, without those that are zero.
+fn counted(usage: TokenUsage) -> BTreeMap<String, u64> {
+    [
+        ("input_uncached", usage.input_uncached),
+        ("cache_read", usage.cache_read),
+        ("cache_write", usage.cache_write),
+        ("output", usage.output),
+        ("reasoning", usage.reasoning),
+    ]
+    .into_iter()
+    .filter(|(_, tokens)| *tokens > 0)
+    .map(|(kind, tokens)| (kind.to_owned(), tokens))
+    .collect()
+}
+
+const fn finish_word(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::ToolCalls => "tool_calls",
+        Finish::Length => "length",
+        Finish::Refusal => "refusal",
+        Finish::ContentFilter => "content_filter",
+        Finish::Paused => "paused",
+    }
+}
+
+/// Masks every text of a value, keys included; true when one was changed.
+fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
+    use serde_json::Value;
+    let mask = |text: &mut String| {
+        let masked = masker.mask_str(text);
+        let changed = masked != *text;
+        *text = masked;
+        changed
+    };
+    match value {
+        Value::String(text) => mask(text),
+        Value::Array(items) => {
+            let mut any = false;
+            for item in items {
+                any |= mask_texts(masker, item);
+            }
+            any
+        }
+        Value::Object(fields) => {
+            let mut any = false;
+            *fields = std::mem::take(fields)
+                .into_iter()
+                .map(|(mut key, mut value)| {
+                    any |= mask(&mut key) | mask_texts(masker, &mut value);
+                    (key, value)
+                })
+                .collect();
+            any
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
