@@ -27,7 +27,8 @@ pub use grant::{Egress, GrantEnded, GrantIssued, KeyEvent, PluginEvent, TenantEv
 pub use kinds::{check, schema};
 pub use log::{
     BranchForked, BranchMerged, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
-    LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeStrategy,
+    LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeSide, MergeStrategy,
+    MergedWorkspace, TakenPath,
 };
 pub use model::{ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
@@ -36,7 +37,7 @@ pub use plan::{
 };
 pub use session::{
     BudgetCharged, BudgetExhausted, MessageReceived, Outcome, PolicyChange, PolicySource,
-    SessionCreated, SessionResumed, TestSetup, TurnEnd, TurnStarted,
+    SessionCreated, SessionImported, SessionResumed, TestSetup, TurnEnd, TurnStarted,
 };
 pub use turn::{
     Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,

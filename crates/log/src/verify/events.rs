@@ -258,8 +258,12 @@ impl<'a> Events<'a> {
     }
 
     /// Remembers what an event says of cells and erasures, and what of it is gone.
-    fn note(&mut self, branch: &BranchId, record: &Record) {
-        self.cells.note(branch, record);
+    fn note(&mut self, row: &BranchRow, record: &Record) {
+        let branch = &row.branch;
+        // What an imported event says of cells was said of another log's.
+        if !row.is_imported {
+            self.cells.note(branch, record);
+        }
         if let Some(BranchMerged { source, source_seq: seq, source_hash: hash, base_seq, .. }) =
             merge::said_by(record)
         {
@@ -353,7 +357,7 @@ impl<'a> Events<'a> {
                         Broken::of_event(branch, record.seq, &defect),
                     )));
                 }
-                self.note(branch, &record);
+                self.note(row, &record);
                 if let Some(defect) = self.check_blobs(branch, &record)? {
                     let broken = Broken::of_event(branch, record.seq, &defect);
                     return Ok(Some((record.position, broken)));
