@@ -3,6 +3,7 @@
 mod consequences;
 mod context;
 mod effects;
+mod join;
 mod replay;
 mod state;
 pub mod workflow;
@@ -11,6 +12,10 @@ pub use consequences::consequences;
 pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
 pub use context::model_request;
 pub use effects::{Effect, next};
+pub(crate) use join::recorded;
+pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use replay::{Difference, Replay, Replayed};
 pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
-pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};
+pub use state::{
+    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, SealRecord, State,
+};

@@ -82,7 +82,11 @@ impl Work {
             self.config.base_url.as_deref(),
             self.config.model.as_deref(),
             self.scenario.as_deref(),
-            Rights { own_server: self.own_server, no_approver: self.no_approver },
+            Rights {
+                own_server: self.own_server,
+                scripted_answers: true,
+                no_approver: self.no_approver,
+            },
         )?;
         let new = NewSession {
             project: self.project,
@@ -131,12 +135,22 @@ pub(crate) fn resume(
 ) -> Result<u8, Error> {
     let scenario =
         created.scenario.as_ref().map(|blob| kernel.log().blob(&blob.blob)).transpose()?;
+    // A file of somebody else says neither who gets the user's key, nor who approves, nor where to work.
+    let is_foreign = kernel.is_imported(id)?;
+    if is_foreign {
+        check_is_here(&created.project)?;
+    }
+    let rights = Rights {
+        own_server: created.own_server && !is_foreign,
+        scripted_answers: !is_foreign,
+        no_approver,
+    };
     let people = people(
         Some(&created.provider),
         created.base_url.as_deref(),
         Some(&created.model),
         scenario.as_deref(),
-        Rights { own_server: created.own_server, no_approver },
+        rights,
     )?;
     let runtime = runtime()?;
     let observer = Arc::new(Show::new(kernel.log().clone(), json));
@@ -152,6 +166,19 @@ pub(crate) fn resume(
     tell(kernel, session.id(), session.branch(), &report, json)
 }
 
+/// Lets work go on only where the user stands.
+fn check_is_here(project: &str) -> Result<(), Error> {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let is_here = here.is_ok_and(|here| here == std::path::Path::new(project));
+    if is_here {
+        return Ok(());
+    }
+    let what = format!("this session was imported, and its project is {project}");
+    Err(Error::new(codes::PROJECT_UNREADABLE, what)
+        .why("what another log recorded does not choose the directory that an agent sees")
+        .fix("run the command in that directory, if the session is to go on there"))
+}
+
 /// Whom a resumed turn may ask, and how it is told.
 pub(crate) struct Told {
     pub(crate) no_approver: bool,
@@ -161,6 +188,8 @@ pub(crate) struct Told {
 /// What a session may use of the user's.
 struct Rights {
     own_server: bool,
+    /// Whether a scenario may answer in the place of a person.
+    scripted_answers: bool,
     no_approver: bool,
 }
 
@@ -175,7 +204,7 @@ fn people(
     base_url: Option<&str>,
     model: Option<&str>,
     scenario: Option<&[u8]>,
-    Rights { own_server, no_approver }: Rights,
+    Rights { own_server, scripted_answers, no_approver }: Rights,
 ) -> Result<People, Error> {
     let missing = |what: &str, why: &str, fix: &str| {
         Error::new(codes::CONFIG_INVALID, what).why(why).fix(fix)
@@ -195,6 +224,8 @@ fn people(
             let scripted = Scripted::parse(text, "scenario")?;
             let reviewer: Arc<dyn Reviewer> = if no_approver {
                 Arc::new(NoReviewer)
+            } else if !scripted_answers {
+                present()
             } else {
                 Arc::new(Scenario::new(scripted.reviews().to_vec()))
             };
@@ -218,11 +249,7 @@ fn people(
             let key = own_key(own_server)?;
             let secrets = key.iter().map(|key| (KEY_VARIABLE.to_owned(), key.clone())).collect();
             let provider = OpenAiCompatible::builder(base_url, model, key).build()?;
-            let reviewer: Arc<dyn Reviewer> = if no_approver || !Terminal::is_there() {
-                Arc::new(NoReviewer)
-            } else {
-                Arc::new(Terminal)
-            };
+            let reviewer = if no_approver { Arc::new(NoReviewer) } else { present() };
             Ok(People { provider: Arc::new(provider), reviewer, secrets })
         }
         Some(other) => Err(missing(
@@ -236,6 +263,11 @@ fn people(
             "pass --provider openai-compatible --base-url URL --model NAME, or try `glasshouse demo`",
         )),
     }
+}
+
+/// The person at the terminal, if there is one.
+fn present() -> Arc<dyn Reviewer> {
+    if Terminal::is_there() { Arc::new(Terminal) } else { Arc::new(NoReviewer) }
 }
 
 /// The user's key, for a server that the user named. Local servers need none.
