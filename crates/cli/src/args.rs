@@ -376,7 +376,7 @@ pub(crate) enum UiCommand {
         /// Version
         version: i64,
         #[command(flatten)]
-        options: RunOptions,
+        options: KeptOptions,
     },
     /// Make a run again from what stood before it, and compare: exit 5 when it differs
     Replay {
@@ -400,6 +400,20 @@ pub(crate) struct RunOptions {
     /// Security profile
     #[arg(long, value_enum, default_value = "strict")]
     pub(crate) profile: ProfileArgument,
+    /// Result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+/// What commands that go on with a kept plan have in common.
+#[derive(Debug, Args)]
+pub(crate) struct KeptOptions {
+    /// Security profile (default: the one that the plan was last shown with)
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<ProfileArgument>,
     /// Result as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
@@ -438,8 +452,11 @@ pub(crate) struct EventArguments {
     /// Refuse when the state is at another revision
     #[arg(long, value_name = "N")]
     pub(crate) expect_revision: Option<u64>,
+    /// Refuse when another version is shown
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_version: Option<i64>,
     #[command(flatten)]
-    pub(crate) options: RunOptions,
+    pub(crate) options: KeptOptions,
 }
 
 /// `ui stream`.
@@ -529,10 +546,10 @@ impl Arguments {
                 | UiCommand::ProbePlan { json, .. }
                 | UiCommand::Stream(StreamArguments { json, .. })
                 | UiCommand::RenderPlan(RenderArguments { options: RunOptions { json, .. }, .. })
-                | UiCommand::Event(EventArguments { options: RunOptions { json, .. }, .. })
+                | UiCommand::Event(EventArguments { options: KeptOptions { json, .. }, .. })
                 | UiCommand::State { json, .. }
                 | UiCommand::History { json, .. }
-                | UiCommand::Rollback { options: RunOptions { json, .. }, .. }
+                | UiCommand::Rollback { options: KeptOptions { json, .. }, .. }
                 | UiCommand::Replay { json, .. }
                 | UiCommand::ClearHistory { json },
             ))

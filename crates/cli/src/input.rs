@@ -20,6 +20,9 @@ pub(crate) const MAX_HEAD_BYTES: u64 = 256 << 10;
 /// Most of standard input that is passed to a command, in bytes.
 pub(crate) const MAX_STDIN_BYTES: u64 = 64 << 20;
 
+/// The mark of the byte order.
+const BOM: char = '\u{feff}';
+
 /// An input that could not be read.
 pub(crate) fn unreadable(file: &Path, why: impl std::fmt::Display) -> Error {
     Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(why)
@@ -57,7 +60,16 @@ pub(crate) fn bytes(file: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
 
 /// Reads a whole file of text, or stdin for `-`.
 pub(crate) fn text(file: &Path, max_bytes: u64) -> Result<String, Error> {
-    String::from_utf8(bytes(file, max_bytes)?).map_err(|e| unreadable(file, e.utf8_error()))
+    let text = String::from_utf8(bytes(file, max_bytes)?);
+    let mut text = text.map_err(|e| {
+        let why = format!("it is not UTF-8 text: {}", e.utf8_error());
+        unreadable(file, why).fix("name a file of text in UTF-8")
+    })?;
+    if text.starts_with(BOM) {
+        // Some editors begin a file with it; it says nothing about UTF-8.
+        text.drain(..BOM.len_utf8());
+    }
+    Ok(text)
 }
 
 fn too_large(bytes: u64, max_bytes: u64) -> String {

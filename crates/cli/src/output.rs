@@ -30,9 +30,29 @@ pub(crate) fn data(line: &str) {
     note_loss(writeln!(std::io::stdout().lock(), "{line}"));
 }
 
-/// One object as a line of data.
+/// Markup of a plan, byte for byte; on a terminal without what would move the cursor or hide text.
+pub(crate) fn markup(markup: &str) {
+    if std::io::stdout().is_terminal() { data(&visible(markup, true)) } else { data(markup) }
+}
+
+/// One object as a line of data. Characters that a terminal obeys are written as escapes, which say
+/// the same to whoever reads the JSON.
 pub(crate) fn json_line(value: &impl Serialize) {
-    data(&serde_json::to_string(value).unwrap_or_default());
+    data(&without_controls(serde_json::to_string(value).unwrap_or_default()));
+}
+
+/// JSON text whose strings hold none of the characters that a terminal obeys. The writer of JSON
+/// escapes those below U+0020 itself.
+fn without_controls(json: String) -> String {
+    let obeyed = |c: char| (c.is_control() && c != '\n') || is_bidi_control(c);
+    if !json.contains(obeyed) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if obeyed(c) { out.push_str(&format!("\\u{:04x}", u32::from(c))) } else { out.push(c) }
+    }
+    out
 }
 
 /// Bytes of data, exactly.
@@ -106,7 +126,16 @@ pub(crate) fn styled(text: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::visible;
+    use super::{visible, without_controls};
+
+    #[test]
+    fn json_says_the_same_without_what_a_terminal_obeys() {
+        for text in ["plain", "a\u{9b}31m", "a\u{7f}\u{202e}b", "\u{1b}[2J\n", "é\u{85}"] {
+            let json = without_controls(serde_json::to_string(&[text]).unwrap());
+            assert!(!json.contains(|c: char| c.is_control() || c == '\u{202e}'), "{json:?}");
+            assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [text]);
+        }
+    }
 
     #[test]
     fn a_text_from_outside_cannot_hide_itself() {

@@ -511,7 +511,7 @@ impl Session {
         }
         let ordinal = self.state().ordinal;
         let body = glasshouse_model::body::ModelPartial { ordinal, text };
-        self.recorder.record(vec![Draft::new(Kind::ModelPartial, &body)]).await
+        self.recorder.observe(Draft::new(Kind::ModelPartial, &body)).await
     }
 
     fn ask(&self, tasks: &mut JoinSet<TaskEnd>, approval: Seq) {

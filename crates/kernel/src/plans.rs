@@ -70,6 +70,15 @@ pub struct Plans {
     fold: Fold,
 }
 
+/// What an event was meant for; another one is shown: `plan_conflict`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// The version that is shown.
+    pub version: Option<i64>,
+    /// The revision of its state.
+    pub revision: Option<u64>,
+}
+
 /// What a run led to.
 #[derive(Debug)]
 pub struct Run {
@@ -208,17 +217,26 @@ impl Plans {
     /// other, whoever sends them.
     ///
     /// # Errors
-    /// As [`Plans::show`]; `plan_not_found`; `plan_conflict` when `expected_revision` is not the
-    /// state's.
+    /// As [`Plans::show`]; `plan_not_found`; `plan_conflict` when something else is shown than was
+    /// expected.
     pub fn event(
         &mut self,
         plan: &str,
         event: Event,
-        expected_revision: Option<u64>,
+        expected: Expected,
         profile: ProfileName,
     ) -> Result<Run> {
-        let ask = Ask::Event { plan: plan.to_owned(), event, expected_revision };
+        let ask = Ask::Event { plan: plan.to_owned(), event, expected };
         self.run(&ask, profile)
+    }
+
+    /// The profile under which a plan was last shown; `None` when it never was.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn profile_of(&mut self, plan: &str) -> Result<Option<ProfileName>> {
+        self.sync()?;
+        Ok(self.fold.profile_of(plan))
     }
 
     /// Shows an earlier version again: the pointer moves, nothing is registered. The version has the

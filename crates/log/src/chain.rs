@@ -34,8 +34,7 @@ impl<'s> Chain<'s> {
     pub(crate) fn read(&self, from: Seq, limit: usize) -> Result<(Vec<Event>, Option<Error>)> {
         let mut events = Vec::new();
         let defect = self.walk(from, Seq::MAX, limit, |record, owner, prev| {
-            record.belongs_elsewhere(&self.session).map_or(Ok(()), Err)?;
-            events.push(record.check(owner, prev)?);
+            events.push(record.check_within(&self.session, owner, prev)?);
             Ok(())
         })?;
         Ok((events, defect))
@@ -59,8 +58,7 @@ impl<'s> Chain<'s> {
     pub(crate) fn prove(&self, upto: Seq) -> Result<()> {
         let mut last = Head::EMPTY;
         let defect = self.walk(1, upto, usize::MAX, |record, owner, prev| {
-            record.belongs_elsewhere(&self.session).map_or(Ok(()), Err)?;
-            record.prove(owner, prev)?;
+            record.prove_within(&self.session, owner, prev)?;
             last = Head { seq: record.seq, hash: record.hash };
             Ok(())
         })?;

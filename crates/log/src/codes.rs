@@ -78,6 +78,13 @@ pub const HEAD_KEY_INVALID: Code = Code::new(
     false,
     "restore `keys/` from a backup; do not make a new key for an old log",
 );
+/// An append that may not wait for others: its events decide, permit, act or end something.
+pub const KIND_NEEDS_COMMIT: Code = Code::new(
+    "kind_needs_commit",
+    Exit::Usage,
+    false,
+    "append it the usual way; only observations may wait for others",
+);
 /// A late writer: another owner has the session.
 pub const LEASE_LOST: Code =
     Code::new("lease_lost", Exit::Conflict, false, "stop; the session has a new owner");
@@ -196,6 +203,7 @@ pub const ALL: &[Code] = &[
     HEAD_CONFLICT,
     HEAD_KEY_INVALID,
     HEAD_NOT_SIGNED,
+    KIND_NEEDS_COMMIT,
     LEASE_LOST,
     LOG_BUSY,
     LOG_CORRUPT,

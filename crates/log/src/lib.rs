@@ -22,6 +22,7 @@ mod chain;
 mod checkpoint;
 mod clock;
 pub mod codes;
+mod durability;
 mod erase;
 mod error;
 mod export;
@@ -61,13 +62,14 @@ pub use branch::{
 pub use cells::StoredCell;
 pub use checkpoint::SignedHead;
 pub use clock::{Clock, SystemClock};
+pub use durability::{Durability, durability};
 pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
 pub use export::{ExportBlobs, Exported, MAX_EXPORT_LINE_BYTES, check_export};
 pub use import::{Imported, ImportedBranch, MAX_IMPORT_BYTES, NewImport};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
-pub use log::{Events, Log, Options};
+pub use log::{Events, Later, Log, Options};
 pub use merge::MergeBranch;
 pub use projection::{Deviation, Projection};
 pub use proof::{
@@ -75,6 +77,6 @@ pub use proof::{
 };
 pub use record::Record;
 pub use restore::{Restored, backups, restore};
-pub use store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
+pub use store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
 pub use subscription::Subscription;
 pub use verify::{Broken, Sound, Verification};

@@ -1,6 +1,7 @@
 //! The log of one tenant: the handle that everything else holds.
 
 mod events;
+mod later;
 mod opening;
 
 use std::collections::HashSet;
@@ -39,6 +40,8 @@ use crate::subscription::{Bell, Subscription};
 use crate::verify::{self, Reach, Verification, verify};
 
 pub use self::events::Events;
+pub use self::later::Later;
+use self::later::Teller;
 pub use self::opening::Options;
 use self::opening::unvouched;
 
@@ -82,7 +85,7 @@ struct Inner {
     /// Why nothing may be written: the log is less than its signed head says.
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
-    bell: Bell,
+    teller: Teller,
     /// Where its files are; `None` in memory, and where nothing may be written.
     home: Option<Home>,
     signer: Option<Signer>,
@@ -182,10 +185,7 @@ impl Log {
 
     /// Tells those who wait for events that some were stored.
     fn tell_stored(&self) {
-        self.inner.bell.ring();
-        if let Some(signer) = &self.inner.signer {
-            signer.wake();
-        }
+        self.inner.teller.tell();
     }
 
     /// Erases the bodies of events and blobs for good: an event of kind `log.erased` says which and
@@ -271,7 +271,7 @@ impl Log {
     }
 
     pub(crate) fn bell(&self) -> &Bell {
-        &self.inner.bell
+        self.inner.teller.bell()
     }
 
     /// All events of a branch, read page by page: what folds run over. A bad event ends it with an

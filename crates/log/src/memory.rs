@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use glasshouse_model::event::SALT_BYTES;
 use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
@@ -22,7 +23,7 @@ use crate::import::ImportedBranch;
 use crate::lease::{self, Fence};
 use crate::record::{Place, Record, seal};
 use crate::rules;
-use crate::store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
+use crate::store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
 use crate::tree::Tree;
 
 /// All events of a tenant.
@@ -289,6 +290,15 @@ impl Store for Memory {
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         let request = Prepared::new(append)?;
         self.store(&mut self.state(), request, merge.as_ref())
+    }
+
+    fn append_later(&self, append: Append, _delay: Duration, stored: Stored) -> Result<()> {
+        stored(self.append(append, None));
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
     }
 
     fn erase(

@@ -120,6 +120,20 @@ struct Anchors<'a> {
     body_hash: Digest,
 }
 
+impl<'a> Anchors<'a> {
+    fn of(header: &'a Header) -> Self {
+        let (session, branch) = (header.session.as_str(), header.branch.as_str());
+        Self { session, branch, seq: header.seq, body_hash: header.body_hash }
+    }
+
+    fn check_session(&self, session: &SessionId) -> Result<(), Defect> {
+        if self.session == session.as_str() {
+            return Ok(());
+        }
+        Err(Defect::Place { expected: session.to_string(), found: self.session.to_owned() })
+    }
+}
+
 impl Record {
     /// Position of the event that says that this one's body was erased; `None` while it has one.
     #[must_use]
@@ -131,9 +145,33 @@ impl Record {
     /// Checks the record against its place and the hash before it. Of an erased event only the
     /// header can be checked; that the erasure is recorded is for who has the store.
     pub(crate) fn prove(&self, branch: &BranchId, prev: &Digest) -> Result<(), Defect> {
+        self.compare(self.anchors().as_ref(), branch, prev)
+    }
+
+    /// As [`Record::prove`], and that it is of this session.
+    pub(crate) fn prove_within(
+        &self,
+        session: &SessionId,
+        branch: &BranchId,
+        prev: &Digest,
+    ) -> Result<(), Defect> {
+        let anchors = self.anchors();
+        anchors.as_ref().map_or(Ok(()), |anchors| anchors.check_session(session))?;
+        self.compare(anchors.as_ref(), branch, prev)
+    }
+
+    fn anchors(&self) -> Option<Anchors<'_>> {
+        serde_json::from_slice(&self.header).ok()
+    }
+
+    fn compare(
+        &self,
+        anchors: Option<&Anchors<'_>>,
+        branch: &BranchId,
+        prev: &Digest,
+    ) -> Result<(), Defect> {
         let found = event_hash(prev, &self.header);
-        let anchors: Option<Anchors<'_>> = serde_json::from_slice(&self.header).ok();
-        if let Some(Anchors { branch: named, seq, .. }) = &anchors
+        if let Some(Anchors { branch: named, seq, .. }) = anchors
             && (*seq != self.seq || *named != branch.as_str())
         {
             let expected = format!("{branch}/{}", self.seq);
@@ -149,11 +187,11 @@ impl Record {
             return Ok(());
         }
         let Ok(salt) = self.salt.as_slice().try_into() else {
-            return Err(mismatch(&expected, "a body without its salt".to_owned()));
+            return Err(mismatch(expected, "a body without its salt".to_owned()));
         };
         let found = body_hash(salt, &self.body);
-        if found != expected {
-            return Err(mismatch(&expected, found.to_string()));
+        if found != *expected {
+            return Err(mismatch(expected, found.to_string()));
         }
         Ok(())
     }
@@ -173,25 +211,43 @@ impl Record {
 
     /// Proves and reads the event.
     pub(crate) fn check(&self, branch: &BranchId, prev: &Digest) -> Result<Event, Defect> {
-        self.prove(branch, prev)?;
-        let unreadable = |what: &str| mismatch(&self.hash, what.to_owned());
-        let header = serde_json::from_slice(&self.header)
-            .map_err(|_| unreadable("a header that cannot be read"))?;
+        let header = self.readable_header(branch, prev)?;
+        self.read(header, branch, prev)
+    }
+
+    /// As [`Record::check`], and that it is of this session.
+    pub(crate) fn check_within(
+        &self,
+        session: &SessionId,
+        branch: &BranchId,
+        prev: &Digest,
+    ) -> Result<Event, Defect> {
+        let header = self.readable_header(branch, prev)?;
+        Anchors::of(&header).check_session(session)?;
+        self.read(header, branch, prev)
+    }
+
+    /// The whole header, which is parsed once; one that cannot be read says what is wrong with it.
+    fn readable_header(&self, branch: &BranchId, prev: &Digest) -> Result<Header, Defect> {
+        serde_json::from_slice(&self.header).map_err(|_| {
+            let unreadable = || mismatch(&self.hash, "a header that cannot be read".to_owned());
+            self.prove(branch, prev).err().unwrap_or_else(unreadable)
+        })
+    }
+
+    fn read(&self, header: Header, branch: &BranchId, prev: &Digest) -> Result<Event, Defect> {
+        self.compare(Some(&Anchors::of(&header)), branch, prev)?;
         let body = match self.erased_by() {
             Some(_) => Value::Null,
             None => serde_json::from_slice(&self.body)
-                .map_err(|_| unreadable("a body that cannot be read"))?,
+                .map_err(|_| mismatch(&self.hash, "a body that cannot be read".to_owned()))?,
         };
         Ok(Event { header, body, prev: *prev, hash: self.hash })
     }
 
     /// The session that the header names, if it is not this one.
     pub(crate) fn belongs_elsewhere(&self, session: &SessionId) -> Option<Defect> {
-        let anchors: Anchors<'_> = serde_json::from_slice(&self.header).ok()?;
-        (anchors.session != session.as_str()).then(|| Defect::Place {
-            expected: session.to_string(),
-            found: anchors.session.to_owned(),
-        })
+        self.anchors()?.check_session(session).err()
     }
 
     /// What an event of a kind says; `None` for any other event, and for one that does not have the

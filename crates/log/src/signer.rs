@@ -24,6 +24,13 @@ struct Signing {
     store: Arc<dyn Store>,
     heads: Arc<Heads>,
     key: HeadKey,
+    alarm: Arc<Alarm>,
+}
+
+/// Tells the signing thread that there is something to sign. Holds no store, so whoever stores may
+/// hold it.
+#[derive(Default)]
+pub(crate) struct Alarm {
     state: Mutex<SignerState>,
     changed: Condvar,
 }
@@ -37,8 +44,7 @@ struct SignerState {
 impl Signer {
     /// Starts the thread.
     pub(crate) fn start(store: Arc<dyn Store>, heads: Arc<Heads>, key: HeadKey) -> Result<Self> {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Signing { store, heads, key, state, changed });
+        let shared = Arc::new(Signing { store, heads, key, alarm: Arc::default() });
         let signing = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("log-heads".to_owned())
@@ -49,13 +55,9 @@ impl Signer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Says that events were stored.
-    pub(crate) fn wake(&self) {
-        let mut state = self.shared.lock();
-        if !state.has_unsigned {
-            state.has_unsigned = true;
-            self.shared.changed.notify_one();
-        }
+    /// What says that events were stored.
+    pub(crate) fn alarm(&self) -> Arc<Alarm> {
+        Arc::clone(&self.shared.alarm)
     }
 
     /// Signs now.
@@ -66,8 +68,8 @@ impl Signer {
 
 impl Drop for Signer {
     fn drop(&mut self) {
-        self.shared.lock().is_stopping = true;
-        self.shared.changed.notify_one();
+        self.shared.alarm.lock().is_stopping = true;
+        self.shared.alarm.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic there loses no more than the newest signature.
             let _ = thread.join();
@@ -75,16 +77,28 @@ impl Drop for Signer {
     }
 }
 
-impl Signing {
+impl Alarm {
+    /// Says that events were stored.
+    pub(crate) fn wake(&self) {
+        let mut state = self.lock();
+        if !state.has_unsigned {
+            state.has_unsigned = true;
+            self.changed.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, SignerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl Signing {
     fn run(&self) {
-        let mut state = self.lock();
+        let alarm = &self.alarm;
+        let mut state = alarm.lock();
         loop {
             while !state.has_unsigned && !state.is_stopping {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = alarm.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if !state.has_unsigned {
                 return;
@@ -93,13 +107,13 @@ impl Signing {
             let is_last = state.is_stopping;
             drop(state);
             let is_signed = self.sign().is_ok();
-            state = self.lock();
+            state = alarm.lock();
             if is_last {
                 return;
             }
             // A full disk is tried again: the next head vouches for this one's events too.
             state.has_unsigned |= !is_signed;
-            state = self
+            state = alarm
                 .changed
                 .wait_timeout_while(state, SIGN_EVERY, |state| !state.is_stopping)
                 .unwrap_or_else(PoisonError::into_inner)

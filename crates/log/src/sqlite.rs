@@ -5,11 +5,14 @@ mod connection;
 mod file;
 mod group;
 mod queries;
+mod queue;
 mod schema;
+mod sync;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
 use rusqlite::Connection;
@@ -29,7 +32,7 @@ use crate::home;
 use crate::import::ImportedBranch;
 use crate::record::Record;
 use crate::rules;
-use crate::store::{Flaw, Leaf, Merge, Stats, Store, TreeHead};
+use crate::store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
 
 /// Reading connections that are kept open while nobody reads; more are opened when needed.
 const IDLE_READERS: usize = 4;
@@ -181,6 +184,15 @@ impl Store for Sqlite {
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
         let request = Prepared::new(append)?;
         self.writer()?.submit(move |group| group.append(request, merge.as_ref()))
+    }
+
+    fn append_later(&self, append: Append, delay: Duration, stored: Stored) -> Result<()> {
+        let request = Prepared::new(append)?;
+        self.writer()?.submit_later(delay, move |group| group.append(request, None), stored)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.writer()?.flush()
     }
 
     fn erase(

@@ -2,6 +2,7 @@
 //! walking forks, checking the chain, leases, signed heads.
 
 use std::path::Path;
+use std::time::Duration;
 
 use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId};
 
@@ -34,6 +35,10 @@ pub struct TreeHead {
     pub newest: Option<(BranchId, Head)>,
 }
 
+/// Hears what became of an append, on the thread that stored it: it must be quick, and the store must
+/// not end with it.
+pub type Stored = Box<dyn FnOnce(Result<Appended>) + Send>;
+
 /// A place where events are kept. Every method blocks; a write that returned `Ok` survives the
 /// loss of power.
 ///
@@ -52,6 +57,19 @@ pub trait Store: Send + Sync {
     /// `branch_not_found`, `branch_read_only`, `head_conflict`, `cell_conflict`, `lease_lost`,
     /// `session_owned`, a limit's error, or a storage error.
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended>;
+
+    /// Stores an append as [`Store::append`] does, but may wait `delay` for others that share its sync.
+    /// Appends are stored in the order in which they came, whichever way.
+    ///
+    /// # Errors
+    /// A limit's error, or that nothing is stored any more. All else `stored` hears.
+    fn append_later(&self, append: Append, delay: Duration, stored: Stored) -> Result<()>;
+
+    /// Stores what waits for others; durable when it returns.
+    ///
+    /// # Errors
+    /// A storage error.
+    fn flush(&self) -> Result<()>;
 
     /// Stores an append of one event that says what is erased, and with it empties the bodies of
     /// events and remembers the blobs that are to be deleted. Events that are erased stay so.
@@ -191,7 +209,7 @@ pub struct Stats {
     pub commits: u64,
     /// Events stored.
     pub events: u64,
-    /// Time that callers waited for the disk, in nanoseconds: commits of the writing thread, and the
+    /// Time that callers waited for the disk, in nanoseconds: commits of groups, and the
     /// syncs of blobs and their directories. Heads are signed beside them and not counted.
     pub sync_ns: u64,
 }

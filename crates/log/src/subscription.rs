@@ -5,7 +5,7 @@
 //! is behind but misses nothing and holds nobody up.
 
 use std::fmt;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use glasshouse_model::{BranchId, Event, Seq};
@@ -18,29 +18,43 @@ use crate::log::Log;
 /// wake it.
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Tells waiting subscriptions that something was stored.
+/// Tells waiting subscriptions that something was stored. Costs nothing while nobody waits.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    rung: Mutex<u64>,
+    state: Mutex<Rung>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Rung {
+    times: u64,
+    listeners: usize,
 }
 
 impl Bell {
     /// Wakes everyone who waits.
     pub(crate) fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.times += 1;
+        if state.listeners > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn rung(&self) -> u64 {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock().times
     }
 
     /// Waits until it rings after `heard`, at most so long.
     fn wait(&self, heard: u64, longest: Duration) {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(rung, longest, |rung| *rung == heard);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let mut state = self.lock();
+        state.listeners += 1;
+        let waited = self.changed.wait_timeout_while(state, longest, |rung| rung.times == heard);
+        waited.unwrap_or_else(PoisonError::into_inner).0.listeners -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rung> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) use tree::{NodeRules, too_many};
 
 /// Extensions that are built; a plan that requires another is refused.
 const EXTENSIONS: &[&str] = &[];
+/// Longest id of a plan. Ids are written on command lines and in lists.
+pub const MAX_ID_BYTES: usize = 256;
 /// The lane that runs no code.
 const LANE_WITHOUT_CODE: &str = "standard";
 
@@ -42,6 +44,7 @@ const LANE_WITHOUT_CODE: &str = "standard";
 #[must_use]
 pub fn check(plan: &Plan, profile: &Profile) -> Report {
     let mut report = Report::new();
+    identity(plan, &mut report);
     specification(plan, profile, &mut report);
     let scan = plan.source().map(scan).unwrap_or_default();
     modules::check(plan, profile, &scan, &mut report);
@@ -57,8 +60,19 @@ pub fn check(plan: &Plan, profile: &Profile) -> Report {
 }
 
 /// Checks a plan and whether this host can show it: there is no engine for source here, and no lane
-/// but the one without code.
-pub(crate) fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
+/// but the one without code. [`render`](crate::render) shows what this accepts.
+///
+/// ```
+/// use glasshouse_plan::{Profile, ProfileName, check, check_to_show, parse};
+/// let text = r#"{"specVersion":"runtime-plan/v1","id":"x","version":1,
+///     "root":{"type":"text","value":"x"},"source":{"code":"1","language":"js"}}"#;
+/// let (plan, profile) = (parse(text, &Default::default())?, Profile::named(ProfileName::Relaxed));
+/// assert!(check(&plan, &profile).safe);
+/// assert_eq!(check_to_show(&plan, &profile).issues[0].code, "plan_code_unsupported");
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+#[must_use]
+pub fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
     let mut report = check(plan, profile);
     if !report.safe {
         return report;
@@ -88,6 +102,17 @@ pub fn check_text(text: &str, limits: &Limits, profile: &Profile) -> Report {
 
 fn refuse(report: &mut Report, code: Code, pointer: &str, why: impl Into<String>) {
     report.refuse(code, || (pointer.to_owned(), why.into()));
+}
+
+fn identity(plan: &Plan, report: &mut Report) {
+    if plan.id().len() > MAX_ID_BYTES {
+        let why = format!("{} bytes, at most {MAX_ID_BYTES}", plan.id().len());
+        refuse(report, codes::TOO_LARGE, "/id", why);
+    }
+    if plan.id().contains(char::is_control) {
+        let why = "an id that holds control characters cannot be named";
+        refuse(report, codes::SHAPE_INVALID, "/id", why);
+    }
 }
 
 fn specification(plan: &Plan, profile: &Profile, report: &mut Report) {

@@ -106,7 +106,8 @@ codes! {
     SURFACE_INVALID = "plan_surface_invalid", UNREADABLE,
         "use a letter, then up to 31 letters, digits or hyphens";
     /// The event has a blank name or a payload that is too large.
-    STATE_EVENT_INVALID = "plan_state_event_invalid", UNREADABLE, "send a named event";
+    STATE_EVENT_INVALID = "plan_state_event_invalid", UNREADABLE,
+        "name the event, and keep its data in the form and size that the message tells";
     /// An action names a place in an array that does not exist.
     STATE_PATH_INVALID = "plan_state_path_invalid", REFUSED,
         "use an index inside the array, or its length to append";

@@ -46,7 +46,7 @@ mod schema;
 mod size;
 mod tree;
 
-pub use check::{check, check_text};
+pub use check::{MAX_ID_BYTES, check, check_text, check_to_show};
 pub use error::{Code, Error, ErrorReport};
 pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
 pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};

@@ -60,16 +60,22 @@ impl Usage {
     /// `plan_quota_exceeded` with the limit and, where waiting helps, `retry_after_ms`.
     pub fn take(&mut self, quota: Quota, run: &str, now_us: u64) -> Result<(), Error> {
         self.expire(now_us);
+        // A window that begins later than a clock that was set back a little could tell was counted by
+        // another time.
+        let is_ahead = self.window_started_us > now_us.saturating_add(WINDOW_US);
         let age_us = now_us.saturating_sub(self.window_started_us);
-        if age_us >= WINDOW_US {
+        if age_us >= WINDOW_US || is_ahead {
             self.window_started_us = now_us;
             self.runs_in_window = 0;
         }
         if self.running.len() >= quota.concurrent as usize {
-            return Err(exceeded("concurrent", quota.concurrent));
+            let next_us = self.running.values().min().copied().unwrap_or(now_us);
+            let left_ms = next_us.saturating_sub(now_us).div_ceil(1_000);
+            return Err(exceeded("concurrent", quota.concurrent).with("retry_after_ms", left_ms));
         }
         if self.runs_in_window >= quota.runs_per_minute {
-            let left_ms = (WINDOW_US - age_us.min(WINDOW_US)).div_ceil(1_000);
+            let end_us = self.window_started_us.saturating_add(WINDOW_US);
+            let left_ms = end_us.saturating_sub(now_us).div_ceil(1_000);
             let error = exceeded("runs_per_minute", quota.runs_per_minute);
             return Err(error.with("retry_after_ms", left_ms));
         }
@@ -83,9 +89,11 @@ impl Usage {
         self.running.remove(run);
     }
 
-    /// Gives the places of runs back that never said they ended.
+    /// Gives the places of runs back that never said they ended. One that would hold its place longer
+    /// than any run may was counted by a clock that was ahead.
     pub fn expire(&mut self, now_us: u64) {
-        self.running.retain(|_, expires_us| *expires_us > now_us);
+        let latest_us = now_us.saturating_add(2 * RUN_TTL_US);
+        self.running.retain(|_, expires_us| *expires_us > now_us && *expires_us <= latest_us);
     }
 }
 
@@ -118,6 +126,34 @@ mod tests {
         check(start + 2, Some("b"), "d", Some("runs_per_minute"));
         check(start + WINDOW_US - 1, None, "d", Some("runs_per_minute"));
         check(start + WINDOW_US, None, "d", None);
+    }
+
+    /// The clock was an hour ahead while plans ran, and was then set right: windows and places from
+    /// the future counted on, so for an hour the tenant was refused. What no clock of now can have
+    /// counted does not count.
+    #[test]
+    fn a_clock_that_was_ahead_locks_nobody_out() {
+        const HOUR_US: u64 = 3_600_000_000;
+        let quota = Quota { runs_per_minute: 2, concurrent: 2 };
+        for ahead_us in [2 * WINDOW_US + 1, HOUR_US, 1_000 * HOUR_US] {
+            let now_us = 5 * HOUR_US;
+            let mut usage = Usage::default();
+            usage.take(quota, "a", now_us + ahead_us).unwrap();
+            usage.take(quota, "b", now_us + ahead_us).unwrap();
+            assert!(usage.take(quota, "c", now_us + ahead_us).is_err(), "the control: it is full");
+            usage.take(quota, "c", now_us).unwrap();
+            usage.take(quota, "d", now_us).unwrap();
+            let error = usage.take(quota, "e", now_us).unwrap_err();
+            assert_eq!(error.report().context["retry_after_ms"], 60_000, "full again, by now");
+        }
+        // A step of a second back opens nothing and locks nobody out for longer than the second.
+        let mut usage = Usage::default();
+        usage.take(quota, "a", HOUR_US).unwrap();
+        usage.take(quota, "b", HOUR_US).unwrap();
+        usage.give_back("a");
+        usage.give_back("b");
+        let error = usage.take(quota, "c", HOUR_US - 1_000_000).unwrap_err();
+        assert_eq!(error.report().context["retry_after_ms"], 61_000);
     }
 
     #[test]

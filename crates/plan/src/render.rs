@@ -24,7 +24,7 @@ use crate::guard::join;
 use crate::json::Json;
 use crate::plan::Plan;
 use crate::profile::Profile;
-use crate::report::{Issue, Report};
+use crate::report::{Issue, MAX_NOTES, Report};
 use crate::rules::Refusal;
 use crate::rules::element::{self, ElementId};
 use crate::state::State;
@@ -167,7 +167,8 @@ pub struct Html {
     pub events: Vec<EventBinding>,
     /// Origins of the images in the markup, for a content security policy.
     pub image_origins: BTreeSet<String>,
-    /// The first parts that were left out, such as an address that a template filled in.
+    /// The first parts that were left out, such as an address that a template filled in, and what the
+    /// check remarks.
     pub notes: Vec<Issue>,
 }
 
@@ -227,8 +228,15 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
     };
     writer.imports();
     writer.run()?;
-    let Writer { out: markup, events, image_origins, report, .. } = writer;
-    Ok(Html { markup, events, image_origins, notes: report.notes })
+    let Writer { out: markup, events, image_origins, report: shown, .. } = writer;
+    let mut notes = shown.notes;
+    for note in report.notes {
+        // What both saw is told once.
+        if notes.len() < MAX_NOTES && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    Ok(Html { markup, events, image_origins, notes })
 }
 
 pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {

@@ -16,7 +16,7 @@ use crate::check::check_to_show;
 use crate::codes;
 use crate::error::Error;
 use crate::json::{Document, PushReader};
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_BYTES};
 use crate::normalise;
 use crate::patch::{End, Frame, Live, Patch};
 use crate::plan::{Plan, SPEC_VERSION};
@@ -79,6 +79,35 @@ enum State<'c> {
 struct Reading<'c> {
     reader: PushReader,
     growing: Growing<'c>,
+    /// Bytes of the plan so far.
+    bytes: usize,
+}
+
+impl Reading<'_> {
+    /// Reads a piece and answers how much of it belongs to the plan.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON, or larger or deeper than the profile allows: then nothing of it is shown
+    /// any more.
+    fn push(&mut self, text: &str, limits: &Limits) -> Result<usize, Error> {
+        let read = self.reader.push(text, &mut self.growing).and_then(|used| {
+            self.bytes += used;
+            if self.bytes <= limits.bytes {
+                return Ok(used);
+            }
+            Err(Error::new(codes::TOO_LARGE, "the plan is too large")
+                .why(format!("bytes: limit {}", limits.bytes))
+                .with("limit", "bytes")
+                .with("max", limits.bytes))
+        });
+        if let Err(error) = &read
+            && (error.is(codes::TOO_LARGE) || error.is(codes::TOO_DEEP))
+        {
+            self.growing.refuse(Report::of(error));
+        }
+        read
+    }
 }
 
 /// Shows a plan while it arrives.
@@ -109,7 +138,10 @@ struct Reading<'c> {
 pub struct Stream<'c> {
     profile: &'c Profile,
     context: &'c Context<'c>,
+    /// Limits of the plan.
     limits: Limits,
+    /// Longest answer around it.
+    answer_bytes: usize,
     node_id: String,
     run: u64,
     seq: u64,
@@ -133,7 +165,8 @@ impl<'c> Stream<'c> {
         Self {
             profile,
             context,
-            limits: Limits::default(),
+            limits: profile.limits(),
+            answer_bytes: MAX_BYTES,
             node_id: NODE_ID.to_owned(),
             run,
             seq: 0,
@@ -147,10 +180,11 @@ impl<'c> Stream<'c> {
         }
     }
 
-    /// Reads within these limits.
+    /// Reads within these limits, and within those of the profile.
     #[must_use]
     pub fn limits(mut self, limits: &Limits) -> Self {
-        self.limits = limits.clamped();
+        self.answer_bytes = limits.clamped().bytes;
+        self.limits = limits.clamped().within(&self.profile.limits());
         self
     }
 
@@ -189,7 +223,7 @@ impl<'c> Stream<'c> {
     }
 
     fn text(&mut self, text: &str) {
-        let mut room = (self.limits.bytes - self.bytes).min(text.len());
+        let mut room = (self.answer_bytes - self.bytes).min(text.len());
         while !text.is_char_boundary(room) {
             room -= 1;
         }
@@ -197,9 +231,9 @@ impl<'c> Stream<'c> {
         self.within(&text[..room]);
         if room < text.len() {
             let error = Error::new(codes::TOO_LARGE, "the answer is too long")
-                .why(format!("limit {} bytes", self.limits.bytes))
+                .why(format!("limit {} bytes", self.answer_bytes))
                 .with("limit", "bytes")
-                .with("max", self.limits.bytes);
+                .with("max", self.answer_bytes);
             self.stop(error);
         }
     }
@@ -216,7 +250,7 @@ impl<'c> Stream<'c> {
                 },
                 State::Trying(..) => text = self.try_one(text),
                 State::Reading(reading) => {
-                    match reading.reader.push(text, &mut reading.growing) {
+                    match reading.push(text, &self.limits) {
                         Ok(used) => text = &text[used..],
                         Err(error) => return self.stop(error),
                     }
@@ -234,6 +268,7 @@ impl<'c> Stream<'c> {
         Reading {
             reader: PushReader::new(&self.limits),
             growing: Growing::new(self.profile, self.context, &self.limits),
+            bytes: 0,
         }
     }
 
@@ -253,7 +288,7 @@ impl<'c> Stream<'c> {
         let State::Trying(reading, tried) = &mut self.state else { return text };
         let end = text.chars().next().map_or(0, char::len_utf8);
         let (first, rest) = text.split_at(end);
-        let failed = reading.reader.push(first, &mut reading.growing).err();
+        let failed = reading.push(first, &self.limits).err();
         let wrong = failed.is_some() || reading.growing.refusal().is_some();
         let known = reading.growing.form() != Form::Unknown;
         if known && failed.is_none() {
@@ -371,23 +406,19 @@ impl<'c> Stream<'c> {
                 error = Some(why);
                 if twice { End::Refused } else { ended(&reading.growing, &mut report) }
             }
-            State::Behind(reading) => {
-                let bare = reading.growing.form() == Form::Node;
-                match self.plan(*reading, bare) {
-                    Ok((whole, repaired)) => {
-                        let checked = check_to_show(&whole, self.profile);
-                        let safe = checked.safe;
-                        normalised = safe && repaired;
-                        plan = Some(whole).filter(|_| safe);
-                        report = Some(checked);
-                        if safe { End::Complete } else { End::Refused }
-                    }
-                    Err(why) => {
-                        report = Some(Report::of(&why));
-                        End::Refused
-                    }
+            State::Behind(reading) => match self.whole(*reading) {
+                Ok((whole, checked, repaired)) => {
+                    let safe = checked.safe;
+                    normalised = safe && repaired;
+                    plan = Some(whole).filter(|_| safe);
+                    report = Some(checked);
+                    if safe { End::Complete } else { End::Refused }
                 }
-            }
+                Err(why) => {
+                    report = Some(Report::of(&why));
+                    End::Refused
+                }
+            },
         };
         if end == End::Refused || normalised {
             self.root_sent = sent;
@@ -411,6 +442,20 @@ impl<'c> Stream<'c> {
         let source = self.finder.take_source();
         let frame = self.number(patches, Some(end));
         Outcome { end, frame, plan, report, error, before, after, source, normalised }
+    }
+
+    /// The plan that was read to its end, what the check says about it, and whether it was read by its
+    /// habits.
+    fn whole(&self, reading: Reading<'_>) -> Result<(Plan, Report, bool), Error> {
+        let bare = reading.growing.form() == Form::Node;
+        let refusal = reading.growing.refusal().cloned();
+        let (plan, repaired) = self.plan(reading, bare)?;
+        let mut report = check_to_show(&plan, self.profile);
+        if let Some(issue) = refusal.filter(|_| report.safe && !repaired) {
+            // What it shows is too much, whatever the plan itself is.
+            report = Report::of_issue(issue);
+        }
+        Ok((plan, report, repaired))
     }
 
     /// Everything of a plan that was accepted.

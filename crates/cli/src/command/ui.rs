@@ -7,7 +7,8 @@ mod stream;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
-use glasshouse_plan::{Profile, ProfileName};
+use glasshouse_model::Exit;
+use glasshouse_plan::{Issue, Profile, ProfileName};
 
 use crate::args::{ProfileArgument, RunOptions, UiCommand};
 use crate::error::Error;
@@ -60,20 +61,36 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
 }
 
 fn tell(report: &glasshouse_plan::Report) {
-    output::note(&format!("unsafe: {} issues", report.issue_count));
+    let count = report.issue_count;
+    output::note(&format!("unsafe: {count} issue{}", if count == 1 { "" } else { "s" }));
     for issue in &report.issues {
-        output::note(&format!("  {} at {}: {}", issue.code, issue.pointer, issue.message));
+        output::note(&format!("  {}", line(issue)));
         output::note(&format!("    fix: {}", issue.fix));
     }
+}
+
+/// Remarks about what is harmless and not shown.
+fn remark(notes: &[Issue]) {
+    for note in notes {
+        output::note(&line(note));
+    }
+}
+
+fn line(issue: &Issue) -> String {
+    let place = if issue.pointer.is_empty() { "the plan" } else { &issue.pointer };
+    output::visible(&format!("{} at {place}: {}", issue.code, issue.message), false)
 }
 
 /// The error of `plan`, which knows no other crate, in the shape that commands tell.
 fn fault(error: &glasshouse_plan::Error) -> Error {
     let report = error.report();
-    let told = Error::new(codes::PLAN_REFUSED, report.what)
-        .why(report.why)
-        .fix(report.fix)
-        .with("code", report.code);
+    let code = if error.exit_status() == Exit::Usage.status() {
+        codes::PLAN_UNREADABLE
+    } else {
+        codes::PLAN_REFUSED
+    };
+    let told =
+        Error::new(code, report.what).why(report.why).fix(report.fix).with("code", report.code);
     report.context.into_iter().fold(told, |error, (key, value)| error.with(&key, value))
 }
 

@@ -153,3 +153,97 @@ fn e2e_a_stream_shows_patches_and_ends_as_it_must() {
     let ran = place.run(&["ui", "stream", &lines, "--lines", "--json"]).expect_status(0).last();
     assert_eq!((&ran["nodes"], &ran["left_out"][0]["line"]), (&json!(2), &json!(2)));
 }
+
+#[test]
+fn e2e_an_event_is_for_the_version_and_under_the_profile_that_are_shown() {
+    let place = Place::new();
+    let wide: Value = serde_json::from_str(&counter(1, "wide")).unwrap();
+    // Ten levels: more than the profile strict shows, which is the default for a new plan.
+    let deep = (0..10).fold(
+        wide["root"].clone(),
+        |inner, _| json!({"type": "element", "tag": "div", "children": [inner]}),
+    );
+    let text = json!({"specVersion": "runtime-plan/v1", "id": "wide", "version": 1,
+        "state": wide["state"], "root": deep});
+    let wide = file(&place, "wide.json", &text.to_string());
+    place.run(&["ui", "render-plan", &wide]).expect_status(3);
+    place.run(&["ui", "render-plan", &wide, "--profile", "balanced"]).expect_status(0);
+    place.run(&["ui", "event", "wide", "add"]).expect_status(0);
+    place.run(&["ui", "event", "wide", "add", "--profile", "strict"]).expect_status(3);
+    place.run(&["ui", "rollback", "wide", "1"]).expect_status(0);
+
+    let (one, two) =
+        (file(&place, "1.json", &counter(1, "one")), file(&place, "2.json", &counter(2, "two")));
+    place.run(&["ui", "render-plan", &one]).expect_status(0);
+    place.run(&["ui", "render-plan", &two]).expect_status(0);
+    let event = |version: &str, revision: &str| {
+        let expect = ["--expect-version", version, "--expect-revision", revision];
+        place.run(&[&["ui", "event", "counter", "add", "--json"], &expect[..]].concat())
+    };
+    assert_eq!(event("1", "0").expect_status(8).last()["error"]["code"], "plan_conflict");
+    event("2", "0").expect_status(0);
+    assert_eq!(event("2", "0").expect_status(8).last()["error"]["code"], "plan_conflict");
+    let none = place.run(&["ui", "rollback", "counter", "9", "--json"]).expect_status(10).last();
+    assert_eq!(none["error"]["context"]["versions"], json!([1, 2]));
+}
+
+#[test]
+fn e2e_what_cannot_be_read_and_what_is_refused_are_told_apart() {
+    let place = Place::new();
+    let check = |text: &str, status: i32| {
+        let name = file(&place, "plan.json", text);
+        for command in ["check", "render-plan", "probe-plan", "stream"] {
+            place.run(&["ui", command, &name, "--profile", "relaxed"]).expect_status(status);
+            place
+                .run(&["ui", command, &name, "--profile", "relaxed", "--json"])
+                .expect_status(status);
+        }
+    };
+    check("{\"specVersion\": ", 2);
+    let plan = |more: &str| {
+        format!(
+            r#"{{"specVersion":"runtime-plan/v1","id":"t","version":1,{more}
+            "root":{{"type":"text","value":"x"}}}}"#
+        )
+    };
+    check(&plan(""), 0);
+    check(&format!("\u{feff}{}", plan("")), 0);
+    check(&plan(r#""source":{"code":"x","language":"js"},"#), 3);
+    check(&plan(r#""capabilities":{"executionProfile":"isolated-vm"},"#), 3);
+
+    let one = file(&place, "1.json", &counter(1, "one"));
+    place.run(&["ui", "render-plan", &one]).expect_status(0);
+    for (option, text) in [
+        ("payload", r#"{"a":1,"a":2}"#),
+        ("payload", r#"{"a":1e400}"#),
+        ("payload", "[1]"),
+        ("input", r#"{"value":"a","value":"b"}"#),
+        ("input", r#"{"value":{"a":1}}"#),
+        ("input", r#"{"x":1}"#),
+    ] {
+        let given: &[&str] = if option == "input" { &["--input", text] } else { &[text] };
+        place.run(&[&["ui", "event", "counter", "add"], given].concat()).expect_status(2);
+    }
+}
+
+/// What a plan holds goes to a terminal as data: nothing in it moves the cursor or hides text.
+#[test]
+fn e2e_no_control_of_a_terminal_is_in_json() {
+    let place = Place::new();
+    let text = json!({"specVersion": "runtime-plan/v1", "id": "c", "version": 1,
+        "state": {"initial": {"x": "a\u{1b}[2J\u{9b}31m\u{202e}b"}},
+        "root": {"type": "text", "value": "{{state.x}}"}});
+    let name = file(&place, "c.json", &text.to_string());
+    let bad = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    for arguments in [
+        &["ui", "render-plan", &name, "--json"][..],
+        &["ui", "state", "c"],
+        &["ui", "stream", &name, "--json"],
+        &["ui", "history", "--json"],
+    ] {
+        let ran = place.run(arguments).expect_status(0);
+        assert!(!ran.stdout.contains(bad), "{arguments:?}: {:?}", ran.stdout);
+    }
+    let state = place.run(&["ui", "state", "c"]).expect_status(0).last();
+    assert_eq!(state["state"]["x"], "a\u{1b}[2J\u{9b}31m\u{202e}b", "it says the same");
+}

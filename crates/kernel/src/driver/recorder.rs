@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use glasshouse_log::{Append, CellWrite, Log};
+use glasshouse_log::{Append, CellWrite, Durability, Later, Log, durability};
 use glasshouse_model::event::EVENT_VERSION;
 use glasshouse_model::{BranchId, Digest, Draft, Event, Header, Seq, SessionId, TenantId};
 
@@ -15,6 +15,9 @@ use crate::{Error, Result, codes};
 /// Most events of one transaction; consequences that do not end are a fault of ours.
 const MAX_EVENTS_PER_APPEND: usize = 4_096;
 
+/// Most appends that wait for the next one: their events are held in memory.
+const MAX_WAITING: usize = 16;
+
 /// Owns the state of a branch and is its only writer.
 pub(crate) struct Recorder {
     log: Log,
@@ -24,6 +27,8 @@ pub(crate) struct Recorder {
     epoch: u64,
     state: State,
     observer: Arc<dyn Observer>,
+    /// Appends that the next one takes along; watchers have not heard of them.
+    waiting: Vec<Later>,
 }
 
 impl Recorder {
@@ -36,7 +41,8 @@ impl Recorder {
         observer: Arc<dyn Observer>,
     ) -> Result<Self> {
         let state = fold(&log, &branch)?;
-        Ok(Self { log, session, branch, tenant: TenantId::local(), epoch, state, observer })
+        let (tenant, waiting) = (TenantId::local(), Vec::new());
+        Ok(Self { log, session, branch, tenant, epoch, state, observer, waiting })
     }
 
     /// The state after the last append.
@@ -73,24 +79,10 @@ impl Recorder {
         if drafts.is_empty() {
             return Ok(());
         }
-        let before = self.state.head;
-        let drafts = match self.expand(drafts) {
-            Ok(drafts) => drafts,
-            Err(error) => {
-                self.state = fold(&self.log, &self.branch)?;
-                return Err(error);
-            }
-        };
-        let append = Append {
-            session: self.session.clone(),
-            branch: self.branch.clone(),
-            events: drafts,
-            expected_head: Some(before),
-            idempotency_key: None,
-            epoch: Some(self.epoch),
-            cells,
-        };
-        match in_place(|| self.log.append(append)) {
+        let append = self.prepare(drafts, cells)?;
+        let outcome = in_place(|| self.log.append(append));
+        let told = self.tell_waiting();
+        match told.and(outcome.map_err(Error::from)) {
             Ok(appended) => {
                 for event in &appended.events {
                     self.observer.notice(Notice::Event(event));
@@ -102,7 +94,58 @@ impl Recorder {
                 if let Ok(state) = fold(&self.log, &self.branch) {
                     self.state = state;
                 }
+                Err(error)
+            }
+        }
+    }
+
+    /// Appends what merely observes. It is durable, and watchers hear it, with the next append.
+    pub(crate) async fn observe(&mut self, draft: Draft) -> Result<()> {
+        if self.waiting.len() >= MAX_WAITING {
+            return self.record(vec![draft]).await;
+        }
+        let append = self.prepare(vec![draft], Vec::new())?;
+        let is_committed = |draft: &Draft| durability(&draft.kind) == Durability::Committed;
+        debug_assert!(!append.events.iter().any(is_committed), "observing implies nothing");
+        let later = in_place(|| self.log.append_later(append));
+        match later {
+            Ok(later) => {
+                self.waiting.push(later);
+                Ok(())
+            }
+            Err(error) => {
+                self.state = fold(&self.log, &self.branch)?;
                 Err(error.into())
+            }
+        }
+    }
+
+    /// Tells watchers of what waited for the append that has just been stored.
+    fn tell_waiting(&mut self) -> Result<()> {
+        for later in std::mem::take(&mut self.waiting) {
+            for event in in_place(|| later.wait())?.events {
+                self.observer.notice(Notice::Event(&event));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drafts with their consequences, folded into the state, as an append.
+    fn prepare(&mut self, drafts: Vec<Draft>, cells: Vec<CellWrite>) -> Result<Append> {
+        let before = self.state.head;
+        match self.expand(drafts) {
+            Ok(events) => Ok(Append {
+                session: self.session.clone(),
+                branch: self.branch.clone(),
+                events,
+                expected_head: Some(before),
+                idempotency_key: None,
+                epoch: Some(self.epoch),
+                cells,
+            }),
+            Err(error) => {
+                self.state = fold(&self.log, &self.branch)?;
+                Err(error)
             }
         }
     }

@@ -7,9 +7,9 @@ use glasshouse_model::body::{
     BlobRef, PlanRegistered, PlanRolledBack, PlanShown, PlanStateChanged, RunMode, RunStatus,
 };
 use glasshouse_model::{BranchId, Digest, Event, Kind, Seq};
-use glasshouse_plan::Limits;
 use glasshouse_plan::registry::free_version;
 use glasshouse_plan::state::State;
+use glasshouse_plan::{Limits, ProfileName};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -80,6 +80,8 @@ pub(super) struct Version {
 #[derive(Debug, Default)]
 struct Versions {
     current: i64,
+    /// Name of the profile under which the plan was last shown.
+    profile: Option<String>,
     by_number: BTreeMap<i64, Version>,
 }
 
@@ -171,6 +173,12 @@ impl Fold {
     fn run(&mut self, event: &Event, body: PlanShown) {
         let Some(run) = body.run else { return };
         self.run_count += 1;
+        if run.status == RunStatus::Succeeded && run.mode != RunMode::Replay {
+            let shown = body.plan.as_ref().and_then(|plan| self.plans.get_mut(plan));
+            if let Some(versions) = shown {
+                versions.profile = Some(body.profile.clone());
+            }
+        }
         if self.runs.len() == MAX_RUNS {
             self.runs.pop_back();
         }
@@ -195,11 +203,17 @@ impl Fold {
         versions.by_number.get(&versions.current).ok_or_else(|| no_plan(plan))
     }
 
+    pub(super) fn profile_of(&self, plan: &str) -> Option<ProfileName> {
+        self.plans.get(plan)?.profile.as_ref()?.parse().ok()
+    }
+
     pub(super) fn version(&self, plan: &str, version: i64) -> Result<&Version> {
         let versions = self.plans.get(plan).ok_or_else(|| no_plan(plan))?;
         versions.by_number.get(&version).ok_or_else(|| {
             let known: Vec<i64> = versions.by_number.keys().copied().collect();
-            no_plan(plan).why(format!("it has no version {version}")).with("versions", known)
+            Error::new(codes::PLAN_NOT_FOUND, format!("the plan {plan:?} has no version {version}"))
+                .why(format!("it has {known:?}"))
+                .with("versions", known)
         })
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::carry::{Carried, carry};
 use super::fold::{Fold, Version};
 use super::stages::Stages;
-use super::{of_plan, refused};
+use super::{Expected, of_plan, refused};
 use crate::{Error, Result, codes};
 
 /// Name of the surface that ids are prefixed with.
@@ -26,7 +26,7 @@ const MAX_STATE_IN_EVENT_BYTES: usize = 64 << 10;
 /// What is asked.
 pub(super) enum Ask {
     Show { text: String, mode: RunMode, keep_input: bool },
-    Event { plan: String, event: Event, expected_revision: Option<u64> },
+    Event { plan: String, event: Event, expected: Expected },
     Rollback { plan: String, version: i64 },
 }
 
@@ -51,7 +51,7 @@ impl Ask {
                 let event = run.event.clone().ok_or_else(|| not_replayable("it has no event"))?;
                 let event = serde_json::from_value(event)
                     .map_err(|e| not_replayable(&format!("its event cannot be read: {e}")))?;
-                Ok(Self::Event { plan: plan()?, event, expected_revision: None })
+                Ok(Self::Event { plan: plan()?, event, expected: Expected::default() })
             }
             RunMode::Rollback => {
                 let version = run.version.ok_or_else(|| not_replayable("it names no version"))?;
@@ -164,8 +164,8 @@ pub(super) fn work(
 ) -> Result<Work, Failure> {
     let step = match ask {
         Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile, stages)?,
-        Ask::Event { plan, event, expected_revision } => {
-            stages.of("step", || happen(fold, log, plan, event, *expected_revision))?
+        Ask::Event { plan, event, expected } => {
+            stages.of("step", || happen(fold, log, plan, event, *expected))?
         }
         Ask::Rollback { plan, version } => {
             stages.of("step", || roll_back(fold, log, plan, *version))?
@@ -305,12 +305,17 @@ fn happen(
     log: &Log,
     plan: &str,
     event: &Event,
-    expected_revision: Option<u64>,
+    expected: Expected,
 ) -> Result<Step, Failure> {
     let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
     let current = fold.current(plan)?;
+    if let Some(version) = expected.version.filter(|version| *version != current.version) {
+        let moved = Error::new(codes::PLAN_CONFLICT, "the plan has moved on");
+        let why = format!("expected version {version}, version {} is shown", current.version);
+        return Err(moved.why(why).with("expected", version).with("found", current.version).into());
+    }
     let before = current.state(log)?;
-    if let Some(revision) = expected_revision {
+    if let Some(revision) = expected.revision {
         before.expect_revision(revision).map_err(told)?;
     }
     let parsed = current.plan(log)?;

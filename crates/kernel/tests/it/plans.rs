@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use glasshouse_kernel::Kernel;
-use glasshouse_kernel::plans::{Plans, Quota};
+use glasshouse_kernel::plans::{Expected, Plans, Quota};
 use glasshouse_log::Append;
 use glasshouse_model::body::{PlanShown, RunMode, RunStatus};
 use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId};
@@ -51,7 +51,9 @@ fn show(plans: &mut Plans, text: &str) -> i64 {
 
 fn event(plans: &mut Plans, name: &str, value: &str) -> glasshouse_kernel::plans::Run {
     let payload = json!({"value": value}).as_object().cloned();
-    plans.event("form", Event::new(name, payload).unwrap(), None, ProfileName::Strict).unwrap()
+    plans
+        .event("form", Event::new(name, payload).unwrap(), Expected::default(), ProfileName::Strict)
+        .unwrap()
 }
 
 #[test]
@@ -165,7 +167,12 @@ fn a_throttled_run_registers_nothing() {
     assert_eq!(history.plans[0].versions.len(), 1);
     assert_eq!(history.runs[0].status, RunStatus::Throttled);
     assert_eq!(plans.replay(history.runs[0].run).unwrap_err().code(), "plan_run_not_replayable");
-    let error = plans.event("form", Event::new("add", None).unwrap(), None, ProfileName::Strict);
+    let error = plans.event(
+        "form",
+        Event::new("add", None).unwrap(),
+        Expected::default(),
+        ProfileName::Strict,
+    );
     assert_eq!(error.unwrap_err().code(), "plan_throttled");
     assert_eq!(plans.state("form").unwrap().revision, 1);
 }
@@ -187,7 +194,12 @@ fn a_refused_plan_leaves_its_reasons_and_nothing_else() {
         let history = plans.history(1).unwrap();
         assert_eq!((history.runs[0].status, history.plans.len()), (status, 0));
     }
-    let error = plans.event("none", Event::new("x", None).unwrap(), None, ProfileName::Strict);
+    let error = plans.event(
+        "none",
+        Event::new("x", None).unwrap(),
+        Expected::default(),
+        ProfileName::Strict,
+    );
     assert_eq!(error.unwrap_err().code(), "plan_not_found");
 }
 
@@ -197,8 +209,12 @@ fn a_writer_that_expects_another_revision_is_told() {
     let mut plans = open(home.path(), WIDE);
     show(&mut plans, &form(1, "a", &["name"]));
     let add = || Event::new("add", None).unwrap();
-    plans.event("form", add(), Some(0), ProfileName::Strict).unwrap();
-    let error = plans.event("form", add(), Some(0), ProfileName::Strict).unwrap_err();
+    plans
+        .event("form", add(), Expected { revision: Some(0), version: None }, ProfileName::Strict)
+        .unwrap();
+    let error = plans
+        .event("form", add(), Expected { revision: Some(0), version: None }, ProfileName::Strict)
+        .unwrap_err();
     assert_eq!((error.code(), error.exit().status()), ("plan_conflict", 8));
     let unknown = event(&mut plans, "nothing", "");
     assert!(!unknown.handled);
@@ -236,7 +252,7 @@ fn an_event_carries_what_was_entered() {
     assert_eq!(error.code(), "plan_state_event_invalid");
     let input = json!({"value": "x", "fields": {"name": "<Ada>"}});
     let sent = Event::new("set-name", None).unwrap().with_input(members(&input)).unwrap();
-    let run = plans.event("form", sent, None, ProfileName::Strict).unwrap();
+    let run = plans.event("form", sent, Expected::default(), ProfileName::Strict).unwrap();
     assert_eq!(run.html.markup, "<p>n 0 &lt;Ada&gt;</p>");
     assert!(plans.replay(run.seq).unwrap().equal, "the log has what was entered");
 }

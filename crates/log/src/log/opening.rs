@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_model::TenantId;
 
-use super::{Inner, Log};
+use super::{Inner, Log, Teller};
 use crate::blobs::Blobs;
 use crate::checkpoint::SignedHead;
 use crate::clock::{Clock, SystemClock};
@@ -23,7 +23,6 @@ use crate::restore;
 use crate::signer::Signer;
 use crate::sqlite::{FileState, Sqlite};
 use crate::store::{Flaw, Store};
-use crate::subscription::Bell;
 use crate::verify::{Broken, cut_below};
 
 /// How a log is opened.
@@ -169,7 +168,7 @@ impl Log {
             owner: Owner::current(),
             refusal,
             proved: Mutex::new(HashSet::new()),
-            bell: Bell::default(),
+            teller: Teller::new(signer.as_ref()),
             home,
             signer,
             snapshots: snapshots.map(Snapshots::new),

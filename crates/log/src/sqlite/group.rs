@@ -40,7 +40,7 @@ pub(crate) struct Group<'c> {
     trouble: Option<Error>,
 }
 
-/// What the writing thread knows of the database after a commit, so that the next group need not
+/// What is known of the database after a commit, so that the next group need not
 /// read it again. Void once another connection has written.
 pub(crate) struct Known {
     /// SQLite's count of what other connections wrote.

@@ -15,6 +15,7 @@ mod exports;
 mod faults;
 mod files;
 mod images;
+mod laters;
 mod leases;
 mod model;
 mod power;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use glasshouse_plan::json::Document;
 use glasshouse_plan::module::Resolver;
-use glasshouse_plan::quota::{Quota, Usage};
+use glasshouse_plan::quota::{Quota, RUN_TTL_US, Usage};
 use glasshouse_plan::registry::free_version;
 use glasshouse_plan::state::{Host, State, StateLimits, apply};
 use glasshouse_plan::template::{Scope, problems, resolve_text, resolve_value};
@@ -308,7 +308,8 @@ fn tenants(input: &Value) -> Value {
                 let name = if tenant.trim().is_empty() { "anonymous" } else { tenant.trim() };
                 let usage = tenants.entry(name).or_default();
                 // Here a run ends only when it is told to.
-                usage.running.values_mut().for_each(|expires_us| *expires_us = u64::MAX);
+                let later_us = now_us + RUN_TTL_US;
+                usage.running.values_mut().for_each(|expires_us| *expires_us = later_us);
                 let granted = usage.take(quota, &leases.len().to_string(), now_us).is_ok();
                 if granted {
                     leases.push(Some(name));

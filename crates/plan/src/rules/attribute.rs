@@ -39,6 +39,10 @@ pub(crate) enum Kind {
     Data,
     /// A colour, or a reference to a gradient or a clip path of the same plan.
     Paint,
+    /// Numbers, lengths, words and transformations of a drawing.
+    Drawn,
+    /// What a browser may fill in by itself.
+    Autofill,
     /// Never shown, and a reason to refuse the plan.
     Denied(&'static str),
 }
@@ -125,7 +129,7 @@ const SPECIFIC: &[(&str, Kind)] = &[
     ("headers", Kind::Ids),
     ("scope", Kind::Words(&["row", "col", "rowgroup", "colgroup"])),
     ("abbr", Kind::Text),
-    ("autocomplete", Kind::Text),
+    ("autocomplete", Kind::Autofill),
     ("novalidate", Kind::Flag),
     ("name", Kind::Id),
     ("disabled", Kind::Flag),
@@ -155,69 +159,69 @@ const SPECIFIC: &[(&str, Kind)] = &[
     ("high", Kind::Number),
     ("optimum", Kind::Number),
     ("open", Kind::Flag),
-    ("viewBox", Kind::Text),
-    ("preserveAspectRatio", Kind::Text),
-    ("x", Kind::Text),
-    ("y", Kind::Text),
-    ("x1", Kind::Text),
-    ("y1", Kind::Text),
-    ("x2", Kind::Text),
-    ("y2", Kind::Text),
-    ("cx", Kind::Text),
-    ("cy", Kind::Text),
-    ("r", Kind::Text),
-    ("rx", Kind::Text),
-    ("ry", Kind::Text),
-    ("dx", Kind::Text),
-    ("dy", Kind::Text),
-    ("d", Kind::Text),
-    ("points", Kind::Text),
+    ("viewBox", Kind::Drawn),
+    ("preserveAspectRatio", Kind::Drawn),
+    ("x", Kind::Drawn),
+    ("y", Kind::Drawn),
+    ("x1", Kind::Drawn),
+    ("y1", Kind::Drawn),
+    ("x2", Kind::Drawn),
+    ("y2", Kind::Drawn),
+    ("cx", Kind::Drawn),
+    ("cy", Kind::Drawn),
+    ("r", Kind::Drawn),
+    ("rx", Kind::Drawn),
+    ("ry", Kind::Drawn),
+    ("dx", Kind::Drawn),
+    ("dy", Kind::Drawn),
+    ("d", Kind::Drawn),
+    ("points", Kind::Drawn),
     ("pathLength", Kind::Number),
-    ("transform", Kind::Text),
+    ("transform", Kind::Drawn),
     ("fill", Kind::Paint),
-    ("fill-opacity", Kind::Text),
+    ("fill-opacity", Kind::Drawn),
     ("fill-rule", Kind::Words(&["nonzero", "evenodd"])),
     ("stroke", Kind::Paint),
-    ("stroke-width", Kind::Text),
-    ("stroke-opacity", Kind::Text),
+    ("stroke-width", Kind::Drawn),
+    ("stroke-opacity", Kind::Drawn),
     ("stroke-linecap", Kind::Words(&["butt", "round", "square"])),
     ("stroke-linejoin", Kind::Words(&["miter", "round", "bevel"])),
     ("stroke-miterlimit", Kind::Number),
-    ("stroke-dasharray", Kind::Text),
-    ("stroke-dashoffset", Kind::Text),
+    ("stroke-dasharray", Kind::Drawn),
+    ("stroke-dashoffset", Kind::Drawn),
     ("opacity", Kind::Number),
     ("clip-path", Kind::Paint),
     ("clip-rule", Kind::Words(&["nonzero", "evenodd"])),
     ("clipPathUnits", Kind::Words(UNITS)),
     ("gradientUnits", Kind::Words(UNITS)),
-    ("gradientTransform", Kind::Text),
+    ("gradientTransform", Kind::Drawn),
     ("spreadMethod", Kind::Words(&["pad", "reflect", "repeat"])),
-    ("offset", Kind::Text),
+    ("offset", Kind::Drawn),
     ("stop-color", Kind::Paint),
     ("stop-opacity", Kind::Number),
     ("text-anchor", Kind::Words(&["start", "middle", "end"])),
-    ("dominant-baseline", Kind::Text),
-    ("font-size", Kind::Text),
-    ("font-family", Kind::Text),
-    ("font-weight", Kind::Text),
+    ("dominant-baseline", Kind::Drawn),
+    ("font-size", Kind::Drawn),
+    ("font-family", Kind::Drawn),
+    ("font-weight", Kind::Drawn),
     ("font-style", Kind::Words(&["normal", "italic", "oblique"])),
-    ("letter-spacing", Kind::Text),
+    ("letter-spacing", Kind::Drawn),
     ("vector-effect", Kind::Words(&["none", "non-scaling-stroke"])),
-    ("shape-rendering", Kind::Text),
+    ("shape-rendering", Kind::Drawn),
     ("visibility", Kind::Words(&["visible", "hidden", "collapse"])),
-    ("fx", Kind::Text),
-    ("fy", Kind::Text),
-    ("fr", Kind::Text),
-    ("rotate", Kind::Text),
-    ("textLength", Kind::Text),
+    ("fx", Kind::Drawn),
+    ("fy", Kind::Drawn),
+    ("fr", Kind::Drawn),
+    ("rotate", Kind::Drawn),
+    ("textLength", Kind::Drawn),
     ("lengthAdjust", Kind::Words(&["spacing", "spacingAndGlyphs"])),
-    ("alignment-baseline", Kind::Text),
-    ("baseline-shift", Kind::Text),
-    ("text-decoration", Kind::Text),
-    ("word-spacing", Kind::Text),
-    ("font-variant", Kind::Text),
-    ("writing-mode", Kind::Text),
-    ("paint-order", Kind::Text),
+    ("alignment-baseline", Kind::Drawn),
+    ("baseline-shift", Kind::Drawn),
+    ("text-decoration", Kind::Drawn),
+    ("word-spacing", Kind::Drawn),
+    ("font-variant", Kind::Drawn),
+    ("writing-mode", Kind::Drawn),
+    ("paint-order", Kind::Drawn),
     ("color", Kind::Paint),
     ("pointer-events", Kind::Words(&["none", "auto"])),
 ];
@@ -269,6 +273,55 @@ const ARIA_IDS: &[&str] = &[
     "aria-errormessage",
     "aria-activedescendant",
 ];
+/// What a browser may fill in: what a person writes on an envelope. No passwords, no cards.
+const AUTOFILL: &[&str] = &[
+    "on",
+    "off",
+    "name",
+    "honorific-prefix",
+    "given-name",
+    "additional-name",
+    "family-name",
+    "honorific-suffix",
+    "nickname",
+    "organization",
+    "organization-title",
+    "street-address",
+    "address-line1",
+    "address-line2",
+    "address-line3",
+    "address-level1",
+    "address-level2",
+    "address-level3",
+    "address-level4",
+    "country",
+    "country-name",
+    "postal-code",
+    "language",
+    "bday",
+    "bday-day",
+    "bday-month",
+    "bday-year",
+    "url",
+    "email",
+    "tel",
+    "tel-country-code",
+    "tel-national",
+    "tel-area-code",
+    "tel-local",
+    "tel-extension",
+    "shipping",
+    "billing",
+    "home",
+    "work",
+    "mobile",
+];
+/// Functions that a colour may be written with. Others read what the host has, such as `var()`.
+const COLOUR_FUNCTIONS: &[&str] =
+    &["rgb", "rgba", "hsl", "hsla", "hwb", "lab", "lch", "oklab", "oklch", "color", "color-mix"];
+/// Functions of a drawing's transformations.
+const TRANSFORMATIONS: &[&str] =
+    &["matrix", "translate", "scale", "rotate", "skewX", "skewY", "translateX", "translateY"];
 /// Longest colour.
 const MAX_PAINT_BYTES: usize = 128;
 /// Longest free attribute name.
@@ -342,6 +395,10 @@ pub(crate) fn find<'a>(element: ElementId, prop: &'a str) -> Option<Attribute<'a
     }
     if element.rule().attributes & (1 << (at - GLOBAL.len())) == 0 {
         return not_here(attribute);
+    }
+    if name == "transform" && element.name() == "svg" {
+        // It would leave its place, as the style of this name does.
+        return None;
     }
     Some(Attribute { kind: refine(element, name, kind), ..attribute })
 }
@@ -496,6 +553,16 @@ pub(crate) fn judge<'a>(
         Kind::Image => address(url::image(text, templated, profile)),
         Kind::Style => style::text(&text).into_verdict(),
         Kind::Paint => paint(text),
+        Kind::Drawn if !is_drawn(&text) => {
+            ignore("numbers, words and transformations are expected")
+        }
+        Kind::Autofill
+            if !text
+                .split_ascii_whitespace()
+                .all(|word| AUTOFILL.iter().any(|known| known.eq_ignore_ascii_case(word))) =>
+        {
+            ignore("a browser does not fill this in for a plan")
+        }
         _ => Verdict::Write(text),
     }
 }
@@ -506,7 +573,8 @@ fn paint(text: Cow<'_, str>) -> Verdict<'_> {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" #%,.-_()/".contains(&byte));
     let lower = text.to_ascii_lowercase();
     if !lower.contains("url") {
-        return if plain { Verdict::Write(text) } else { ignore("a colour is expected") };
+        let colour = plain && calls_only(&text, COLOUR_FUNCTIONS);
+        return if colour { Verdict::Write(text) } else { ignore("a colour is expected") };
     }
     match fragment(&text) {
         Some(_) => Verdict::Write(text),
@@ -515,6 +583,25 @@ fn paint(text: Cow<'_, str>) -> Verdict<'_> {
             "paint comes from a colour or from url(#name)",
         )),
     }
+}
+
+/// Whether a value of a drawing can do nothing but draw.
+fn is_drawn(text: &str) -> bool {
+    let odd = |byte: u8| byte.is_ascii_control() && byte != b'\n' && byte != b'\t';
+    let marks = |byte: u8| b";{}\\<>@*:".contains(&byte);
+    !text.bytes().any(|byte| odd(byte) || marks(byte)) && calls_only(text, TRANSFORMATIONS)
+}
+
+/// Whether every function that is called is one of these.
+fn calls_only(text: &str, functions: &[&str]) -> bool {
+    text.match_indices('(').all(|(at, _)| {
+        let before = &text[..at];
+        let begins = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        let name = &before[begins.map_or(0, |begins| {
+            begins + before[begins..].chars().next().map_or(0, char::len_utf8)
+        })..];
+        functions.iter().any(|function| function.eq_ignore_ascii_case(name))
+    })
 }
 
 /// The name in `url(#name)`.

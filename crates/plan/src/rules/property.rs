@@ -33,6 +33,10 @@ pub(crate) fn read<'a>(
 ) -> Property<'a> {
     if name.len() > 2 && name.as_bytes()[..2].eq_ignore_ascii_case(b"on") {
         match event::read(name, value) {
+            event::Property::Binding(_) if is_bound_twice(all, name) => {
+                let why = "the event is bound twice";
+                return Property::Refused(Refusal::new(codes::EVENT_INVALID, why));
+            }
             event::Property::Binding(binding) => return Property::Event(binding),
             event::Property::Handler(refusal) if profile.allow_inline_event_handlers => {
                 return Property::Ignored(refusal);
@@ -59,6 +63,14 @@ pub(crate) fn read<'a>(
             Property::Refused(Refusal::new(codes::ATTRIBUTE_DENIED, "the attribute is given twice"))
         }
     }
+}
+
+/// Whether another property binds the same event of a browser: an element has one attribute for it.
+fn is_bound_twice(all: &Members<'_>, name: &str) -> bool {
+    let same = |other: &str| other != name && other.eq_ignore_ascii_case(name);
+    all.clone().any(|(other, value)| {
+        same(other) && matches!(event::read(other, value), event::Property::Binding(_))
+    })
 }
 
 fn has_twin(all: &Members<'_>, name: &str, drawing: bool) -> bool {

@@ -92,7 +92,7 @@ impl<'c> Growing<'c> {
     }
 
     /// Takes a node that cannot be accepted as the end of everything that is shown.
-    fn refuse(&mut self, report: Report) {
+    pub(super) fn refuse(&mut self, report: Report) {
         self.refusal = report.issues.into_iter().next();
         self.patches.clear();
     }

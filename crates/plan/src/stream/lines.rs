@@ -15,13 +15,16 @@ use crate::check::{NodeRules, check_to_show};
 use crate::codes;
 use crate::error::Error;
 use crate::json::Document;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_BYTES};
 use crate::patch::{End, Frame, NodeId, Patch, View};
 use crate::plan::{Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::render::Context;
 use crate::report::{Issue, MAX_ISSUES, Report};
 use crate::rules::element::ElementId;
+
+/// The mark of the byte order as UTF-8 has it.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -110,7 +113,7 @@ impl<'c> Lines<'c> {
             rules: NodeRules::new(profile, true),
             profile,
             context,
-            limits: Limits::default(),
+            limits: profile.limits(),
             run,
             seq: 0,
             line: Vec::new(),
@@ -131,9 +134,11 @@ impl<'c> Lines<'c> {
 
     /// Takes the next bytes. A line has an effect when its end has arrived.
     pub fn push(&mut self, bytes: &[u8]) {
+        // A mark of the byte order in front says nothing about UTF-8.
+        let bytes = if self.bytes == 0 { bytes.strip_prefix(BOM).unwrap_or(bytes) } else { bytes };
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Past the limit lines are counted but no longer kept.
-            let room = self.limits.bytes.saturating_sub(self.bytes).min(part.len());
+            let room = MAX_BYTES.saturating_sub(self.bytes).min(part.len());
             self.bytes += room;
             self.line.extend_from_slice(&part[..room]);
             if part.ends_with(b"\n") {
@@ -146,10 +151,9 @@ impl<'c> Lines<'c> {
         self.number += 1;
         let line = std::mem::take(&mut self.line);
         let issue = if cut {
-            let max = self.limits.bytes;
             Some(issue(
                 &Error::new(codes::TOO_LARGE, "the answer is too long")
-                    .why(format!("limit {max} bytes")),
+                    .why(format!("limit {MAX_BYTES} bytes")),
             ))
         } else {
             match std::str::from_utf8(&line) {
@@ -278,27 +282,40 @@ impl<'c> Lines<'c> {
     /// [`render`](crate::render) asks.
     #[must_use]
     pub fn finish(mut self) -> LinesOutcome {
-        if !self.line.is_empty() {
-            self.end_line(false);
-        }
+        let cut = self.ends_inside_a_line();
+        let mut too_much = None;
         if self.state.is_none() {
             self.state = Some(Map::new());
-            // What is larger than a page stays as it is and fails with the whole.
-            let _ = self.show_bound();
+            too_much = self.show_bound().err();
         }
         let mut patches = std::mem::take(&mut self.patches);
         let (mut plan, mut report, mut error) = (None, None, None);
         let end = match crate::plan::parse(&self.document.to_string(), &self.limits) {
+            Err(why) if why.is(codes::TOO_LARGE) || why.is(codes::TOO_DEEP) => {
+                report = Some(Report::of(&why));
+                End::Refused
+            }
             Err(why) => {
                 error = Some(why);
                 End::Incomplete
             }
             Ok(whole) => {
-                let checked = check_to_show(&whole, self.profile);
+                let mut checked = check_to_show(&whole, self.profile);
+                if let Some(issue) = too_much.filter(|_| checked.safe) {
+                    checked = Report::of_issue(issue);
+                }
                 let safe = checked.safe;
-                plan = Some(whole).filter(|_| safe);
+                plan = Some(whole).filter(|_| safe && !cut);
                 report = Some(checked);
-                if safe { End::Complete } else { End::Refused }
+                match (safe, cut) {
+                    (false, _) => End::Refused,
+                    (true, true) => {
+                        let broken = Error::new(codes::INCOMPLETE, "the plan is incomplete");
+                        error = Some(broken.why("the text ended inside a line"));
+                        End::Incomplete
+                    }
+                    (true, false) => End::Complete,
+                }
             }
         };
         if end == End::Refused {
@@ -307,6 +324,16 @@ impl<'c> Lines<'c> {
         let frame = self.numbered(patches, Some(end));
         let Self { left_out, left_out_count, .. } = self;
         LinesOutcome { end, frame, plan, report, error, left_out, left_out_count }
+    }
+
+    /// Takes a last line that has no end; true when it is no whole change.
+    fn ends_inside_a_line(&mut self) -> bool {
+        if self.line.is_empty() {
+            return false;
+        }
+        let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&self.line);
+        self.end_line(false);
+        whole.is_err_and(|error| error.is_eof())
     }
 }
 

@@ -306,6 +306,23 @@ fn a11_a_malformed_line_is_named_and_later_lines_work() {
     assert_eq!(left_out, want);
 }
 
+/// A stream that broke off inside its last line ended as complete, as if nothing were missing.
+#[test]
+fn a12_lines_that_break_off_are_incomplete() {
+    let check = |text: &str, end: End, markup: &str| {
+        let (outcome, shown) = send(text.as_bytes().chunks(5), &profile());
+        assert_eq!((outcome.end, shown.as_str()), (end, markup), "{text}");
+        assert_eq!(outcome.plan.is_some(), end == End::Complete);
+    };
+    let list = "<ul></ul>";
+    check(LIST, End::Complete, list);
+    check(&format!("{LIST}\n"), End::Complete, list);
+    check(&format!("{LIST}\n{}", &item("x")[..50]), End::Incomplete, list);
+    check(&format!("{LIST}\n{}\n", &item("x")[..50]), End::Complete, list);
+    check(&format!("{LIST}\n{}", item("x")), End::Complete, "<ul><li>x</li></ul>");
+    check(&format!("\u{feff}{LIST}"), End::Complete, list);
+}
+
 #[test]
 fn a_line_that_is_refused_shows_nothing() {
     for bad in [

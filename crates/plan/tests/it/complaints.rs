@@ -396,3 +396,85 @@ fn l1_a_state_of_one_version_is_never_taken_for_another() {
         "1"
     );
 }
+
+/// What a drawing may say: numbers, colours and transformations of its own. A value that reads what
+/// the host has, or that moves the whole drawing out of its place, is left out and named.
+#[test]
+fn e13_values_of_a_drawing_only_draw() {
+    let check = |tag: &str, name: &str, value: &str, kept: bool| {
+        let inner = element(tag, json!({name: value}), json!([]));
+        let svg = element("svg", json!({"viewBox": "0 0 9 9"}), json!([inner]));
+        let root = if tag == "svg" { inner } else { svg };
+        let html = shown(root, json!({})).unwrap();
+        assert_eq!(html.markup.contains(&format!(" {name}=")), kept, "{tag} {name}={value:?}");
+        assert_eq!(html.notes.is_empty(), kept, "{tag} {name}={value:?}");
+    };
+    check("rect", "fill", "rgb(1 2 3 / 50%)", true);
+    check("rect", "fill", "oklch(60% 0.1 20)", true);
+    check("rect", "fill", "#abc", true);
+    check("rect", "fill", "var(--secret)", false);
+    check("rect", "fill", "attr(data-x)", false);
+    check("rect", "stroke", "env(safe)", false);
+    check("path", "d", "M0,0 L1.5e2,-3 Z", true);
+    check("path", "d", "M0 0;x", false);
+    check("g", "transform", "translate(1,2) rotate(45 1 1)", true);
+    check("g", "transform", "skewX(3)", true);
+    check("g", "transform", "translate(var(--x))", false);
+    check("svg", "transform", "translate(500 500)", false);
+    check("svg", "viewBox", "0 0 10 10", true);
+    check("text", "font-family", "\"Noto Sans\", serif", true);
+    check("text", "font-family", "url(https://evil.example/x)", false);
+    check("text", "font-size", "calc(1px*2)", false);
+    check("text", "font-size", "12px", true);
+    check("rect", "x", "\u{1}1", false);
+}
+
+/// A form that nobody sees could collect what a browser knows about a person.
+#[test]
+fn e1_no_password_and_no_card_is_filled_in() {
+    let check = |value: &str, kept: bool| {
+        let props = json!({"autocomplete": value, "aria-label": "x"});
+        let html = shown(element("input", props, json!([])), json!({})).unwrap();
+        assert_eq!(html.markup.contains("autocomplete"), kept, "{value}");
+    };
+    check("email", true);
+    check("shipping street-address", true);
+    check("off", true);
+    for secret in ["current-password", "new-password", "one-time-code", "cc-number", "cc-csc"] {
+        check(secret, false);
+        check(&format!("billing {secret}"), false);
+    }
+}
+
+/// Two bindings of one event made an attribute twice; a parser keeps the first, so the second event
+/// was listed and could not happen.
+#[test]
+fn i2_an_event_of_a_browser_is_bound_once() {
+    let judge = |props: Value, safe: bool| {
+        let root = element("button", props.clone(), json!([text("x")]));
+        let report =
+            check(&plan_with(root, json!({"initial": {}})), &Profile::named(ProfileName::Relaxed));
+        assert_eq!(report.safe, safe, "{props}: {:?}", report.issues);
+    };
+    judge(json!({"onClick": "a", "onKeyDown": "b"}), true);
+    judge(json!({"onClick": "a", "onCLICK": "b"}), false);
+    judge(json!({"onKeyDown": "a", "onKeydown": {"type": "b"}}), false);
+}
+
+/// An id goes onto command lines and into lists.
+#[test]
+fn i2_an_id_can_be_named() {
+    let check = |id: &str, code: Option<&str>| {
+        let plan = json!({"specVersion": "runtime-plan/v1", "id": id, "version": 1,
+            "root": {"type": "text", "value": "x"}});
+        let report =
+            check_text(&plan.to_string(), &Limits::default(), &Profile::named(ProfileName::Strict));
+        assert_eq!(report.issues.first().map(|issue| issue.code), code, "{id:?}");
+    };
+    check("a b/c", None);
+    check(&"i".repeat(256), None);
+    check(&"i".repeat(257), Some("plan_too_large"));
+    check("a\u{0}b", Some("plan_shape_invalid"));
+    check("a\nb", Some("plan_shape_invalid"));
+    check("a\u{9b}b", Some("plan_shape_invalid"));
+}

@@ -51,6 +51,38 @@ fn send_text(text: &str, width: usize) -> Seen {
     send(text.as_bytes().chunks(width), &profile())
 }
 
+/// A stream kept only the reader's own limits, so a plan that the check refuses for its size was
+/// shown, and one whose page would be too large ended as complete with nothing on it.
+#[test]
+fn what_is_too_large_for_the_profile_is_taken_back() {
+    let plan = |root: Value, initial: Value| {
+        json!({"specVersion": "runtime-plan/v1", "id": "t", "version": 1, "root": root,
+            "state": {"initial": initial}})
+        .to_string()
+    };
+    let strict = Profile::named(ProfileName::Strict);
+    let text = |length: usize| json!({"type": "text", "value": "y".repeat(length)});
+    let many = |child: Value, times: usize| json!({"type": "element", "tag": "div", "children": vec![child; times]});
+    let check = |text: &str, end: End, code: &str| {
+        for width in [1 << 12, 1 << 20] {
+            let seen = send(text.as_bytes().chunks(width), &strict);
+            assert_eq!(seen.outcome.end, end, "{code}");
+            let issue = seen.outcome.report.and_then(|report| report.issues.into_iter().next());
+            assert_eq!(issue.map_or("", |issue| issue.code), code);
+            assert_eq!(seen.screen.view().markup().is_empty(), end == End::Refused, "{code}");
+        }
+        let parsed = parse(text, &strict.limits());
+        let rendered = parsed.and_then(|plan| render(&plan, &strict, &Context::new("s").unwrap()));
+        assert_eq!(rendered.is_ok(), end == End::Complete, "what render says");
+    };
+    check(&plan(text(190_000), json!({})), End::Complete, "");
+    check(&plan(text(300_000), json!({})), End::Refused, "plan_too_large");
+    check(&plan(many(text(180_000), 4), json!({})), End::Refused, "plan_too_large");
+    let repeated = many(json!({"type": "text", "value": "{{state.x}}{{state.x}}"}), 240);
+    let state = json!({"x": "y".repeat(60_000)});
+    check(&plan(repeated, state), End::Refused, "plan_output_too_large");
+}
+
 fn whole(text: &str) -> String {
     let plan = parse(text, &Limits::default()).unwrap();
     render(&plan, &profile(), &Context::new("s").unwrap()).unwrap().markup

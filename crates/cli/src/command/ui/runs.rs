@@ -2,18 +2,19 @@
 //! that are kept in the log.
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{History, Plans, Quota, Run};
+use glasshouse_kernel::plans::{Expected, History, Plans, Quota, Run};
 use glasshouse_model::Exit;
 use glasshouse_model::body::RunMode;
+use glasshouse_plan::json::Document;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
-use glasshouse_plan::{Event, Html, Report};
+use glasshouse_plan::{Event, Html, Limits, ProfileName, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::fault;
 use super::show::{self, Timings};
-use crate::args::{EventArguments, RunOptions};
+use super::{fault, remark};
+use crate::args::{EventArguments, KeptOptions, RunOptions};
 use crate::error::Error;
 use crate::{home, output};
 
@@ -50,7 +51,7 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
     let mut took = Timings::default();
     let mut plans = took.of("open", plans).map_err(unrecorded)?;
     match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
-        Ok(run) => Ok(tell(&run, options, took)),
+        Ok(run) => Ok(tell(&run, options.json, options.timings.then_some(took))),
         Err(error)
             if !options.json
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
@@ -58,8 +59,8 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
             // For a person: every fault with its place, and not the first one only.
             let profile = options.profile.profile();
             match show::parse(text, &profile) {
-                Ok(plan) => refusal(glasshouse_plan::check(&plan, &profile), error),
-                Err(report) => refusal(report, error),
+                Ok(plan) => refusal(&glasshouse_plan::check_to_show(&plan, &profile), error),
+                Err(unread) => Ok(show::unread(&unread)),
             }
         }
         Err(error) => Err(error.into()),
@@ -67,8 +68,8 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
 }
 
 /// The report of a refusal; what the profile alone accepts was refused by the policy's word on it.
-fn refusal(report: Report, error: glasshouse_kernel::Error) -> Result<u8, Error> {
-    if report.safe { Err(error.into()) } else { Ok(show::refuse(&report)) }
+fn refusal(report: &Report, error: glasshouse_kernel::Error) -> Result<u8, Error> {
+    if report.safe { Err(error.into()) } else { Ok(show::refuse(report)) }
 }
 
 /// What cannot be decided and recorded is not shown; checking and rendering alone needs no log.
@@ -81,14 +82,14 @@ fn unrecorded(error: Error) -> Error {
     error
 }
 
-fn tell(run: &Run, options: &RunOptions, mut took: Timings) -> u8 {
+fn tell(run: &Run, json: bool, took: Option<Timings>) -> u8 {
     if !run.handled {
-        output::note("the plan does nothing on this event");
+        output::note("the plan does nothing on this event: it has no transition of that name");
     }
     for path in &run.carried.dropped {
         output::note(&format!("not kept: {} has no place", output::visible(path, false)));
     }
-    if options.json {
+    if json {
         output::json_line(&RunShown {
             run: run.seq,
             plan: &run.plan,
@@ -102,12 +103,10 @@ fn tell(run: &Run, options: &RunOptions, mut took: Timings) -> u8 {
             dropped: &run.carried.dropped,
         });
     } else {
-        output::data(&run.html.markup);
-        for note in &run.html.notes {
-            output::note(&format!("{} at {}: {}", note.code, note.pointer, note.message));
-        }
+        output::markup(&run.html.markup);
+        remark(&run.html.notes);
     }
-    if options.timings {
+    if let Some(mut took) = took {
         took.extend(&run.stages);
         took.tell();
     }
@@ -125,18 +124,35 @@ pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
     });
     let event = event.map_err(|error| fault(&error))?;
     let mut plans = took.of("open", plans)?;
-    let name = arguments.options.profile.name();
-    let revision = arguments.expect_revision;
-    let run = plans.event(&arguments.plan, event, revision, name)?;
-    Ok(tell(&run, &arguments.options, took))
+    let options = &arguments.options;
+    let expected =
+        Expected { version: arguments.expect_version, revision: arguments.expect_revision };
+    let name = profile_of(&mut plans, &arguments.plan, options)?;
+    let run = plans.event(&arguments.plan, event, expected, name)?;
+    Ok(tell(&run, options.json, options.timings.then_some(took)))
 }
 
+/// The profile that was asked for, or the one under which the plan was last shown.
+fn profile_of(plans: &mut Plans, plan: &str, options: &KeptOptions) -> Result<ProfileName, Error> {
+    match options.profile {
+        Some(asked) => Ok(asked.name()),
+        None => Ok(plans.profile_of(plan)?.unwrap_or(ProfileName::Strict)),
+    }
+}
+
+/// Reads an object by the rules that hold for plans: no key twice, no number outside a double.
 fn members(what: &str, text: Option<&str>) -> Result<Option<Map<String, Value>>, Error> {
-    text.map(|text| match serde_json::from_str(text) {
-        Ok(Value::Object(members)) => Ok(members),
-        _ => Err(Error::new(codes::USAGE, format!("the {what} cannot be read"))
-            .why("it is no JSON object")
-            .fix("write it as {\"name\": \"value\"}")),
+    let invalid = |why: String| {
+        Error::new(codes::USAGE, format!("the {what} cannot be read"))
+            .why(why)
+            .fix("write it as {\"name\": \"value\"}")
+    };
+    text.map(|text| {
+        let document = Document::parse(text, &Limits::default());
+        match document.map_err(|error| invalid(error.to_string()))?.root().to_value() {
+            Value::Object(members) => Ok(members),
+            _ => Err(invalid("it is no JSON object".to_owned())),
+        }
     })
     .transpose()
 }
@@ -162,6 +178,9 @@ pub(super) fn history(runs: usize, as_json: bool) -> Result<u8, Error> {
 }
 
 fn list(history: &History) {
+    if !history.plans.is_empty() {
+        output::note("plans (* is shown)");
+    }
     for plan in &history.plans {
         let id = output::visible(&plan.plan, false);
         for version in &plan.versions {
@@ -169,6 +188,9 @@ fn list(history: &History) {
             let (number, revision) = (version.version, version.revision);
             output::data(&format!("{mark} {id} {number}  revision {revision}  {}", version.text));
         }
+    }
+    if !history.runs.is_empty() {
+        output::note("runs, the newest first");
     }
     for run in &history.runs {
         let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
@@ -184,12 +206,12 @@ fn list(history: &History) {
 }
 
 /// `ui rollback`.
-pub(super) fn rollback(plan: &str, version: i64, options: &RunOptions) -> Result<u8, Error> {
+pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Result<u8, Error> {
     let mut took = Timings::default();
     let mut plans = took.of("open", plans)?;
-    let name = options.profile.name();
+    let name = profile_of(&mut plans, plan, options)?;
     let run = plans.rollback(plan, version, name)?;
-    Ok(tell(&run, options, took))
+    Ok(tell(&run, options.json, options.timings.then_some(took)))
 }
 
 /// `ui replay`.

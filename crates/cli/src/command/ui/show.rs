@@ -7,7 +7,7 @@ use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
 
-use super::{SURFACE, fault, tell};
+use super::{SURFACE, fault, remark, tell};
 use crate::error::Error;
 use crate::output;
 
@@ -38,21 +38,26 @@ impl Timings {
 /// `ui check`.
 pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) -> Result<u8, Error> {
     let mut took = Timings::default();
-    let report = match took.of("parse", || parse(text, profile)) {
-        Ok(plan) => took.of("check", || glasshouse_plan::check(&plan, profile)),
-        Err(report) => report,
+    let (report, status) = match took.of("parse", || parse(text, profile)) {
+        Ok(plan) => {
+            let report = took.of("check", || glasshouse_plan::check_to_show(&plan, profile));
+            let status = status(report.safe);
+            (report, status)
+        }
+        Err(error) => (Report::of(&error), error.exit_status()),
     };
     if json {
         output::json_line(&report);
     } else if report.safe {
         output::data("safe");
+        remark(&report.notes);
     } else {
         tell(&report);
     }
     if timings {
         took.tell();
     }
-    Ok(status(report.safe))
+    Ok(status)
 }
 
 /// `ui render-plan`.
@@ -67,7 +72,7 @@ pub(super) fn render(
     let plan = match parsed {
         Ok(plan) => plan,
         Err(error) if json => return Err(fault(&error)),
-        Err(error) => return Ok(refuse(&Report::of(&error))),
+        Err(error) => return Ok(unread(&error)),
     };
     let report = took.of("check", || glasshouse_plan::check(&plan, profile));
     if !report.safe && !json {
@@ -83,10 +88,8 @@ pub(super) fn render(
     if json {
         output::json_line(&html);
     } else {
-        output::data(&html.markup);
-        for note in html.notes.iter().chain(&report.notes) {
-            output::note(&format!("{} at {}: {}", note.code, note.pointer, note.message));
-        }
+        output::markup(&html.markup);
+        remark(&html.notes);
     }
     if timings {
         took.tell();
@@ -98,12 +101,13 @@ pub(super) fn render(
 pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Error> {
     let plan = match parse(text, profile) {
         Ok(plan) => plan,
-        Err(report) if json => {
+        Err(error) if json => {
+            let report = Report::of(&error);
             output::json_line(&json!({"ok": false, "safe": false, "issues": report.issues,
                 "issue_count": report.issue_count, "dependencies": []}));
-            return Ok(Exit::Denied.status());
+            return Ok(error.exit_status());
         }
-        Err(report) => return Ok(refuse(&report)),
+        Err(error) => return Ok(unread(&error)),
     };
     let probe = glasshouse_plan::probe(&plan, profile);
     if json {
@@ -125,9 +129,15 @@ fn line(module: &Dependency) -> String {
     format!("{}  tier {}  {place}", module.specifier, module.tier)
 }
 
-/// Reads a plan within what the profile accepts; what cannot be read is a report of its own.
-pub(super) fn parse(text: &str, profile: &Profile) -> Result<Plan, Report> {
-    glasshouse_plan::parse(text, &profile.limits()).map_err(|error| Report::of(&error))
+/// Reads a plan within what the profile accepts.
+pub(super) fn parse(text: &str, profile: &Profile) -> Result<Plan, glasshouse_plan::Error> {
+    glasshouse_plan::parse(text, &profile.limits())
+}
+
+/// Tells why a text is no plan that can be read here.
+pub(super) fn unread(error: &glasshouse_plan::Error) -> u8 {
+    tell(&Report::of(error));
+    error.exit_status()
 }
 
 pub(super) fn refuse(report: &Report) -> u8 {

@@ -221,7 +221,10 @@ impl Show {
         if !self.json {
             let markup = self.screen.view().markup();
             if !markup.is_empty() {
-                output::data(&markup);
+                output::markup(&markup);
+            }
+            if let Some(report) = ended.report.as_ref().filter(|report| report.safe) {
+                super::remark(&report.notes);
             }
             if ended.end != End::Complete {
                 if let Some(report) = &ended.report {
