@@ -188,6 +188,13 @@ pub const NOTHING_TO_MERGE: Code = Code::new(
     false,
     "change something first; `git.diff` shows the change set",
 );
+/// A branch whose turn is not over cannot be merged.
+pub const TURN_OPEN: Code = Code::new(
+    "turn_open",
+    Exit::Conflict,
+    false,
+    "wait until the turn ends, or carry on an interrupted one with `glasshouse session resume`",
+);
 /// A command line that cannot be understood.
 pub const USAGE: Code =
     Code::new("usage", Exit::Usage, false, "`glasshouse --help` lists what there is");
@@ -441,6 +448,7 @@ pub const ALL: &[Code] = &[
     SECRET_IN_ARGUMENTS,
     NETWORK_UNAVAILABLE,
     NOTHING_TO_MERGE,
+    TURN_OPEN,
     USAGE,
     FILTER_UNAVAILABLE,
     MESSAGE_INVALID,

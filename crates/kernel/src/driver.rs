@@ -11,6 +11,8 @@ mod cells;
 mod decide;
 mod execute;
 mod grants;
+mod imports;
+mod joining;
 mod journal;
 mod keep;
 mod merging;
@@ -28,13 +30,14 @@ mod start;
 mod sweep;
 mod workbench;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
-    CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd, TurnStarted,
+    BranchMerged, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd, TurnStarted,
 };
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
@@ -53,6 +56,7 @@ pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
 pub use grants::{GrantRow, GrantState};
+pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
 pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
@@ -68,10 +72,11 @@ pub use rules::{
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
+pub use workbench::sealed_contents;
 
 use crate::plans::{Plans, Quota};
-use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, next};
-use crate::session::{refused, turn_cancelled, turn_failed};
+use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, join, next};
+use crate::session::{recorded, refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
 use approvals::Asked;
 use network::Said;
@@ -229,21 +234,57 @@ impl Kernel {
         let tools = model::tools_told(&Registry::builtin());
         let first = self.log.read(branch, 1, 1)?;
         let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
-        let policy = match &created {
-            Some(created) => Some(self.compile(&rules::of_session(self, &created.policy)?)?),
-            None => None,
+        let policy = |is_imported| {
+            created.as_ref().map(|created| self.policy_of(created, is_imported)).transpose()
         };
-        let mut replay = Replay::new(&tools, policy.as_ref());
+        let rows = match first.first() {
+            Some(event) => self.log.branches(&event.header.session)?,
+            None => Vec::new(),
+        };
+        let imported: BTreeSet<_> =
+            rows.iter().filter(|row| row.is_imported).map(|row| &row.branch).collect();
+        let (recorded, ours) = (policy(false)?, policy(!imported.is_empty())?);
+        let mut replay = Replay::new(&tools, recorded.as_ref());
         for event in self.log.events(branch) {
             let event = event?;
+            if !imported.contains(&event.header.branch) {
+                replay.decide_by(ours.as_ref());
+            }
             if to.is_some_and(|to| event.seq() > to) {
                 break;
+            }
+            if *event.kind() == Kind::BranchMerged
+                && let Some(resolved) = self.merged_again(branch, &event)?
+            {
+                replay.expect_merge(resolved);
             }
             if let Err(difference) = replay.step(&event) {
                 return Ok(Err(difference));
             }
         }
         Ok(Ok(replay.finish()))
+    }
+
+    /// What a merge must have brought besides files; `None` when a branch cannot be folded any more,
+    /// because an event of it was erased.
+    fn merged_again(
+        &self,
+        branch: &BranchId,
+        event: &glasshouse_model::Event,
+    ) -> Result<Option<std::collections::BTreeMap<String, serde_json::Value>>> {
+        let Ok(merged) = event.body_as::<BranchMerged>() else { return Ok(None) };
+        let fold = |branch, to| match recorder::fold_to(&self.log, branch, to) {
+            Err(error) if error.is(codes::LOG_UNREADABLE) => Ok(None),
+            state => state.map(Some),
+        };
+        let base = fold(branch, merged.base_seq)?;
+        let target = fold(branch, event.seq() - 1)?;
+        let source = fold(&merged.source, merged.source_seq)?;
+        let (Some(base), Some(target), Some(source)) = (base, target, source) else {
+            return Ok(None);
+        };
+        let resolved = join(&base, &target, &source).and_then(|joined| recorded(&joined));
+        Ok(resolved.ok())
     }
 
     /// The main branch of a session.
@@ -301,6 +342,8 @@ pub struct Session {
     partial: Arc<Mutex<String>>,
     /// Until when the answer that is asked for must have come.
     answer_by: std::time::Instant,
+    /// Whether it is a fork of a session that another log recorded.
+    is_imported: bool,
 }
 
 /// What a task gives back.

@@ -4,7 +4,7 @@
 //! it is now, and writes it as a patch for review. [`apply`] does it, all or nothing, by an operation
 //! log that a crash at any point resumes from and any failure goes back by. [`commit`] brings the same
 //! edits onto the last commit without running anything of the repository; what it cannot commit it
-//! takes back. Nothing follows a link. In `.git` everything is written by git's own plumbing, but for
+//! takes back. [`join_trees`] does the same for two branches of a session, without a project. Nothing follows a link. In `.git` everything is written by git's own plumbing, but for
 //! the index's lock and the finished index that takes the old one's place under it.
 
 mod apply;
@@ -22,6 +22,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod three_way;
+mod trees;
 
 pub use apply::{Applied, Authority, Outcome, apply};
 pub use commit::{Author, CommitRequest, Committed, commit};
@@ -29,3 +30,4 @@ pub use conflict::{Conflict, ConflictKind, conflict_error};
 pub use oplog::OperationDir;
 pub use patch::{Version, unified};
 pub use plan::{Binding, Input, Proposal, Proposed, propose};
+pub use trees::{JoinedTrees, Origin, Tree, join_trees};

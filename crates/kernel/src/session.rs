@@ -4,6 +4,7 @@ mod compaction;
 mod consequences;
 mod context;
 mod effects;
+mod join;
 mod ledger;
 mod repetition;
 mod replay;
@@ -14,10 +15,12 @@ pub use consequences::consequences;
 pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
 pub use context::{is_summary_wanted, model_request};
 pub use effects::{Effect, next};
+pub(crate) use join::recorded;
+pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use ledger::{Charge, Ledger, Total};
 pub use replay::{Difference, Replay, Replayed};
 pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{
-    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State, Summary,
+    CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, SealRecord, State, Summary,
     VOID_APPROVALS,
 };

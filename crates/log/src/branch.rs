@@ -76,6 +76,9 @@ pub struct BranchRow {
     pub fork: Option<Fork>,
     /// Whether it takes events.
     pub state: BranchState,
+    /// Whether it came from another log: it takes no events here, whatever its state says. A fork of it
+    /// does.
+    pub is_imported: bool,
     /// Its newest event, which may be the parent's at the fork.
     pub head: Head,
     /// When it was created, microseconds since 1970.
@@ -84,7 +87,33 @@ pub struct BranchRow {
     pub last_us: u64,
 }
 
+/// In front of the state of a branch that was imported, where states are stored.
+const IMPORTED_PREFIX: &str = "imported_";
+
 impl BranchRow {
+    /// The state as it is stored.
+    pub(crate) fn stored_state(&self) -> String {
+        let prefix = if self.is_imported { IMPORTED_PREFIX } else { "" };
+        format!("{prefix}{}", self.state.as_str())
+    }
+
+    /// Reads a stored state, and whether the branch was imported.
+    pub(crate) fn state_of_stored(word: &str) -> Option<(BranchState, bool)> {
+        let bare = word.strip_prefix(IMPORTED_PREFIX);
+        Some((BranchState::from_word(bare.unwrap_or(word))?, bare.is_some()))
+    }
+
+    /// Why it takes no events; `None` while it does.
+    #[must_use]
+    pub fn why_ended(&self) -> Option<&'static str> {
+        match self.state {
+            _ if self.is_imported => Some("it was imported"),
+            BranchState::Open => None,
+            BranchState::Merged => Some("it is merged"),
+            BranchState::Closed => Some("it is closed"),
+        }
+    }
+
     /// What stands before its first own event.
     #[must_use]
     pub fn base(&self) -> Head {

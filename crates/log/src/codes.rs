@@ -150,6 +150,20 @@ pub const NOTHING_RECORDED: Code = Code::new(
     false,
     "check GLASSHOUSE_HOME; the first session makes the log",
 );
+/// An import of a session whose id is taken by another one.
+pub const SESSION_EXISTS: Code = Code::new(
+    "session_exists",
+    Exit::Conflict,
+    false,
+    "compare both with `glasshouse session export`; import it into a data directory of its own",
+);
+/// An export with more events than one import takes.
+pub const IMPORT_TOO_LARGE: Code = Code::new(
+    "import_too_large",
+    Exit::Usage,
+    false,
+    "keep the export; `glasshouse session check-export` proves files of any size",
+);
 /// Another process owns the session.
 pub const SESSION_OWNED: Code = Code::new(
     "session_owned",
@@ -201,6 +215,8 @@ pub const ALL: &[Code] = &[
     BACKUP_INVALID,
     MISSING_LOG,
     NOTHING_RECORDED,
+    SESSION_EXISTS,
+    IMPORT_TOO_LARGE,
     SESSION_OWNED,
     STORAGE_FAILED,
     STORAGE_FULL,

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::check::{Item, read};
 pub use self::check::{MAX_EXPORT_LINE_BYTES, check_export};
 
 use crate::blobs::named_in;
@@ -22,6 +23,7 @@ use crate::branch::BranchRow;
 use crate::chain::PAGE;
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::import;
 use crate::log::Log;
 use crate::proof::ProvedEvent;
 
@@ -114,13 +116,17 @@ pub(crate) fn write(
     }
     let named = BTreeSet::new();
     let mut writer = Writer { out, digest: Digest::ZERO, events: 0, blobs: 0, named };
-    writer.line(&Line::Export {
-        version: VERSION,
-        tenant: log.tenant().clone(),
-        session: session.clone(),
-        key: log.public_key()?.to_string(),
-        head: log.signed_head()?.note,
-    })?;
+    match import::origin_of(log, &branches)? {
+        // The head that vouches for it is that of the log where it happened.
+        Some(line) => writer.text(line.as_bytes())?,
+        None => writer.line(&Line::Export {
+            version: VERSION,
+            tenant: log.tenant().clone(),
+            session: session.clone(),
+            key: log.public_key()?.to_string(),
+            head: log.signed_head()?.note,
+        })?,
+    }
     for row in &branches {
         write_branch(log, row, &mut writer)?;
     }

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::export::{self, ExportBlobs, Exported};
 use crate::heads::Heads;
 use crate::home::{FileLock, Home};
+use crate::import::{self, Imported, NewImport};
 use crate::keys::PublicKey;
 use crate::lease::Lease;
 use crate::merge::MergeBranch;
@@ -404,6 +405,23 @@ impl Log {
         out: &mut dyn Write,
     ) -> Result<Exported> {
         export::write(self, session, blobs, out)
+    }
+
+    /// Takes in a session that another log exported: proved as [`check_export`] does before anything is
+    /// stored, then stored with its hashes. It takes no events here, but it can be read and forked. A
+    /// session of which everything is here already is left as it is.
+    ///
+    /// [`check_export`]: crate::check_export
+    ///
+    /// # Errors
+    /// `export_invalid`; `session_exists` when other events are there under its id, `branch_exists`;
+    /// `blob_not_found` for content that is neither in the file nor here; `tenant_mismatch`;
+    /// `import_too_large`; or a storage error.
+    pub fn import_session(&self, file: &mut std::fs::File, new: NewImport) -> Result<Imported> {
+        self.inner.may_write()?;
+        let imported = import::run(self, self.inner.store.as_ref(), file, new)?;
+        self.tell_stored();
+        Ok(imported)
     }
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest

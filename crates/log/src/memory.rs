@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
+use crate::import::ImportedBranch;
 use crate::lease::{self, Fence};
 use crate::record::{Place, Record, seal};
 use crate::rules;
@@ -201,11 +202,10 @@ impl Line {
     }
 }
 
-impl Store for Memory {
-    fn create_branch(&self, new: &NewBranch, events: Vec<Draft>) -> Result<Appended> {
+impl Memory {
+    /// Adds a branch without events.
+    fn add_branch(&self, state: &mut State, new: &NewBranch) -> Result<Head> {
         new.check()?;
-        let first = Prepared::first_of(new, events)?;
-        let mut state = self.state();
         let siblings: Vec<_> = state.rows_of(Some(&new.session));
         let is_taken = state.lines.contains_key(&new.branch);
         let is_root = new.parent.is_none();
@@ -228,6 +228,7 @@ impl Store for Memory {
             name: new.name.clone(),
             fork,
             state: BranchState::Open,
+            is_imported: false,
             head: Head::EMPTY,
             created_us: now_us,
             last_us: now_us,
@@ -236,10 +237,54 @@ impl Store for Memory {
         let head = row.head;
         state.lines.insert(new.branch.clone(), Line { row, ancestors, records: Vec::new() });
         state.order.push(new.branch.clone());
+        Ok(head)
+    }
+}
+
+impl Store for Memory {
+    fn create_branch(&self, new: &NewBranch, events: Vec<Draft>) -> Result<Appended> {
+        new.check()?;
+        let first = Prepared::first_of(new, events)?;
+        let mut state = self.state();
+        let head = self.add_branch(&mut state, new)?;
         match first {
             Some(first) => self.store(&mut state, first, None),
             None => Ok(Appended { events: Vec::new(), head, replayed: false }),
         }
+    }
+
+    fn import(
+        &self,
+        branches: Vec<ImportedBranch>,
+        told: &NewBranch,
+        append: Append,
+    ) -> Result<Appended> {
+        let request = Prepared::new(append)?;
+        let mut state = self.state();
+        for branch in branches.iter().map(|branch| &branch.new.branch).chain([&told.branch]) {
+            if state.lines.contains_key(branch) {
+                return Err(rules::is_taken(branch));
+            }
+        }
+        let session = branches.first().map(|first| &first.new.session);
+        if let Some(session) = session.filter(|id| !state.rows_of(Some(id)).is_empty()) {
+            return Err(rules::session_exists(session));
+        }
+        let base = state.tree.size();
+        for branch in branches {
+            let mut head = self.add_branch(&mut state, &branch.new)?;
+            let records: Vec<_> =
+                branch.records.into_iter().map(|record| record.placed(base)).collect();
+            if let Some(last) = records.last() {
+                head = Head { seq: last.seq, hash: last.hash };
+            }
+            state.stats.events += count(records.len());
+            state.add(&branch.new.branch, records, head, self.clock.now_us())?;
+            let row = &mut state.line_mut(&branch.new.branch)?.row;
+            (row.state, row.is_imported) = (branch.state, true);
+        }
+        self.add_branch(&mut state, told)?;
+        self.store(&mut state, request, None)
     }
 
     fn append(&self, append: Append, merge: Option<Merge>) -> Result<Appended> {
@@ -289,7 +334,7 @@ impl Store for Memory {
     fn close_branch(&self, branch: &BranchId) -> Result<()> {
         let mut state = self.state();
         let row = &mut state.line_mut(branch)?.row;
-        if row.state == BranchState::Open {
+        if row.why_ended().is_none() {
             row.state = BranchState::Closed;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use glasshouse_model::{BranchId, Seq, SessionId};
 
 use crate::append::{CellWrite, Head};
-use crate::branch::{BranchRow, BranchState};
+use crate::branch::BranchRow;
 use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
@@ -31,10 +31,11 @@ pub(crate) fn check_erased_session(row: &BranchRow, session: &SessionId) -> Resu
 
 /// Checks that a branch takes events, and that its head is where the writer expects it.
 pub(crate) fn check_open(row: &BranchRow, expected_head: Option<Seq>) -> Result<()> {
-    let BranchRow { branch, state, head, .. } = row;
-    if *state != BranchState::Open {
-        return Err(Error::new(codes::BRANCH_READ_ONLY, format!("could not write to {branch}"))
-            .why(format!("it is {}", state.as_str())));
+    let BranchRow { branch, head, .. } = row;
+    if let Some(why) = row.why_ended() {
+        return Err(
+            Error::new(codes::BRANCH_READ_ONLY, format!("could not write to {branch}")).why(why)
+        );
     }
     match expected_head {
         Some(expected) if expected != head.seq => Err(moved(branch, expected, *head)),
@@ -48,10 +49,9 @@ pub(crate) fn check_merge(target: &BranchRow, source: &BranchRow, merge: &Merge)
         return Err(Error::new(codes::APPEND_INVALID, "could not merge")
             .why("source and target are two branches of one session"));
     }
-    if source.state != BranchState::Open {
+    if let Some(why) = source.why_ended() {
         let what = format!("could not merge {}", source.branch);
-        return Err(Error::new(codes::BRANCH_READ_ONLY, what)
-            .why(format!("it is {}", source.state.as_str())));
+        return Err(Error::new(codes::BRANCH_READ_ONLY, what).why(why));
     }
     if source.head != merge.source_head {
         return Err(moved(&source.branch, merge.source_head.seq, source.head));
@@ -86,6 +86,16 @@ pub(crate) fn check_erase(branch: &BranchId, seq: Seq, record: Option<&Record>) 
     Ok(record.erased_by().is_none())
 }
 
+pub(crate) fn is_taken(branch: &BranchId) -> Error {
+    Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}"))
+        .why("a branch with this id exists")
+}
+
+pub(crate) fn session_exists(session: &SessionId) -> Error {
+    Error::new(codes::SESSION_EXISTS, format!("could not import {session}"))
+        .why("a session with this id and other events exists")
+}
+
 /// Checks that an id and a name are free.
 pub(crate) fn check_new_branch(
     branch: &BranchId,
@@ -98,7 +108,7 @@ pub(crate) fn check_new_branch(
         Err(Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}")).why(why))
     };
     if id_is_taken {
-        return exists("a branch with this id exists");
+        return Err(is_taken(branch));
     }
     if siblings.iter().any(|sibling| sibling.name == name) {
         return exists(&format!("the session has a branch named `{name}`"));

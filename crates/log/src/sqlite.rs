@@ -34,6 +34,7 @@ use crate::clock::Clock;
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::home;
+use crate::import::ImportedBranch;
 use crate::record::Record;
 use crate::rules;
 use crate::store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
@@ -207,6 +208,17 @@ impl Store for Sqlite {
     ) -> Result<Appended> {
         let request = Prepared::new(append)?;
         self.writer()?.submit(move |group| group.erase(request, &events, &blobs))
+    }
+
+    fn import(
+        &self,
+        branches: Vec<ImportedBranch>,
+        told: &NewBranch,
+        append: Append,
+    ) -> Result<Appended> {
+        let request = Prepared::new(append)?;
+        let told = told.clone();
+        self.writer()?.submit(move |group| group.import(branches, &told, request))
     }
 
     fn close_branch(&self, branch: &BranchId) -> Result<()> {

@@ -10,6 +10,7 @@ use crate::append::{Append, Appended, Cell, CellWrite, Head};
 use crate::branch::{BranchRow, NewBranch, Segment, SessionRow};
 use crate::cells::StoredCell;
 use crate::error::Result;
+use crate::import::ImportedBranch;
 use crate::record::Record;
 
 /// The end of a branch by merging: recorded in the same transaction as the event that merges it.
@@ -81,6 +82,19 @@ pub trait Store: Send + Sync {
         append: Append,
         events: Vec<(BranchId, Seq)>,
         blobs: Vec<Digest>,
+    ) -> Result<Appended>;
+
+    /// Stores the branches of a session that another log recorded, their events with the hashes that they
+    /// have, and in a new session an append that tells of it, as one transaction. What was imported takes
+    /// no more events.
+    ///
+    /// # Errors
+    /// `session_exists`, `branch_exists`, and as [`Store::append`].
+    fn import(
+        &self,
+        branches: Vec<ImportedBranch>,
+        told: &NewBranch,
+        append: Append,
     ) -> Result<Appended>;
 
     /// Ends a branch without merging it; a branch that has ended stays as it is.

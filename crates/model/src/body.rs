@@ -30,7 +30,8 @@ pub use grant::{
 pub use kinds::{check, schema};
 pub use log::{
     BranchForked, BranchMerged, EventRange, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
-    LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeStrategy,
+    LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeSide, MergeStrategy,
+    MergedWorkspace, TakenPath,
 };
 pub use model::{Carry, ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
@@ -39,7 +40,7 @@ pub use plan::{
 };
 pub use session::{
     BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, Outcome, PolicyChange,
-    PolicySource, SessionCreated, SessionResumed, TestSetup, TurnEnd, TurnStarted,
+    PolicySource, SessionCreated, SessionImported, SessionResumed, TestSetup, TurnEnd, TurnStarted,
 };
 pub use turn::{
     Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,

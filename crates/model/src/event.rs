@@ -328,6 +328,7 @@ kinds! {
     SessionCreated = "session.created",
     SessionResumed = "session.resumed",
     SessionClosed = "session.closed",
+    SessionImported = "session.imported",
     SessionModeChanged = "session.mode_changed",
     KernelStarted = "kernel.started",
     KernelStopped = "kernel.stopped",

@@ -50,6 +50,10 @@ pub mod name {
     pub const SESSION_SET_MODE: &str = "session.set_mode";
     /// Begin a branch of a session at one of its events.
     pub const SESSION_FORK: &str = "session.fork";
+    /// Merge a branch of a session into another.
+    pub const SESSION_MERGE: &str = "session.merge";
+    /// Take in a session that another log exported.
+    pub const SESSION_IMPORT: &str = "session.import";
     /// Merge a change set into the project directory.
     pub const MERGE_APPLY: &str = "merge.apply";
 

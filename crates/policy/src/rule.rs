@@ -32,6 +32,8 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::POLICY_UPDATE,
     name::SESSION_SET_MODE,
     name::SESSION_FORK,
+    name::SESSION_MERGE,
+    name::SESSION_IMPORT,
     name::MERGE_APPLY,
 ];
 

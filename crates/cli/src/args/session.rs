@@ -27,6 +27,9 @@ pub(crate) enum SessionCommand {
         /// Show the session's branches instead, each below the one that it left
         #[arg(long, conflicts_with = "branch")]
         branches: bool,
+        /// Only the events that the branch stores itself, numbered from 1
+        #[arg(long, conflicts_with = "branches")]
+        own: bool,
         /// Events, or branches, as JSON lines on stdout
         #[arg(long)]
         json: bool,
@@ -55,6 +58,29 @@ pub(crate) enum SessionCommand {
         /// Why, for the log
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring what a branch did to another; the branch that was merged takes no more events
+    Merge {
+        /// Session id
+        id: SessionId,
+        /// Branch that ends, by id or name
+        source: String,
+        /// Branch that goes on, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        into: Option<String>,
+        /// Only tell what would change, and what does not go together
+        #[arg(long)]
+        dry_run: bool,
+        /// Take one branch's version of what does not go together: `source` or `target`, for all paths or
+        /// for those named after it
+        #[arg(long, value_name = "SIDE [PATH", num_args = 1..)]
+        take: Vec<String>,
+        /// Never ask a person
+        #[arg(long)]
+        no_approver: bool,
         /// Result as JSON on stdout
         #[arg(long)]
         json: bool,
@@ -108,8 +134,21 @@ pub(crate) enum SessionCommand {
         /// File to write, which must not exist (default: stdout)
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// Also the contents that events name: files, outputs, answers. Without them the events still prove
+        /// themselves
+        #[arg(long, value_name = "YES", num_args = 0..=1, default_value_t = true,
+              default_missing_value = "true", action = clap::ArgAction::Set)]
+        with_blobs: bool,
         /// What was written, as JSON on stdout; needs `--out`
         #[arg(long, requires = "out")]
+        json: bool,
+    },
+    /// Take in a session that another log exported, to read it and to fork it; nothing in it gives a right
+    Import {
+        /// The file that `session export` wrote
+        file: PathBuf,
+        /// Result as JSON on stdout
+        #[arg(long)]
         json: bool,
     },
     /// Prove a file that `session export` wrote
@@ -163,9 +202,11 @@ impl SessionCommand {
             | Self::Show { json, .. }
             | Self::Costs { json, .. }
             | Self::Fork { json, .. }
+            | Self::Merge { json, .. }
             | Self::Diff { json, .. }
             | Self::Files { json, .. }
             | Self::Export { json, .. }
+            | Self::Import { json, .. }
             | Self::CheckExport { json, .. }
             | Self::Replay { json, .. }
             | Self::Resume { json, .. } => *json,
@@ -178,6 +219,7 @@ impl SessionCommand {
     pub(crate) const fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Show { id, .. }
+            | Self::Merge { id, .. }
             | Self::Fork { id, .. }
             | Self::Diff { id, .. }
             | Self::Files { id, .. }
@@ -185,7 +227,7 @@ impl SessionCommand {
             | Self::Replay { id, .. }
             | Self::Resume { id, .. } => Some(id),
             Self::Costs { id, .. } => id.as_ref(),
-            Self::List { .. } | Self::CheckExport { .. } => None,
+            Self::List { .. } | Self::CheckExport { .. } | Self::Import { .. } => None,
         }
     }
 }

@@ -1,13 +1,13 @@
-//! `glasshouse session`: list, show, fork, diff, files, export, replay, resume.
+//! `glasshouse session`: list, show, fork, merge, diff, files, export, import, replay, resume.
 
 mod branches;
 mod costs;
 mod export;
 mod files;
 
-use glasshouse_kernel::driver::NewFork;
+use glasshouse_kernel::driver::{NewFork, NewMerge};
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::{Archive, BranchRow, SessionRow};
+use glasshouse_log::{Archive, BranchRow, Record, SessionRow};
 use glasshouse_model::body::{MessageReceived, Outcome};
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
@@ -17,6 +17,9 @@ use crate::event_line::{Lines, date};
 use crate::{home, output};
 
 use super::task;
+
+/// Events that are held in memory at a time.
+const PAGE: usize = 512;
 
 /// Runs the command.
 pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
@@ -30,14 +33,19 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         SessionCommand::Show { id, branches: true, json, .. } => {
             branches::tree(&kernel()?, &id, json)
         }
-        SessionCommand::Show { id, branch, json, .. } => {
+        SessionCommand::Show { id, branch, own, json, .. } => {
             let kernel = kernel()?;
-            show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, json)
+            show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, own, json)
         }
         SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
         SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
         SessionCommand::Fork { id, branch, at, name, reason, json } => {
             branches::fork(&kernel()?, NewFork { session: id, branch, at, name, reason }, json)
+        }
+        SessionCommand::Merge { id, source, into, dry_run, take, no_approver, json } => {
+            let take = branches::taken(&take)?;
+            let new = NewMerge { session: id, source, into, take };
+            branches::merge(&kernel()?, &new, (dry_run, no_approver), json)
         }
         SessionCommand::Diff { id, branch, with, from, to, names, json } => {
             let kernel = kernel()?;
@@ -55,9 +63,10 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 (None, None) => files::list(&past, json),
             }
         }
-        SessionCommand::Export { id, out, json } => {
-            export::write(&kernel()?, &id, out.as_deref(), json)
+        SessionCommand::Export { id, out, with_blobs, json } => {
+            export::write(&kernel()?, &id, with_blobs, out.as_deref(), json)
         }
+        SessionCommand::Import { file, json } => export::import(&kernel()?, &file, json),
         SessionCommand::CheckExport { file, json } => export::check(&file, json),
         SessionCommand::Replay { id, branch, to, json } => {
             let kernel = kernel()?;
@@ -254,7 +263,13 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn show(kernel: &Kernel, id: &SessionId, branch: &BranchRow, json: bool) -> Result<u8, Error> {
+fn show(
+    kernel: &Kernel,
+    id: &SessionId,
+    branch: &BranchRow,
+    own: bool,
+    json: bool,
+) -> Result<u8, Error> {
     if !json {
         let created = kernel.state_of(&branch.branch)?.created;
         let project = created.as_ref().map_or("none", |created| created.project.as_str());
@@ -262,16 +277,46 @@ fn show(kernel: &Kernel, id: &SessionId, branch: &BranchRow, json: bool) -> Resu
         output::data(&output::visible(&format!("session {id}, branch {branch} ({name})"), false));
         output::data(&output::visible(&format!("project {project}"), false));
     }
+    let left_at = if own { branch.base().seq } else { 0 };
     let mut lines = Lines::default();
-    for event in kernel.log().events(&branch.branch) {
-        let event = event?;
-        if json {
-            output::json_line(&event);
-        } else {
-            output::data(&lines.line(&event));
+    let mut next = 1;
+    loop {
+        // Proved twice: as the bytes that were stored, and as what they say.
+        let records = kernel.log().records(&branch.branch, next, PAGE)?;
+        let events = kernel.log().read(&branch.branch, next, records.len())?;
+        let Some(last) = records.last() else { break };
+        next = last.seq + 1;
+        for (record, event) in records.iter().zip(events) {
+            let Some(seq) = event.seq().checked_sub(left_at).filter(|seq| *seq > 0) else {
+                // The end of a call is told with what the call was.
+                let _ = lines.line(&event);
+                continue;
+            };
+            if json {
+                output::data(&stored(event, record, seq));
+            } else {
+                let line = lines.line(&event);
+                let told = line.trim_start().split_once(' ').map_or("", |(_, told)| told);
+                output::data(&format!("{seq:>5} {told}"));
+            }
         }
     }
     Ok(Exit::Done.status())
+}
+
+/// An event as JSON under its number in the view, its body as the bytes that were stored: other bytes
+/// would not have the digest that the event names.
+fn stored(mut event: Event, record: &Record, seq: u64) -> String {
+    event.header.seq = seq;
+    let body = std::str::from_utf8(&record.body).unwrap_or_default();
+    // A line is one event.
+    if body.is_empty() || body.contains('\n') {
+        return serde_json::to_string(&event).unwrap_or_default();
+    }
+    event.body = serde_json::Value::Null;
+    let text = serde_json::to_string(&event).unwrap_or_default();
+    // Nowhere else: within a text the quotes would be escaped.
+    text.replacen(",\"body\":null,\"body_hash\":", &format!(",\"body\":{body},\"body_hash\":"), 1)
 }
 
 fn first_message(events: &[Event]) -> String {

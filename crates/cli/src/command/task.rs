@@ -111,7 +111,7 @@ impl Work {
             self.config.base_url.as_deref(),
             self.config.model.as_deref(),
             self.scenario.as_deref(),
-            Rights { own_server: self.own_server, approver: self.approver },
+            Rights { own_server: self.own_server, scripted_answers: true, approver: self.approver },
         )?;
         let new = NewSession {
             project: self.project,
@@ -160,12 +160,22 @@ pub(crate) fn resume(
 ) -> Result<u8, Error> {
     let scenario =
         created.scenario.as_ref().map(|blob| kernel.log().blob(&blob.blob)).transpose()?;
+    // A file of somebody else says neither who gets the user's key, nor who approves, nor where to work.
+    let is_foreign = kernel.is_imported(id)?;
+    if is_foreign {
+        check_is_here(&created.project)?;
+    }
+    let rights = Rights {
+        own_server: created.own_server && !is_foreign,
+        scripted_answers: !is_foreign,
+        approver,
+    };
     let people = people(
         Some(&created.provider),
         created.base_url.as_deref(),
         Some(&created.model),
         scenario.as_deref(),
-        Rights { own_server: created.own_server, approver },
+        rights,
     )?;
     let runtime = runtime()?;
     let observer = Arc::new(Show::new(kernel.log().clone(), json));
@@ -181,6 +191,19 @@ pub(crate) fn resume(
     tell(kernel, session.id(), session.branch(), &report, json)
 }
 
+/// Lets work go on only where the user stands.
+fn check_is_here(project: &str) -> Result<(), Error> {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let is_here = here.is_ok_and(|here| here == std::path::Path::new(project));
+    if is_here {
+        return Ok(());
+    }
+    let what = format!("this session was imported, and its project is {project}");
+    Err(Error::new(codes::PROJECT_UNREADABLE, what)
+        .why("what another log recorded does not choose the directory that an agent sees")
+        .fix("run the command in that directory, if the session is to go on there"))
+}
+
 /// Whom a resumed turn may ask, and how it is told.
 pub(crate) struct Told {
     pub(crate) approver: Approver,
@@ -190,6 +213,8 @@ pub(crate) struct Told {
 /// What a session may use of the user's.
 struct Rights {
     own_server: bool,
+    /// Whether a scenario may answer in the place of a person.
+    scripted_answers: bool,
     approver: Approver,
 }
 
@@ -204,7 +229,7 @@ fn people(
     base_url: Option<&str>,
     model: Option<&str>,
     scenario: Option<&[u8]>,
-    Rights { own_server, approver }: Rights,
+    Rights { own_server, scripted_answers, approver }: Rights,
 ) -> Result<People, Error> {
     let missing = |what: &str, why: &str, fix: &str| {
         Error::new(codes::CONFIG_INVALID, what).why(why).fix(fix)
@@ -223,19 +248,25 @@ fn people(
             })?;
             let scripted = Scripted::parse(text, "scenario")?.with_prices(home::prices()?);
             let script = scripted.reviews().to_vec();
-            let reviewer = approver.reviewer(|| Some(Arc::new(Scenario::new(script))));
+            let reviewer = approver.reviewer(|| {
+                if scripted_answers { Some(Arc::new(Scenario::new(script))) } else { present() }
+            });
             Ok(People { provider: Arc::new(scripted), reviewer, secrets: Vec::new() })
         }
         Some(name) => {
             let known = models::known(name)?;
             let models::Connected { remote, secrets } =
                 models::connect(&known, base_url, model, own_server)?;
-            let reviewer = approver
-                .reviewer(|| Terminal::is_there().then(|| Arc::new(Terminal) as Arc<dyn Reviewer>));
+            let reviewer = approver.reviewer(present);
             Ok(People { provider: Arc::new(remote), reviewer, secrets })
         }
         None => Err(models::none_set()),
     }
+}
+
+/// The person at the terminal, if there is one.
+fn present() -> Option<Arc<dyn Reviewer>> {
+    Terminal::is_there().then(|| Arc::new(Terminal) as Arc<dyn Reviewer>)
 }
 
 /// The runtime; its end does not wait for a thread that asks a person who is not answering.

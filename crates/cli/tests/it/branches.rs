@@ -5,7 +5,7 @@ use std::time::Duration;
 use glasshouse_log::Log;
 use glasshouse_model::{Event, Kind, SessionId};
 
-use crate::harness::{Place, assert_each_ended_once, count};
+use crate::harness::{Place, assert_each_ended_once, count, statuses};
 
 /// A session that writes a test twice and then says so.
 const TWO_WRITES: &str = "
@@ -240,6 +240,65 @@ fn e2e_an_export_proves_itself() {
     assert_eq!(bad.last()["error"]["code"], "export_invalid");
 }
 
+/// `show --json` gives the bodies as they were stored, and `--own` numbers a fork's own events from 1.
+#[test]
+fn e2e_events_are_shown_as_they_were_stored() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, HELLO).expect_status(0);
+    let (session, _) = place.events();
+    place.run(&["session", "fork", session.as_str(), "--at", "3"]).expect_status(0);
+    let log = place.log();
+    for row in log.branches(&session).unwrap() {
+        let show = ["session", "show", session.as_str(), "--branch", &row.name, "--json"];
+        let shown = place.run(&show).expect_status(0).stdout;
+        let records = log.records(&row.branch, 1, 10_000).unwrap();
+        assert_eq!(shown.lines().count(), records.len());
+        for (line, record) in shown.lines().zip(&records) {
+            let body = String::from_utf8(record.body.clone()).unwrap();
+            assert!(line.contains(&format!("\"body\":{body},\"body_hash\"")), "{line}");
+            let event: Event = serde_json::from_str(line).unwrap();
+            assert_eq!((event.seq(), event.hash), (record.seq, record.hash));
+        }
+        let own = place.run(&[&show[..], &["--own"]].concat()).expect_status(0).stdout;
+        let own: Vec<Event> = own.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let numbers: Vec<_> = own.iter().map(Event::seq).collect();
+        let length = row.head.seq - row.base().seq;
+        assert_eq!(numbers, (1..=length).collect::<Vec<_>>(), "{}", row.name);
+        let text = place.run(&[&show[..5], &["--own"]].concat()).expect_status(0).stdout;
+        assert_eq!(text.lines().count() as u64, length + 2);
+    }
+}
+
+/// A file with the same content elsewhere was renamed.
+#[test]
+fn e2e_a_renamed_file_is_one_difference() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: plan, tool: plan.complete, args: { summary: s, steps: [a] } } } ]
+  - emit: [ { call: { id: one, tool: fs.write, args: { path: tests/t_two.sh, content: \"true # two\\n\" } } } ]
+  - emit: [ { call: { id: move, tool: shell.run, args: { script: mv tests/t_two.sh tests/t_three.sh } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+  - emit: [ { text: done } ]
+";
+    place.scenario(&project, yaml);
+    let (session, events) = place.events();
+    let from = nth(&events, &Kind::WorkspaceSealed, 0).to_string();
+    assert!(
+        place.run(&["session", "files", session.as_str(), "--at", &from]).stdout.contains("t_two")
+    );
+    let diff = ["session", "diff", session.as_str(), "--from", &from];
+    let names = place.run(&[&diff[..], &["--names"]].concat()).expect_status(0).stdout;
+    assert_eq!(names, "renamed   tests/t_three.sh  from tests/t_two.sh\n");
+    let told = place.run(&[&diff[..], &["--json"]].concat()).expect_status(0).last();
+    assert_eq!((&told["change"], &told["from"]), (&"renamed".into(), &"tests/t_two.sh".into()));
+    assert!(told["patch"].as_str().unwrap().contains("rename from tests/t_two.sh"), "{told}");
+}
+
 /// B1: a call that ended before a process died is not made again, whatever waited behind it.
 #[test]
 fn e2e_b1_what_was_done_before_the_pause_is_not_done_again() {
@@ -269,7 +328,8 @@ steps:
     }
 }
 
-/// A13: a tool finds no log to change: from a command it is not there, a path to it is denied.
+/// A13: a tool finds no log to change: from a command it is not there, a path to it is denied, whether
+/// it would be read, appended to, replaced or deleted.
 #[test]
 fn e2e_a13_the_log_is_out_of_reach_of_tools() {
     let place = Place::new();
@@ -279,20 +339,44 @@ fn e2e_a13_the_log_is_out_of_reach_of_tools() {
         "cat {home}/log.db; echo x >> {home}/log.db; mv {home}/log.db {home}/x; rm -r {home}; \
          test -e {home} || echo it is absent"
     );
+    // By a path and through a link that a command leaves: in process, where the kernel itself acts.
+    let link = format!("ln -s {home} tests/link; ln -s {home}/log.db tests/log");
+    let call = |id: &str, tool: &str, args: serde_json::Value| serde_json::json!({ "emit": [ { "call": { "id": id, "tool": tool, "args": args } } ] });
+    let edit = |path: &str| serde_json::json!({ "path": path, "old": "SQLite", "new": "x" });
+    let write = |path: &str| serde_json::json!({ "path": path, "content": "x" });
+    let path = |path: &str| serde_json::json!({ "path": path });
     let yaml = serde_json::json!({ "version": 1, "steps": [
-        { "emit": [ { "call": { "id": "command", "tool": "shell.run", "args": { "script": script } } } ] },
-        { "emit": [ { "call": { "id": "path", "tool": "fs.read", "args": { "path": "../home/log.db" } } } ] },
+        call("command", "shell.run", serde_json::json!({ "script": script })),
+        call("plan", "plan.complete", serde_json::json!({ "summary": "s", "steps": ["a"] })),
+        call("read", "fs.read", path("../home/log.db")),
+        call("append", "fs.edit", edit("../home/log.db")),
+        call("rename", "fs.write", write("../home/log.db")),
+        call("delete", "fs.delete", path("../home/log.db")),
+        call("link", "shell.run", serde_json::json!({ "script": link })),
+        call("read_link", "fs.read", path("tests/link/log.db")),
+        call("append_link", "fs.edit", edit("tests/link/log.db")),
+        call("rename_link", "fs.write", write("tests/log")),
+        call("delete_link", "fs.delete", path("tests/link/log.db")),
+        { "emit": [ { "text": "done" } ] },
+        { "emit": [ { "text": "done" } ] },
         { "emit": [ { "text": "done" } ] },
     ], "reviews": [ { "tool": "shell.run", "answer": "approve" } ] });
-    place.scenario(&project, &yaml.to_string()).expect_status(0);
+    place.scenario(&project, &yaml.to_string());
     let (_, events) = place.events();
     let ends: Vec<_> = events.iter().filter(|event| event.kind().ends_call()).collect();
     assert!(ends[0].body["text"].as_str().unwrap().contains("it is absent"), "{:?}", ends[0].body);
-    assert_eq!(*ends[1].kind(), Kind::ToolDenied);
-    let denied = events
-        .iter()
-        .any(|event| *event.kind() == Kind::PolicyDecided && event.body["decision"] == "deny");
-    assert!(denied);
+    let acts = statuses(&events);
+    let acts: Vec<_> =
+        acts.iter().filter(|(id, _)| !["command", "plan", "link"].contains(&id.as_str())).collect();
+    assert_eq!(acts.len(), 8);
+    for (id, status) in acts {
+        // No tool deletes yet; a link that leads out may be refused before any rule is asked.
+        let may_fail = id.ends_with("_link") || id.starts_with("delete");
+        assert!(status == "denied" || (status == "failed" && may_fail), "{id}: {status}");
+    }
+    let denied =
+        |event: &&Event| *event.kind() == Kind::PolicyDecided && event.body["decision"] == "deny";
+    assert!(events.iter().filter(denied).count() >= 3);
     place.run(&["audit", "verify", "--json"]).expect_status(0);
     // The control: the same script outside finds the log.
     let copy = place.path("copy");

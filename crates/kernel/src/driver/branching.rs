@@ -8,12 +8,9 @@ use glasshouse_log::{BranchRow, NewBranch};
 use glasshouse_model::body::{BranchForked, BudgetCharged, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind, Seq, SessionId};
-use glasshouse_policy::{Consent, Request};
 
-use super::decide::now_us;
 use super::journal::{Journal, local_user};
 use super::recorder::{expand, fold_to};
-use super::rules::shipped;
 use super::start::random;
 use super::{Kernel, Session};
 use crate::session::State;
@@ -50,7 +47,8 @@ pub struct Forked {
 }
 
 impl Kernel {
-    /// Forks a branch, as the person at this machine and under the shipped policy.
+    /// Forks a branch, as the person at this machine and under the shipped policy, which the session's own
+    /// may only make stricter.
     ///
     /// # Errors
     /// `session_not_found`, `branch_unknown`, `fork_out_of_range` with the head, `branch_exists` for a
@@ -58,7 +56,8 @@ impl Kernel {
     pub fn fork(&self, new: &NewFork) -> Result<Forked> {
         let parent = self.branch(&new.session, new.branch.as_deref())?;
         let at = new.at.unwrap_or(parent.head.seq);
-        let decided = self.decide_fork(&new.session, &parent.branch, at)?;
+        let mut state = fold_to(&self.log, &parent.branch, at)?;
+        let decided = self.decide_fork(&new.session, &parent.branch, at, &state)?;
         let branch = BranchId::from_random(random()?);
         let name = match &new.name {
             Some(name) => name.clone(),
@@ -78,7 +77,6 @@ impl Kernel {
         };
         let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
         let first = vec![decided, Draft::new(Kind::BranchForked, &body).by(user)];
-        let mut state = fold_to(&self.log, &parent.branch, at)?;
         let drafts = expand(&mut state, (self.log.tenant(), &new.session, &branch), first)?;
         let row = NewBranch {
             session: new.session.clone(),
@@ -91,11 +89,16 @@ impl Kernel {
         Ok(Forked { branch, name, parent: parent.branch, at, head: appended.head.seq })
     }
 
-    fn decide_fork(&self, session: &SessionId, parent: &BranchId, at: Seq) -> Result<Draft> {
+    fn decide_fork(
+        &self,
+        session: &SessionId,
+        parent: &BranchId,
+        at: Seq,
+        state: &State,
+    ) -> Result<Draft> {
         let mut call = Call::new(name::SESSION_FORK, local_user());
         call.session = Some(session.clone());
-        let policy = self.compile(&[shipped(Consent::Joint)])?;
-        let decision = glasshouse_policy::decide(&policy, &Request::new(&call, now_us())).decision;
+        let decision = self.decide_branching(state, &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());
         let subject = Some(format!("{parent} at {at}"));
         let decided =

@@ -222,6 +222,9 @@ impl Session {
         weakened: &[CanonicalPath],
     ) -> Vec<String> {
         let mut unmet = Vec::new();
+        if self.is_imported {
+            unmet.push("the session was imported".to_owned());
+        }
         if self.state().green().is_none() {
             unmet.push("the tests were not seen passing on exactly this content".to_owned());
         }

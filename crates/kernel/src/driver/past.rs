@@ -9,7 +9,7 @@ use glasshouse_sandbox::workspace::{
 
 use super::workbench::{Blobs, current_owner, read_seal};
 use super::{Kernel, recorder};
-use crate::merge::{Version, unified};
+use crate::merge::{Tree, Version, unified};
 use crate::session::State;
 use crate::{Error, Result, codes};
 
@@ -38,6 +38,11 @@ impl Kernel {
         }
         let state = self.log.project_to(branch, at.unwrap_or(Seq::MAX))?;
         let state: State = recorder::readable(branch, state)?;
+        self.files_of(branch, &state)
+    }
+
+    /// The files that a state of a branch holds.
+    pub(super) fn files_of(&self, branch: &BranchId, state: &State) -> Result<PastFiles> {
         let (Some(created), Some((_, frozen))) = (&state.created, &state.frozen) else {
             return Err(Error::new(codes::NO_WORKSPACE, format!("{branch} had no files there"))
                 .why("no workspace was frozen yet"));
@@ -54,7 +59,28 @@ impl Kernel {
     }
 }
 
+impl Tree for PastFiles {
+    fn manifest(&self) -> &Manifest {
+        &self.whole
+    }
+
+    fn bytes(&self, path: &CanonicalPath) -> Result<Vec<u8>> {
+        Self::bytes(self, path)
+    }
+}
+
 impl PastFiles {
+    /// The base below them.
+    pub(super) const fn base(&self) -> &FrozenBase {
+        &self.base
+    }
+
+    /// The base alone, as if nothing had been changed.
+    pub(super) fn unchanged(&self) -> Self {
+        let (base, blobs) = (self.base.clone(), self.blobs.clone());
+        Self { whole: base.manifest.clone(), base, blobs }
+    }
+
     /// What is at each path, in path order.
     pub fn entries(&self) -> impl Iterator<Item = (&CanonicalPath, &Entry)> {
         self.whole.iter()
@@ -73,25 +99,28 @@ impl PastFiles {
         if base == Some(digest) { Ok(self.base.read(path)?) } else { Ok(self.blobs.get(digest)?) }
     }
 
-    /// What differs in `other`, in path order; a rename is a path that is gone and one that is new.
+    /// What differs in `other`, in path order; a file with the same content elsewhere was renamed.
     #[must_use]
     pub fn changes(&self, other: &Self) -> Vec<Change> {
         differences(&self.whole, &other.whole)
     }
 
-    /// The difference of one path as text that `git apply` reads.
+    /// One change of [`PastFiles::changes`] as text that `git apply` reads.
     ///
     /// # Errors
     /// As [`PastFiles::bytes`].
-    pub fn unified(&self, other: &Self, path: &CanonicalPath) -> Result<String> {
-        let side = |files: &Self| -> Result<Option<(Entry, Vec<u8>)>> {
-            let Some(entry) = files.whole.get(path.as_str()) else { return Ok(None) };
-            Ok(Some((entry.clone(), files.bytes(path)?)))
-        };
-        let (old, new) = (side(self)?, side(other)?);
+    pub fn unified(&self, other: &Self, change: &Change) -> Result<String> {
+        let from = change.paths().find(|path| **path != change.path).unwrap_or(&change.path);
+        let (old, new) = (self.version(from)?, other.version(&change.path)?);
+        let path = &change.path;
         Ok(unified(
-            old.as_ref().map(|(entry, bytes)| Version { path, entry, bytes }),
+            old.as_ref().map(|(entry, bytes)| Version { path: from, entry, bytes }),
             new.as_ref().map(|(entry, bytes)| Version { path, entry, bytes }),
         ))
+    }
+
+    fn version(&self, path: &CanonicalPath) -> Result<Option<(Entry, Vec<u8>)>> {
+        let Some(entry) = self.whole.get(path.as_str()) else { return Ok(None) };
+        Ok(Some((entry.clone(), self.bytes(path)?)))
     }
 }

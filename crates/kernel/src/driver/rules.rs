@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope, PolicyChange, PolicyDecided,
-    PolicySource, TestSetup,
+    PolicySource, SessionCreated, TestSetup,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, Call, Digest, Draft, Effect, Kind, PrincipalKind};
@@ -271,6 +271,30 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
             Ok(PolicyText::new(&source.name, text, consent))
         })
         .collect()
+}
+
+/// The policy files of the project among recorded texts.
+pub(super) fn project_texts_of(
+    kernel: &Kernel,
+    recorded: &[PolicySource],
+) -> Result<Vec<PolicyText>> {
+    let own: Vec<_> =
+        recorded.iter().filter(|source| source.name == PROJECT_POLICY).cloned().collect();
+    let own = of_session(kernel, &own)?.into_iter();
+    Ok(own.map(|text| PolicyText { consent: Consent::Joint, ..text }).collect())
+}
+
+/// The texts that decide in a session which another log recorded. What it recorded as the workflow's rules
+/// and the shipped ones may be anything, so both are made anew; what else it recorded has to allow each call
+/// as well.
+pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicyText>> {
+    let TestSetup { test_globs, source_globs, .. } = &created.test;
+    let workflow = glasshouse_policy::workflow_source(test_globs, source_globs);
+    let ours = [PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint), shipped(Consent::Own)];
+    let theirs = of_session(kernel, &created.policy)?.into_iter();
+    let theirs = theirs.filter(|text| ![WORKFLOW_POLICY, SHIPPED_POLICY].contains(&&*text.name));
+    let theirs = theirs.map(|text| PolicyText { consent: Consent::Own, ..text });
+    Ok(ours.into_iter().chain(theirs).collect())
 }
 
 /// Paths can be longer than a key may be.

@@ -145,7 +145,8 @@ impl Kernel {
         let created = recorder.state().created.clone().ok_or_else(|| {
             Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
         })?;
-        let policy = self.compile(&rules::of_session(self, &created.policy)?)?;
+        let is_imported = self.is_imported(id)?;
+        let policy = self.policy_of(&created, is_imported)?;
         let epoch = lease.epoch();
         let mut session = self.session(
             recorder,
@@ -154,6 +155,7 @@ impl Kernel {
             People { provider, reviewer, secrets },
             &created,
         )?;
+        session.is_imported = is_imported;
         session.recover(epoch).await?;
         Ok(session)
     }
@@ -191,6 +193,7 @@ impl Kernel {
             said,
             partial: Arc::default(),
             answer_by: std::time::Instant::now(),
+            is_imported: false,
         })
     }
 

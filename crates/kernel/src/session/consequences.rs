@@ -46,6 +46,9 @@ pub fn consequences(state: &State, event: &Event) -> Vec<Draft> {
         Kind::MergeFailed => event.body_as().map(|failed| on_merge_failed(state, &failed)),
         Kind::CommitCreated => event.body_as().map(|commit| on_commit(state, &commit)),
         Kind::BranchForked => Ok(on_forked(state)),
+        Kind::BranchMerged if state.has_files_of(event.seq()) => {
+            Ok(transition(workflow::on_branch_merged(state)))
+        }
         _ => Ok(Vec::new()),
     };
     let mut drafts = drafts.unwrap_or_default();

@@ -5,9 +5,11 @@
 //! event implies for the next. Nothing here reaches a provider, a network, a clock or a file, so a
 //! difference means that the code changed, or that the log holds something no kernel would write.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use glasshouse_model::body::{BudgetCharged, ModelRequested, PolicyDecided, ToolStarted};
+use glasshouse_model::body::{
+    BranchMerged, BudgetCharged, ModelRequested, PolicyDecided, ToolStarted,
+};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
 use glasshouse_policy::{Policy, Request};
@@ -41,7 +43,8 @@ pub struct Difference {
     pub seq: Seq,
     /// Kind of the recorded event.
     pub kind: String,
-    /// What differs: `model_request`, `decision`, `implied_event`, `unexplained_event`, `unreadable_event`.
+    /// What differs: `model_request`, `decision`, `merge`, `implied_event`, `unexplained_event`,
+    /// `unreadable_event`.
     pub what: &'static str,
     /// What the kernel makes of the events before.
     pub expected: Value,
@@ -58,6 +61,8 @@ pub struct Replay<'a> {
     implied: VecDeque<Draft>,
     /// Whether a kernel wrote the branch: the record of a command that a person ran has no turns.
     has_turns: bool,
+    /// What the next merge must have brought, where it was made again.
+    merged: Option<BTreeMap<String, Value>>,
     /// Digest over everything made so far.
     made: Digest,
     model_requests: u64,
@@ -74,9 +79,21 @@ impl<'a> Replay<'a> {
             state: State::default(),
             implied: VecDeque::new(),
             has_turns: false,
+            merged: None,
             made: Digest::ZERO,
             model_requests: 0,
         }
+    }
+
+    /// Decides by another policy from here on.
+    pub fn decide_by(&mut self, policy: Option<&'a Policy>) {
+        self.policy = policy;
+    }
+
+    /// Says what the next event, a merge, must have brought besides files: made again from the branches
+    /// as they were.
+    pub fn expect_merge(&mut self, resolved: BTreeMap<String, Value>) {
+        self.merged = Some(resolved);
     }
 
     /// Takes the next event of the branch.
@@ -149,6 +166,7 @@ impl<'a> Replay<'a> {
         let explained = match event.kind() {
             Kind::ModelRequested => return self.check_request(event, &wanted),
             Kind::PolicyDecided => return self.check_decision(event),
+            Kind::BranchMerged => return self.check_merge(event),
             Kind::ToolStarted => event.body_as::<ToolStarted>().is_ok_and(|started| {
                 let record = self.state.calls.get(&started.call);
                 record.is_some_and(|record| record.phase == CallPhase::Allowed)
@@ -194,6 +212,10 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         let Some(input) = recorded.input else { return Ok(()) };
+        if recorded.call.is_none() && input.syscall == name::SESSION_MERGE {
+            // A person's act beside the session's own; other rules decide it as well.
+            return Ok(());
+        }
         let mut again = glasshouse_policy::decide(policy, &Request::new(&input, 0)).decision;
         // Which host paths are protected is a matter of the machine, and so is this digest.
         again.policy_version = recorded.decision.policy_version;
@@ -202,6 +224,21 @@ impl<'a> Replay<'a> {
         }
         let expected = serde_json::to_value(again).unwrap_or_default();
         Err(difference(event, "decision", expected, event.body.clone()))
+    }
+
+    /// A merge brings what came of both branches, and only to a branch at rest.
+    fn check_merge(&mut self, event: &Event) -> Result<(), Difference> {
+        let expected = self.merged.take();
+        let found = event.body_as::<BranchMerged>().map(|merged| merged.resolved);
+        let mut found = found.unwrap_or_default();
+        // Files are made again by whoever has them.
+        found.remove("workspace");
+        if self.state.turn.is_some() || expected.as_ref().is_some_and(|made| *made != found) {
+            let expected = json!({ "turn": null, "resolved": expected });
+            let found = json!({ "turn": self.state.turn, "resolved": found });
+            return Err(difference(event, "merge", expected, found));
+        }
+        Ok(())
     }
 
     fn check_request(&mut self, event: &Event, wanted: &[Effect]) -> Result<(), Difference> {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
-    CallEnd, Carry, CommitCreated, ContextCompacted, ContextPinned, LogRecovered, MergeAnswered,
-    MergeApplied, MergeProposed, MessageReceived, ModelCompleted, ModelFailed, ModelRequested,
-    Outcome, PolicyDecided, SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
-    TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BranchMerged,
+    BudgetCharged, CallEnd, Carry, CommitCreated, ContextCompacted, ContextPinned, LogRecovered,
+    MergeAnswered, MergeApplied, MergeProposed, MergedWorkspace, MessageReceived, ModelCompleted,
+    ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence,
+    ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen,
+    WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
     BranchId, Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq,
@@ -131,6 +132,17 @@ pub struct MergeRecord {
     pub phase: MergePhase,
 }
 
+/// What differs from the frozen base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealRecord {
+    /// Manifest of it.
+    pub manifest: BlobRef,
+    /// Whether anything differs in test files.
+    pub tests_changed: bool,
+    /// Whether anything differs in other files.
+    pub sources_changed: bool,
+}
+
 /// The latest test run of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceRecord {
@@ -187,10 +199,10 @@ pub struct State {
     pub usage: Usage,
     /// Spent so far on the session's other branches, as far as this one was told.
     pub elsewhere: BTreeMap<BranchId, Usage>,
-    /// Frozen base in force and the sequence of its event.
+    /// Frozen base in force and the sequence of the event that put it in force.
     pub frozen: Option<(Seq, WorkspaceFrozen)>,
     /// Latest seal, if anything differs from the base.
-    pub seal: Option<WorkspaceSealed>,
+    pub seal: Option<SealRecord>,
     /// Latest test run.
     pub evidence: Option<EvidenceRecord>,
     /// A run that failed while tests were written: the right to write code.
@@ -216,7 +228,7 @@ pub struct State {
     pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
-    /// Taint of what the branch has taken in besides its user's and its repository's words: `web` once
+    /// Taint of what the branch has taken in, also by a merge, besides its user's and its repository's words: `web` once
     /// a command reached the network.
     pub taint: BTreeSet<String>,
     /// Set when a body could not be read; the branch then refuses new turns.
@@ -318,8 +330,14 @@ impl State {
                 self.evidence = None;
                 self.red = None;
             }
+            Kind::BranchMerged => {
+                self.taint.extend(event.header.labels.iter().cloned());
+                self.merged(seq, event.body_as()?)?;
+            }
             Kind::WorkspaceSealed => {
-                self.seal = Some(event.body_as()?);
+                let WorkspaceSealed { manifest, tests_changed, sources_changed, .. } =
+                    event.body_as()?;
+                self.seal = Some(SealRecord { manifest, tests_changed, sources_changed });
                 // What failed before may work now.
                 self.failures.clear();
             }
@@ -327,7 +345,9 @@ impl State {
                 event.body_as::<WorkspaceRolledBack>()?;
             }
             Kind::TestEvidence => self.test_evidence(seq, event.body_as()?),
-            Kind::WorkflowTransitioned => self.transitioned(&event.body_as()?),
+            Kind::WorkflowTransitioned => {
+                self.transitioned(&event.body_as()?, event.header.cause);
+            }
             Kind::MergeProposed => {
                 let proposed = event.body_as()?;
                 self.merge = Some(MergeRecord { seq, proposed, phase: MergePhase::InReview(None) });
@@ -372,6 +392,34 @@ impl State {
                 record.phase = CallPhase::Proposed;
             }
         }
+    }
+
+    /// What crosses in a merge: see [`MERGE_KINDS`](super::MERGE_KINDS). What was said comes as a
+    /// message after it.
+    fn merged(&mut self, seq: Seq, merged: BranchMerged) -> Result<(), serde_json::Error> {
+        let BranchMerged { source, mut resolved, .. } = merged;
+        if let Some(usage) = resolved.remove("usage") {
+            // What this branch knew of the source's spending, or learns of it, is the same sum.
+            self.elsewhere.insert(source, serde_json::from_value(usage)?);
+        }
+        let Some(workspace) = resolved.remove("workspace") else { return Ok(()) };
+        let MergedWorkspace { frozen, manifest, tests_changed, sources_changed, .. } =
+            serde_json::from_value(workspace)?;
+        if self.frozen.as_ref().is_none_or(|(_, own)| own.base != frozen.base) {
+            // It was seen on other files.
+            self.evidence = None;
+            self.red = None;
+        }
+        self.frozen = Some((seq, frozen));
+        self.seal =
+            manifest.map(|manifest| SealRecord { manifest, tests_changed, sources_changed });
+        Ok(())
+    }
+
+    /// Whether the files in force are those that the merge of this sequence brought.
+    #[must_use]
+    pub fn has_files_of(&self, merge: Seq) -> bool {
+        self.frozen.as_ref().is_some_and(|(seq, _)| *seq == merge)
     }
 
     fn message(&mut self, message: MessageReceived, event: &Event) {
@@ -593,8 +641,9 @@ impl State {
         self.evidence = Some(EvidenceRecord { seq, evidence, seal });
     }
 
-    fn transitioned(&mut self, transition: &WorkflowTransitioned) {
-        if transition.from == Workflow::Idle {
+    fn transitioned(&mut self, transition: &WorkflowTransitioned, cause: Option<Seq>) {
+        let is_merged_work = cause.is_some_and(|cause| self.has_files_of(cause));
+        if transition.from == Workflow::Idle && !is_merged_work {
             // New work begins, on a base that is still to be frozen.
             self.frozen = None;
             self.seal = None;
@@ -674,5 +723,68 @@ mod tests {
             String::from_utf8_lossy(&saved)
         );
         assert_eq!(State::load(&saved).unwrap().save().unwrap(), saved);
+    }
+
+    fn event(seq: Seq, kind: Kind, cause: Option<Seq>, body: serde_json::Value) -> Event {
+        serde_json::from_value(serde_json::json!({
+            "v": 1, "tenant": "local", "session": "s_1", "branch": "b_1", "seq": seq, "time_us": 1,
+            "kind": kind, "actor": { "type": "user", "id": "local" }, "cause": cause, "body": body,
+            "body_hash": Digest::ZERO, "prev": Digest::ZERO, "hash": Digest::ZERO,
+        }))
+        .unwrap()
+    }
+
+    fn merged(base: &str, usage: u64) -> serde_json::Value {
+        serde_json::json!({
+            "source": "b_2", "source_seq": 9, "source_hash": Digest::of(b"9"), "base_seq": 1,
+            "strategy": "three_way",
+            "resolved": {
+                "usage": { "tokens": usage, "calls": 1 },
+                "workspace": {
+                    "frozen": { "base": Digest::of(base.as_bytes()), "files": 3 },
+                    "manifest": { "blob": Digest::of(b"manifest"), "bytes": 8 },
+                    "changed": [], "changed_total": 0, "tests_changed": true, "sources_changed": true,
+                },
+            },
+        })
+    }
+
+    fn moved(from: &str, to: &str) -> serde_json::Value {
+        serde_json::json!({ "from": from, "to": to, "because": "b" })
+    }
+
+    /// Files and spending cross; a branch at rest keeps them when its work begins, and what was seen on
+    /// other files is evidence no more.
+    #[test]
+    fn a_merge_brings_what_the_table_says_and_the_same_state_each_time() {
+        let events = [
+            event(1, Kind::BranchMerged, None, merged("base", 7)),
+            event(2, Kind::WorkflowTransitioned, Some(1), moved("idle", "planning")),
+        ];
+        let state = State::fold(&events);
+        assert!(state.has_files_of(1) && state.has_changes() && state.unreadable.is_none());
+        let spent = state.spent();
+        assert_eq!((spent.tokens, spent.calls, state.usage.tokens), (7, 1, 0));
+        assert_eq!(super::super::consequences(&State::fold(&events[..1]), &events[0]).len(), 1);
+        let digest = Digest::of(&state.save().unwrap()).hex();
+        assert_eq!(&digest[..16], "031b4fec29860e2a");
+
+        // Any other transition out of rest begins on files that are still to be frozen.
+        let anew = event(2, Kind::WorkflowTransitioned, Some(7), moved("idle", "planning"));
+        assert!(State::fold([&events[0], &anew]).frozen.is_none());
+
+        let check = |base: &str, keeps: bool| {
+            let mut state = State::fold(&events);
+            state.red = Some(2);
+            state.workflow = Some(Workflow::Reviewing);
+            let again = event(3, Kind::BranchMerged, None, merged(base, 8));
+            state.apply(&again);
+            assert_eq!((state.red.is_some(), state.spent().tokens), (keeps, 8), "{base}");
+            let implied = super::super::consequences(&state, &again);
+            assert_eq!(implied[0].body["to"], "code_writing");
+            assert!(state.green().is_none());
+        };
+        check("base", true);
+        check("other", false);
     }
 }

@@ -85,6 +85,19 @@ pub fn on_tests_ended(state: &State) -> Option<WorkflowTransitioned> {
     }
 }
 
+/// Another branch's files came in. They are no evidence: what this branch had proved of its own files is
+/// proved anew on these, and work that came to a branch at rest begins with a plan.
+#[must_use]
+pub fn on_branch_merged(state: &State) -> Option<WorkflowTransitioned> {
+    match state.workflow() {
+        Workflow::Idle => to(Workflow::Idle, Workflow::Planning, "another branch was merged"),
+        from @ (Workflow::Validating | Workflow::Reviewing | Workflow::Committing) => {
+            to(from, Workflow::CodeWriting, "another branch was merged and changed the files")
+        }
+        _ => None,
+    }
+}
+
 /// A merge was approved.
 #[must_use]
 pub fn on_merge_approved(state: &State) -> Option<WorkflowTransitioned> {

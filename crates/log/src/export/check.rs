@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 
 use super::{Exported, ExportedEvent, Line, VERSION, next_digest};
 use crate::blobs::MAX_BLOB_BYTES;
-use crate::branch::{BranchState, MAX_BRANCH_NAME_BYTES, Segment, last_shared};
+use crate::branch::{
+    BranchState, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment, last_shared,
+};
 use crate::codes;
 use crate::error::{Error, Result};
 
@@ -26,13 +28,10 @@ pub(crate) enum Item<'a> {
     /// The first line, and its bytes.
     Begin {
         tenant: TenantId,
-        session: SessionId,
         line: &'a [u8],
     },
     Branch {
-        branch: BranchId,
-        name: String,
-        parent: Option<(BranchId, Seq)>,
+        new: NewBranch,
         state: BranchState,
     },
     Event(ExportedEvent),
@@ -176,8 +175,8 @@ impl Reading {
         }
         Ok(Some(match parsed {
             Line::Export { version: VERSION, tenant, session, .. } if self.at == 1 => {
-                self.place = Some((tenant.clone(), session.clone()));
-                Item::Begin { tenant, session, line }
+                self.place = Some((tenant.clone(), session));
+                Item::Begin { tenant, line }
             }
             _ if self.at == 1 => return Err(self.bad("it does not begin as an export")),
             Line::Export { .. } => return Err(self.bad("an export begins in another")),
@@ -186,7 +185,9 @@ impl Reading {
             }
             Line::Branch { branch, name, parent, state } => {
                 let state = self.branch(&branch, &name, parent.as_ref(), &state)?;
-                Item::Branch { branch, name, parent, state }
+                let session = self.place.as_ref().map(|(_, session)| session.clone());
+                let session = session.ok_or_else(|| self.bad("it does not begin as an export"))?;
+                Item::Branch { new: NewBranch { session, branch, name, parent }, state }
             }
             Line::Event(event) => {
                 self.event(&event)?;
@@ -230,10 +231,13 @@ impl Reading {
         if !self.names.insert(name.to_owned()) {
             return Err(self.bad("another branch has its name"));
         }
-        match self.branches.insert(branch.clone(), read) {
-            None => Ok(state),
-            Some(_) => Err(self.bad("the branch is there twice")),
+        if self.branches.insert(branch.clone(), read).is_some() {
+            return Err(self.bad("the branch is there twice"));
         }
+        if self.segments(branch).len() > MAX_FORK_DEPTH + 1 {
+            return Err(self.bad(format!("it has more than {MAX_FORK_DEPTH} ancestors")));
+        }
+        Ok(state)
     }
 
     /// Hash of an event of a branch, its ancestors' included.

@@ -16,6 +16,7 @@ use crate::cells::CellMark;
 use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
+use crate::import::ImportedBranch;
 use crate::lease;
 use crate::record::{Place, Record, seal};
 use crate::rules;
@@ -221,8 +222,7 @@ impl<'c> Group<'c> {
     /// Creates a branch; answers its head.
     pub(crate) fn create_branch(&mut self, new: &NewBranch) -> Result<Head> {
         if sql(queries::last_branch_number(self.connection))? >= MAX_BRANCH_NUMBER {
-            return Err(Error::new(codes::APPEND_INVALID, "could not create a branch")
-                .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches")));
+            return Err(too_many_branches());
         }
         let is_taken = sql(queries::branch(self.connection, &new.branch))?.is_some();
         let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
@@ -254,10 +254,55 @@ impl<'c> Group<'c> {
         Ok(head)
     }
 
+    /// Stores a session that another log recorded, with its hashes, and in a session of its own what tells
+    /// of it.
+    pub(crate) fn import(
+        &mut self,
+        branches: Vec<ImportedBranch>,
+        told: &NewBranch,
+        request: Prepared,
+    ) -> Result<Appended> {
+        // What can be refused is looked at before anything is written.
+        for branch in branches.iter().map(|branch| &branch.new.branch).chain([&told.branch]) {
+            if sql(queries::branch(self.connection, branch))?.is_some() {
+                return Err(rules::is_taken(branch));
+            }
+        }
+        let session = branches.first().map(|first| &first.new.session);
+        if let Some(session) = session
+            && !sql(queries::branches(self.connection, Some(session)))?.is_empty()
+        {
+            return Err(rules::session_exists(session));
+        }
+        let numbers = i64::try_from(branches.len()).unwrap_or(i64::MAX).saturating_add(1);
+        if sql(queries::last_branch_number(self.connection))? > MAX_BRANCH_NUMBER - numbers {
+            return Err(too_many_branches());
+        }
+        let base = self.known.tree.size();
+        for branch in branches {
+            self.create_branch(&branch.new)?;
+            let touched = self.touch(&branch.new.branch)?;
+            let (number, mut head) = (touched.number, touched.row.head);
+            for record in branch.records {
+                let record = record.placed(base);
+                self.insert_event(number, &record)?;
+                self.known.tree.push(&record.hash);
+                head = Head { seq: record.seq, hash: record.hash };
+                self.known.newest = Some((number, head));
+                self.events += 1;
+            }
+            let touched = self.touch(&branch.new.branch)?;
+            (touched.row.head, touched.row.state) = (head, branch.state);
+            (touched.row.is_imported, touched.is_changed) = (true, true);
+        }
+        self.create_branch(told)?;
+        self.append(request, None)
+    }
+
     /// Ends a branch.
     pub(crate) fn close_branch(&mut self, branch: &BranchId) -> Result<()> {
         let touched = self.touch(branch)?;
-        if touched.row.state == BranchState::Open {
+        if touched.row.why_ended().is_none() {
             (touched.row.state, touched.is_changed) = (BranchState::Closed, true);
         }
         Ok(())
@@ -291,7 +336,7 @@ impl<'c> Group<'c> {
                  WHERE number = ?1",
                 params![
                     touched.number,
-                    row.state.as_str(),
+                    row.stored_state(),
                     integer(row.head.seq),
                     row.head.hash.as_bytes().as_slice(),
                     integer(row.last_us)
@@ -491,6 +536,11 @@ impl Salts {
 
 fn sql<T>(result: queries::Sql<T>) -> Result<T> {
     result.map_err(|cause| explain(&cause))
+}
+
+fn too_many_branches() -> Error {
+    Error::new(codes::APPEND_INVALID, "could not create a branch")
+        .why(format!("a log has at most {MAX_BRANCH_NUMBER} branches"))
 }
 
 fn lost_event(branch: &BranchId, seq: Seq) -> Error {

@@ -32,12 +32,14 @@ fn branch_row(row: &Row<'_>) -> Sql<(i64, BranchRow)> {
     } else {
         Some(Fork { parent: word(row, 4)?, seq: number(row, 5)?, hash: digest(row, 6)? })
     };
+    let (state, is_imported) = state(row, 7)?;
     let branch = BranchRow {
         session: word(row, 1)?,
         branch: word(row, 2)?,
         name: row.get(3)?,
         fork,
-        state: state(row, 7)?,
+        state,
+        is_imported,
         head: Head { seq: number(row, 8)?, hash: digest(row, 9)? },
         created_us: number(row, 10)?,
         last_us: number(row, 11)?,
@@ -45,9 +47,9 @@ fn branch_row(row: &Row<'_>) -> Sql<(i64, BranchRow)> {
     Ok((row.get(0)?, branch))
 }
 
-fn state(row: &Row<'_>, column: usize) -> Sql<BranchState> {
+fn state(row: &Row<'_>, column: usize) -> Sql<(BranchState, bool)> {
     let word = row.get_ref(column)?.as_str()?;
-    BranchState::from_word(word).ok_or_else(|| {
+    BranchRow::state_of_stored(word).ok_or_else(|| {
         let cause = format!("`{word}` is no branch state");
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, cause.into())
     })

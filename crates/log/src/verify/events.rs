@@ -269,8 +269,12 @@ impl<'a> Events<'a> {
     }
 
     /// Remembers what an event says of cells and erasures, and what of it is gone.
-    fn note(&mut self, branch: &BranchId, record: &Record) {
-        self.cells.note(branch, record);
+    fn note(&mut self, row: &BranchRow, record: &Record) {
+        let branch = &row.branch;
+        // What an imported event says of cells was said of another log's.
+        if !row.is_imported {
+            self.cells.note(branch, record);
+        }
         if let Some(BranchMerged { source, source_seq: seq, source_hash: hash, base_seq, .. }) =
             merge::said_by(record)
         {
@@ -389,7 +393,7 @@ impl<'a> Events<'a> {
         if let Some(defect) = other_fork(row, record) {
             return Ok(Some((Place::At(position), defect)));
         }
-        self.note(branch, record);
+        self.note(row, record);
         let defect = self.check_blobs(branch, record)?;
         Ok(defect.map(|defect| (Place::At(position), defect)))
     }
@@ -423,7 +427,7 @@ impl<'a> Events<'a> {
             }
             for record in rows {
                 if record.prove(branch, &last.hash).is_ok() {
-                    self.note(branch, &record);
+                    self.note(walk.row, &record);
                 } else {
                     self.unsure.insert(record.position);
                     self.may_have_erased |= erase::may_say(&record);

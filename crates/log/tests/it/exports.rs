@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
+use std::sync::Arc;
 
-use glasshouse_log::{Append, ExportBlobs, KEPT_BACKUPS, check_export};
+use glasshouse_log::{Append, CellWrite, ExportBlobs, KEPT_BACKUPS, Log, NewImport, check_export};
 use glasshouse_model::event::{body_hash, event_hash};
-use glasshouse_model::{Digest, Draft, Kind};
+use glasshouse_model::{Actor, Digest, Draft, Kind, TenantId};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Fixture, branch, erase, fork, merge, numbered, numbers, refusal, root, session,
+    Fixture, ManualClock, branch, draft, erase, fork, merge, numbered, numbers, refusal, root,
+    session, verdict,
 };
 
 /// A session with forks, every kind of text, and an erased body.
@@ -193,6 +196,198 @@ fn exported_blobs_have_the_digests_that_name_them() {
         1,
     );
     assert_eq!(refusal(check_export(path.as_bytes()), ""), "export_invalid", "a name is a digest");
+}
+
+fn file_of(text: &str) -> fs::File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// A log with another session than those that are imported.
+fn stranger() -> Fixture {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path(), &TenantId::local()).unwrap();
+    log.create_branch(root("s_own", "b_own")).unwrap();
+    Fixture { home, log: Some(log) }
+}
+
+fn new_import(name: &str) -> NewImport {
+    NewImport {
+        told: root(&format!("s_{name}"), &format!("b_{name}")),
+        before: vec![draft(1)],
+        actor: Actor::kernel(),
+    }
+}
+
+fn whole(log: &Log) -> String {
+    let mut out = Vec::new();
+    log.export_session(&session("s_1"), ExportBlobs::All(&|_| Vec::new()), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// A log with a session that was forked, merged and erased, and whose events name cells and blobs.
+fn lived() -> Fixture {
+    let fixture = Fixture::of_events(3);
+    let log = fixture.log();
+    let blob = log.put_blob(b"content").unwrap();
+    let gone = log.put_blob(b"secret").unwrap();
+    let naming =
+        Draft::new(Kind::Heartbeat, &json!({"n": 4, "of": [{"blob": blob}, {"blob": gone}]}));
+    let cell = CellWrite {
+        space: "grant".into(),
+        key: "k".into(),
+        expected_version: None,
+        bytes: Some(b"right".to_vec()),
+    };
+    let append = Append::new(session("s_1"), branch("b_main"), vec![naming]);
+    log.append(Append { cells: vec![cell], idempotency_key: Some("k".into()), ..append }).unwrap();
+    log.create_branch(fork("b_side", "b_main", 2)).unwrap();
+    let source = log.append(numbered("b_side", 30)).unwrap().head;
+    log.create_branch(fork("b_early", "b_side", 1)).unwrap();
+    log.merge(merge("b_side", source, "b_main", 4)).unwrap();
+    log.create_branch(fork("b_ended", "b_main", 5)).unwrap();
+    log.close_branch(&branch("b_ended")).unwrap();
+    log.erase(erase(&[("b_main", 2), ("b_side", 3)], &[gone])).unwrap();
+    fixture
+}
+
+/// What goes out comes in with its hashes, proves itself there, takes no events, gives no cell, and
+/// goes out again byte for byte.
+#[test]
+fn a_session_that_is_imported_is_what_was_exported() {
+    let from = lived();
+    let text = whole(from.log());
+    let memory = Log::in_memory(&TenantId::local(), Arc::new(ManualClock::default())).unwrap();
+    let mut into = stranger();
+    let check = |log: &Log| {
+        let imported = log.import_session(&mut file_of(&text), new_import("told")).unwrap();
+        assert!(imported.is_new && imported.branches == 4, "{imported:?}");
+        assert_eq!(imported.exported, check_export(text.as_bytes()).unwrap());
+        assert_eq!(whole(log), text);
+        for row in log.branches(&session("s_1")).unwrap() {
+            let there = from.log().branch(&row.branch).unwrap();
+            assert_eq!((row.head, row.fork, row.state), (there.head, there.fork, there.state));
+            let bodies = |log: &Log| -> Vec<_> {
+                log.events(&row.branch).map(|event| event.unwrap().body).collect()
+            };
+            assert_eq!(bodies(log), bodies(from.log()), "{}", row.branch);
+            let append = log.append(numbered(row.branch.as_str(), 9));
+            assert_eq!(append.unwrap_err().code(), "branch_read_only");
+            log.close_branch(&row.branch).unwrap();
+        }
+        assert_eq!(log.cell("grant", "k").unwrap(), None, "no right comes with it");
+        let told = log.read(&branch("b_told"), 1, 9).unwrap();
+        let kinds: Vec<_> = told.iter().map(|event| event.kind().as_str()).collect();
+        assert_eq!(kinds, ["heartbeat", "session.imported"]);
+        // Again: nothing happens.
+        let again = log.import_session(&mut file_of(&text), new_import("again")).unwrap();
+        assert!(!again.is_new);
+        assert_eq!(log.sessions().unwrap().len(), log_sessions(log));
+        log.sign_head().unwrap();
+        let expected = format!("ok {} erased 2+1", imported.exported.events + 2);
+        assert_eq!(verdict(&log.verify().unwrap()), expected);
+        let main = log.head(&branch("b_main")).unwrap();
+        log.prove(&branch("b_main"), main.seq).unwrap();
+        // A fork goes its own way; then the export is this log's.
+        log.create_branch(fork("b_new", "b_main", 3)).unwrap();
+        log.append(numbered("b_new", 40)).unwrap();
+        let ours = whole(log);
+        assert!(ours.contains(&log.public_key().unwrap().to_string()) && ours != text);
+        check_export(ours.as_bytes()).unwrap();
+        assert!(!log.import_session(&mut file_of(&text), new_import("more")).unwrap().is_new);
+        log.sign_head().unwrap();
+        assert!(log.verify().unwrap().is_ok());
+    };
+    check(&memory);
+    check(into.log());
+    assert_eq!(into.open().branch(&branch("b_main")).unwrap().why_ended(), Some("it was imported"));
+    assert!(into.verdict().starts_with("ok "), "{}", into.verdict());
+    // Into the log that it comes from: it is there.
+    let here = from.log().import_session(&mut file_of(&text), new_import("here")).unwrap();
+    assert!(!here.is_new);
+}
+
+fn log_sessions(log: &Log) -> usize {
+    // `s_1`, `s_told`, and what was there before.
+    2 + usize::from(log.branch(&branch("b_own")).is_ok())
+}
+
+/// A file that does not prove itself, or stands in the way of what is there, changes nothing.
+#[test]
+fn what_cannot_be_imported_is_refused_and_leaves_nothing() {
+    let from = lived();
+    let text = whole(from.log());
+    let check = |text: &str, expected: &str| {
+        let mut into = stranger();
+        let found = into.log().import_session(&mut file_of(text), new_import("told"));
+        assert_eq!(refusal(found, ""), expected);
+        assert_eq!(into.log().sessions().unwrap().len(), 1);
+        into.log().create_branch(root("s_after", "b_after")).unwrap();
+        assert_eq!(into.verdict(), "ok 0", "the log goes on");
+    };
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let changed = |change: &dyn Fn(&mut Vec<String>)| {
+        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        change(&mut lines);
+        lines.concat()
+    };
+    for at in 0..lines.len() {
+        check(&changed(&|lines| drop(lines.remove(at))), "export_invalid");
+        check(&changed(&|lines| lines.insert(at, lines[at].clone())), "export_invalid");
+        let half = lines[at].len() / 2;
+        check(&changed(&|lines| lines[at].truncate(half)), "export_invalid");
+        if at > 0 {
+            check(&changed(&|lines| lines.swap(at - 1, at)), "export_invalid");
+        }
+    }
+    check(&format!("{text}{{}}\n"), "export_invalid");
+    check(&format!("{text}\n"), "export_invalid");
+    check(&text.replacen("{\"event\":", "{\"row\":", 1), "export_invalid");
+    check("", "export_invalid");
+    check(&"x".repeat(9 << 20), "export_invalid");
+    let mut bare = Vec::new();
+    from.log().export_session(&session("s_1"), ExportBlobs::None, &mut bare).unwrap();
+    check(&String::from_utf8(bare).unwrap(), "blob_not_found");
+    check(&forged(&text, "\"tenant\":\"local\"", "\"tenant\":\"other\""), "tenant_mismatch");
+    // A forger who makes all hashes anew still cannot take a body away.
+    let bodiless = changed(&|lines| {
+        let at = lines.iter().position(|line| line.contains("{\\\"n\\\":1}")).unwrap();
+        let mut event: Value = serde_json::from_str(&lines[at]).unwrap();
+        (event["event"]["salt"], event["event"]["body"]) = (Value::Null, Value::Null);
+        lines[at] = format!("{event}\n");
+    });
+    check(&forged(&bodiless, "export", "export"), "export_invalid");
+    // Forks of forks as deep as a log takes them, and one more.
+    let deep = |depth: u64| {
+        let fixture = Fixture::of_events(1);
+        let log = fixture.log();
+        for n in 1..=depth.min(64) {
+            let parent = if n == 1 { "b_main".to_owned() } else { format!("b_{}", n - 1) };
+            log.create_branch(fork(&format!("b_{n}"), &parent, n)).unwrap();
+            log.append(numbered(&format!("b_{n}"), n + 1)).unwrap();
+        }
+        let text = whole(log);
+        if depth <= 64 {
+            return text;
+        }
+        let more = json!({"branch": {"branch": "b_65", "name": "b_65", "parent": ["b_64", 65], "state": "open"}});
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.insert(lines.len() - 1, more.to_string());
+        forged(&(lines.join("\n") + "\n"), "export", "export")
+    };
+    check(&deep(65), "export_invalid");
+    let mut into = stranger();
+    assert!(into.log().import_session(&mut file_of(&deep(64)), new_import("told")).unwrap().is_new);
+    assert!(into.verdict().starts_with("ok "));
+
+    let taken = Fixture::of_events(2);
+    let found = taken.log().import_session(&mut file_of(&text), new_import("told"));
+    assert_eq!(refusal(found, ""), "session_exists");
+    let branch_taken = stranger();
+    branch_taken.log().create_branch(root("s_2", "b_side")).unwrap();
+    let found = branch_taken.log().import_session(&mut file_of(&text), new_import("told"));
+    assert_eq!(refusal(found, ""), "branch_exists");
 }
 
 #[test]

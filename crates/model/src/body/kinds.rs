@@ -38,6 +38,7 @@ bodies! {
     SessionCreated: SessionCreated;
     SessionResumed: SessionResumed;
     SessionClosed: SessionClosed;
+    SessionImported: SessionImported;
     ModeChanged: SessionModeChanged;
     KernelProcess: KernelStarted, KernelStopped;
     BranchForked: BranchForked;

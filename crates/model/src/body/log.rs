@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{BlobRef, ChangedPath, WorkspaceFrozen};
 use crate::{BranchId, Digest, Seq};
 
 /// `branch.forked`: the first event of a fork, beside the decision that allowed it. The fork has its
@@ -29,10 +30,51 @@ pub struct BranchForked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeStrategy {
-    /// The target had not moved since the branches parted: it takes over the source's state.
+    /// The target had not moved since the branches parted: nothing of the source could conflict.
     FastForward,
-    /// Both had moved; `resolved` holds what came of it.
+    /// Both had moved.
     ThreeWay,
+}
+
+/// One of the two branches of a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeSide {
+    /// The branch that ends.
+    Source,
+    /// The branch that goes on.
+    Target,
+}
+
+/// A path of which a person took one branch's version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TakenPath {
+    /// The path.
+    pub path: String,
+    /// Whose version.
+    pub side: MergeSide,
+}
+
+/// `workspace` among the values of a `branch.merged`: the files that the target has from there on. Absent
+/// where the merge changed none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergedWorkspace {
+    /// The base that they are measured against.
+    pub frozen: WorkspaceFrozen,
+    /// Manifest of everything that differs from the base; absent when nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<BlobRef>,
+    /// What the merge changed in the target; a long list is cut.
+    pub changed: Vec<ChangedPath>,
+    /// How many paths it changed.
+    pub changed_total: u64,
+    /// Whether anything differs from the base in test files.
+    pub tests_changed: bool,
+    /// Whether anything differs from the base in other files.
+    pub sources_changed: bool,
+    /// Paths that both branches had changed, and whose version was taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<TakenPath>,
 }
 
 /// `branch.merged`: an event with two parents, the event before it and the source's head. The
@@ -49,7 +91,8 @@ pub struct BranchMerged {
     pub base_seq: Seq,
     /// How.
     pub strategy: MergeStrategy,
-    /// The values that were decided on, by the key of the state that they are for.
+    /// The values that came of it, by the key of the state that they are for: `usage`, what the source
+    /// had spent since `base_seq`; `workspace`, as [`MergedWorkspace`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resolved: BTreeMap<String, Value>,
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{BlobRef, is_false};
-use crate::{BranchId, Budget, Digest, Mode, Seq, Usage};
+use crate::{BranchId, Budget, Digest, Mode, Seq, SessionId, Usage};
 
 /// How a project tests itself, and which of its files are tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -106,6 +106,22 @@ pub struct SessionResumed {
     pub epoch: u64,
     /// State the earlier owner left: `interrupted` or `at_rest`.
     pub found: String,
+}
+
+/// `session.imported`: a session that another log recorded was taken in. It is there to be read and forked;
+/// nothing in it gives a right here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionImported {
+    /// The session.
+    pub imported: SessionId,
+    /// Its branches.
+    pub branches: u64,
+    /// Its events.
+    pub events: u64,
+    /// Blobs that came with it.
+    pub blobs: u64,
+    /// Digest of the export's lines but the last.
+    pub digest: Digest,
 }
 
 /// `message.received`: a text for the model.

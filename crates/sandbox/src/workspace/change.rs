@@ -183,14 +183,19 @@ pub(super) fn between(
     Ok(changes)
 }
 
-/// What differs between two whole trees, path by path: without contents, so without renames and counted
-/// lines.
+/// What differs between two whole trees, without looking into contents: no lines are counted, and a
+/// rename is a file that is gone where an equal one is new.
 #[must_use]
 pub fn differences(old: &Manifest, new: &Manifest) -> Vec<Change> {
     let paths: BTreeSet<_> = old.iter().chain(new.iter()).map(|(path, _)| path).collect();
     let sides = |path: &CanonicalPath| (old.get(path.as_str()), new.get(path.as_str()));
     let differing = paths.into_iter().filter(|path| sides(path).0 != sides(path).1);
-    differing.map(|path| plain(path, sides(path).0, sides(path).1)).collect()
+    let plain = |path: &CanonicalPath| (path.clone(), plain(path, sides(path).0, sides(path).1));
+    let mut changes: BTreeMap<_, _> = differing.map(plain).collect();
+    let (mut removed, mut added) =
+        (files(ChangeKind::Deleted, &changes), files(ChangeKind::Added, &changes));
+    rename(equal(&mut removed, &mut added), &mut changes);
+    changes.into_values().collect()
 }
 
 fn plain(path: &CanonicalPath, old: Option<&Entry>, new: Option<&Entry>) -> Change {
@@ -228,35 +233,54 @@ fn pair_renames(
     new: &SealManifest,
     changes: &mut BTreeMap<CanonicalPath, Change>,
 ) -> Result<()> {
-    let of = |wanted: ChangeKind,
-              changes: &BTreeMap<CanonicalPath, Change>|
-     -> Vec<(CanonicalPath, Digest)> {
-        let side = |change: &Change| match wanted {
-            ChangeKind::Deleted => change.old.clone(),
-            _ => change.new.clone(),
-        };
-        changes
-            .values()
-            .filter(|change| change.kind == wanted && !change.ignored)
-            .filter_map(|change| match side(change) {
-                Some(Entry::File { digest, size_bytes, .. }) if size_bytes > 0 => {
-                    Some((change.path.clone(), digest))
-                }
-                _ => None,
-            })
-            .collect()
+    let mut removed = files(ChangeKind::Deleted, changes);
+    let mut added = files(ChangeKind::Added, changes);
+    let mut pairs = equal(&mut removed, &mut added);
+    if removed.len() <= MAX_RENAME_CANDIDATES && added.len() <= MAX_RENAME_CANDIDATES {
+        pairs.extend(alike(contents, old, new, removed, added)?);
+    }
+    rename(pairs, changes);
+    Ok(())
+}
+
+/// The files that hold anything among removed or added paths.
+fn files(
+    wanted: ChangeKind,
+    changes: &BTreeMap<CanonicalPath, Change>,
+) -> Vec<(CanonicalPath, Digest)> {
+    let side = |change: &Change| match wanted {
+        ChangeKind::Deleted => change.old.clone(),
+        _ => change.new.clone(),
     };
-    let mut removed = of(ChangeKind::Deleted, changes);
-    let mut added = of(ChangeKind::Added, changes);
+    let candidates = changes.values().filter(|change| change.kind == wanted && !change.ignored);
+    candidates
+        .filter_map(|change| match side(change) {
+            Some(Entry::File { digest, size_bytes, .. }) if size_bytes > 0 => {
+                Some((change.path.clone(), digest))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Takes out the pairs of removed and added files with the same content.
+fn equal(
+    removed: &mut Vec<(CanonicalPath, Digest)>,
+    added: &mut Vec<(CanonicalPath, Digest)>,
+) -> Vec<(CanonicalPath, CanonicalPath)> {
     let mut pairs = Vec::new();
     added.retain(|(to, digest)| {
         let Some(index) = removed.iter().position(|(_, old)| old == digest) else { return true };
         pairs.push((removed.remove(index).0, to.clone()));
         false
     });
-    if removed.len() <= MAX_RENAME_CANDIDATES && added.len() <= MAX_RENAME_CANDIDATES {
-        pairs.extend(alike(contents, old, new, removed, added)?);
-    }
+    pairs
+}
+
+fn rename(
+    pairs: Vec<(CanonicalPath, CanonicalPath)>,
+    changes: &mut BTreeMap<CanonicalPath, Change>,
+) {
     for (from, to) in pairs {
         let gone = changes.remove(&from);
         if let Some(change) = changes.get_mut(&to) {
@@ -264,7 +288,6 @@ fn pair_renames(
             change.old = gone.and_then(|gone| gone.old);
         }
     }
-    Ok(())
 }
 
 fn alike(

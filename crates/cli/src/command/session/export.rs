@@ -1,13 +1,14 @@
-//! `session export` and `session check-export`.
+//! `session export`, `session import` and `session check-export`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use glasshouse_kernel::driver::sealed_contents;
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::{ExportBlobs, Exported, check_export};
-use glasshouse_model::{Exit, SessionId};
+use glasshouse_log::{ExportBlobs, Exported, Imported, check_export};
+use glasshouse_model::{Digest, Exit, SessionId};
 
 use crate::error::Error;
 use crate::output;
@@ -16,13 +17,16 @@ use crate::output;
 pub(super) fn write(
     kernel: &Kernel,
     id: &SessionId,
+    with_blobs: bool,
     out: Option<&Path>,
     json: bool,
 ) -> Result<u8, Error> {
     kernel.main_branch(id)?;
+    let contents: &dyn Fn(&[u8]) -> Vec<Digest> = &sealed_contents;
+    let blobs = if with_blobs { ExportBlobs::All(contents) } else { ExportBlobs::None };
     let Some(path) = out else {
         let mut stdout = Leaving { out: std::io::stdout().lock(), is_gone: false };
-        let exported = kernel.log().export_session(id, ExportBlobs::None, &mut stdout);
+        let exported = kernel.log().export_session(id, blobs, &mut stdout);
         if !stdout.is_gone {
             exported?;
         }
@@ -34,7 +38,7 @@ pub(super) fn write(
     // What an agent did is for its owner's eyes until they say otherwise.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = BufWriter::new(file.map_err(failed)?);
-    let exported = kernel.log().export_session(id, ExportBlobs::None, &mut file);
+    let exported = kernel.log().export_session(id, blobs, &mut file);
     let stored = file.flush().and_then(|()| file.get_ref().sync_all());
     if exported.is_err() || stored.is_err() {
         // Half an export is none.
@@ -62,6 +66,34 @@ impl<W: Write> Write for Leaving<W> {
     fn flush(&mut self) -> std::io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Takes in an export.
+pub(super) fn import(kernel: &Kernel, file: &Path, json: bool) -> Result<u8, Error> {
+    let unreadable = |cause: &dyn std::fmt::Display| {
+        Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(cause)
+    };
+    let mut opened = File::open(file).map_err(|cause| unreadable(&cause))?;
+    // It is read twice, and a device or a pipe does not give the same again.
+    if !opened.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Err(unreadable(&"it is no regular file"));
+    }
+    let imported = kernel.import(&mut opened)?;
+    if json {
+        output::json_line(&imported);
+        return Ok(Exit::Done.status());
+    }
+    output::data(imported.session.as_str());
+    let Imported { session, exported, is_new, .. } = &imported;
+    output::note(&if *is_new {
+        format!(
+            "imported {} events; read it with `glasshouse session show {session}`, fork it to work on it",
+            exported.events
+        )
+    } else {
+        "everything in it is here already".to_owned()
+    });
+    Ok(Exit::Done.status())
 }
 
 /// Proves an export.

@@ -32,15 +32,21 @@ pub(super) fn diff(
         (kernel.past_files(&old.0.branch, old.1)?, kernel.past_files(&new.0.branch, new.1)?);
     let changes = old.changes(&new);
     for change in &changes {
-        let text = || old.unified(&new, &change.path);
+        let text = || old.unified(&new, change);
+        let from = change.paths().find(|path| **path != change.path);
         if json {
             let text = if names { None } else { Some(text()?) };
             output::json_line(&serde_json::json!({
-                "path": change.path, "change": change.kind.as_str(), "patch": text,
+                "path": change.path, "from": from, "change": change.kind.as_str(), "patch": text,
             }));
         } else if names {
             output::data(&output::visible(
-                &format!("{:<8}  {}", change.kind.as_str(), change.path),
+                &format!(
+                    "{:<8}  {}{}",
+                    change.kind.as_str(),
+                    change.path,
+                    from.map_or_else(String::new, |from| format!("  from {from}"))
+                ),
                 false,
             ));
         } else {

@@ -1,0 +1,461 @@
+//! Merging a branch of a session into another.
+//!
+//! The states come together by one table ([`MERGE_KINDS`](crate::session::MERGE_KINDS)), the files path by
+//! path, three-way. What does not go together is told and nothing is changed; a person may take one
+//! branch's version. One event ends the source and brings to the target what crosses.
+
+mod files;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use glasshouse_log::{BranchRow, Head, MergeBranch};
+use glasshouse_model::body::{
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BranchMerged, ChangedPath, GrantScope,
+    MergeSide, MergeStrategy, MessageReceived, PolicyDecided, TakenPath,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{
+    Actor, BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, PrincipalKind, Seq,
+    SessionId,
+};
+use glasshouse_policy::{Consent, Request};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::files::{Brought, Choice};
+use super::Kernel;
+use super::decide::now_us;
+use super::journal::{Journal, local_user};
+use super::people::{Answer, ReviewItem, Reviewer, Withdrawn};
+use super::recorder::{expand, fold_to};
+use super::rules::{project_texts_of, shipped};
+use crate::merge::{Conflict, conflict_error};
+use crate::session::{Item, State, join, recorded};
+use crate::{Error, Result, codes};
+
+/// Most of what was said on the source that its target is told, in bytes; the newest is kept.
+const MAX_SAID_BYTES: usize = 32 << 10;
+/// Most changed paths that an event or a message names.
+const MAX_NAMED_PATHS: usize = 200;
+
+/// What to merge.
+#[derive(Debug, Clone)]
+pub struct NewMerge {
+    /// The session of both branches.
+    pub session: SessionId,
+    /// The branch that ends, by id or name.
+    pub source: String,
+    /// The branch that goes on; the main one when absent.
+    pub into: Option<String>,
+    /// Whose version of paths that do not go together is taken; an empty path stands for all.
+    pub take: Vec<(String, MergeSide)>,
+}
+
+/// A merge that was made, or what one would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Merging {
+    /// The branch that ends.
+    pub source: BranchId,
+    /// The branch that goes on.
+    pub target: BranchId,
+    /// Sequence of the last event that both share.
+    pub base: Seq,
+    /// How.
+    pub strategy: MergeStrategy,
+    /// What changes in the target's files.
+    pub changed: Vec<ChangedPath>,
+    /// Paths that do not go together; none in a merge that was made.
+    pub conflicts: Vec<Conflict>,
+    /// Keys of the state that do not go together; none in a merge that was made.
+    pub keys: Vec<&'static str>,
+    /// Paths of which one version was taken.
+    pub taken: Vec<TakenPath>,
+    /// The target's newest event after it; absent while nothing was merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<Seq>,
+}
+
+/// Two branches as a merge sees them.
+struct Branches {
+    session: SessionId,
+    source: BranchRow,
+    target: BranchRow,
+    /// The last event that both share, and the states there and at both heads.
+    base_seq: Seq,
+    base: State,
+    source_state: State,
+    target_state: State,
+}
+
+/// What a merge brings.
+struct Planned {
+    merging: Merging,
+    resolved: BTreeMap<String, Value>,
+    labels: BTreeSet<String>,
+    message: Option<String>,
+}
+
+impl Kernel {
+    /// What a merge would do. Nothing is changed or recorded.
+    ///
+    /// # Errors
+    /// As [`Kernel::merge`], but for conflicts, which are part of the answer, and for what policy says.
+    pub fn preview_merge(&self, new: &NewMerge) -> Result<Merging> {
+        Ok(self.plan_merge(&self.branches_of(new)?, new, false)?.merging)
+    }
+
+    /// Merges a branch into another, as the person at this machine and under the shipped policy, which the
+    /// session's own may only make stricter. `reviewer` is asked where a rule wants it.
+    ///
+    /// # Errors
+    /// `merge_conflict` with `conflicts` and `keys`; `nothing_to_merge`; `turn_open` while a turn of either
+    /// branch is not over; `session_owned` while another process works on one; `branch_read_only` when
+    /// either has ended; `session_not_found`, `branch_unknown`, `policy_denied`, `approval_needed`,
+    /// `approval_rejected`, `base_gone`, or an error of the log.
+    pub fn merge(&self, new: &NewMerge, reviewer: &dyn Reviewer) -> Result<Merging> {
+        let rows = self.rows_of(new)?;
+        // Both, so that neither moves until the merge is stored.
+        let target = self.log.acquire_lease(&rows.1.branch)?;
+        let source = self.log.acquire_lease(&rows.0.branch)?;
+        let branches = self.branches_of(new)?;
+        let planned = self.plan_merge(&branches, new, true)?;
+        refuse_conflicts(&planned.merging)?;
+        let before = self.allow_merge(&branches, &planned, reviewer)?;
+        let Planned { mut merging, resolved, labels, message } = planned;
+        let ask = MergeBranch {
+            session: branches.session.clone(),
+            target: branches.target.branch.clone(),
+            target_head: branches.target.head.seq,
+            source: branches.source.branch.clone(),
+            source_head: branches.source.head,
+            strategy: merging.strategy,
+            resolved,
+            actor: person(),
+            before,
+            events: message.iter().map(|text| told(text, &labels)).collect(),
+            labels,
+            epoch: Some(target.epoch()),
+            source_epoch: Some(source.epoch()),
+            idempotency_key: None,
+        };
+        let appended = self.log.merge(self.with_consequences(&branches, ask)?)?;
+        self.log.sign_head()?;
+        merging.head = Some(appended.head.seq);
+        Ok(merging)
+    }
+
+    fn rows_of(&self, new: &NewMerge) -> Result<(BranchRow, BranchRow)> {
+        let source = self.branch(&new.session, Some(&new.source))?;
+        let target = self.branch(&new.session, new.into.as_deref())?;
+        for row in [&source, &target] {
+            if let Some(why) = row.why_ended() {
+                let code = glasshouse_log::codes::BRANCH_READ_ONLY;
+                return Err(Error::new(code, format!("could not merge {}", row.branch)).why(why));
+            }
+        }
+        if source.branch == target.branch {
+            return Err(nothing_to_merge(&source, &target));
+        }
+        Ok((source, target))
+    }
+
+    fn branches_of(&self, new: &NewMerge) -> Result<Branches> {
+        let (source, target) = self.rows_of(new)?;
+        let base_seq = self.log.last_shared(&source.branch, &target.branch)?;
+        if source.head.seq <= base_seq {
+            return Err(nothing_to_merge(&source, &target));
+        }
+        let state = |row: &BranchRow| fold_to(&self.log, &row.branch, row.head.seq);
+        let (source_state, target_state) = (state(&source)?, state(&target)?);
+        check_at_rest(&source, &source_state, false)?;
+        check_at_rest(&target, &target_state, true)?;
+        let base = fold_to(&self.log, &target.branch, base_seq)?;
+        let session = new.session.clone();
+        Ok(Branches { session, source, target, base_seq, base, source_state, target_state })
+    }
+
+    /// Works out a merge. `keep` stores the contents that it makes.
+    fn plan_merge(&self, branches: &Branches, new: &NewMerge, keep: bool) -> Result<Planned> {
+        let Branches { source, target, base_seq, base, source_state, target_state, .. } = branches;
+        let unreadable =
+            |cause| Error::new(codes::LOG_UNREADABLE, "a state cannot be merged").why(cause);
+        let joined = join(base, target_state, source_state).map_err(unreadable)?;
+        let choice = Choice::new(&new.take)?;
+        let Brought { workspace, changed, conflicts, taken } =
+            self.join_files(branches, &choice, keep)?;
+        choice.check_used(&conflicts, &taken)?;
+        let mut resolved = recorded(&joined).map_err(unreadable)?;
+        if let Some(workspace) = workspace {
+            let workspace = serde_json::to_value(workspace).map_err(unreadable)?;
+            resolved.insert("workspace".to_owned(), workspace);
+        }
+        let strategy = if target.head.seq == *base_seq {
+            MergeStrategy::FastForward
+        } else {
+            MergeStrategy::ThreeWay
+        };
+        let message = message_of(&source.name, &changed, &joined.said);
+        Ok(Planned {
+            labels: self.labels_since(source, *base_seq)?,
+            resolved,
+            message,
+            merging: Merging {
+                source: source.branch.clone(),
+                target: target.branch.clone(),
+                base: *base_seq,
+                strategy,
+                changed,
+                conflicts,
+                keys: joined.conflicts,
+                taken,
+                head: None,
+            },
+        })
+    }
+
+    /// Where everything came from that happened on a branch after an event.
+    fn labels_since(&self, row: &BranchRow, base: Seq) -> Result<BTreeSet<String>> {
+        let mut labels = BTreeSet::new();
+        for event in self.log.events_from(&row.branch, base + 1) {
+            let event = event?;
+            if event.seq() > row.head.seq {
+                break;
+            }
+            labels.extend(event.header.labels);
+        }
+        Ok(labels)
+    }
+
+    /// Decides the merge and, where a rule wants it, asks. Answers what is recorded before the merge.
+    fn allow_merge(
+        &self,
+        branches: &Branches,
+        planned: &Planned,
+        reviewer: &dyn Reviewer,
+    ) -> Result<Vec<Draft>> {
+        let Branches { session, source, target, target_state, .. } = branches;
+        let shown = shown(&source.name, &target.name, &planned.merging);
+        let mut call = Call::new(name::SESSION_MERGE, local_user());
+        call.session = Some(session.clone());
+        call.labels.clone_from(&planned.labels);
+        call.args_digest = Some(digest_of(source.head, target.head, planned));
+        let decision = self.decide_branching(target_state, &call)?;
+        let subject = Some(format!("{} into {}", source.branch, target.branch));
+        let args_digest = call.args_digest.unwrap_or(Digest::ZERO);
+        let decided = PolicyDecided::new(None, call, subject, decision.clone());
+        let decided = Draft::new(Kind::PolicyDecided, &decided);
+        match decision.effect {
+            Effect::Allow => Ok(vec![decided]),
+            Effect::Deny => {
+                Journal::open(self)?.append(vec![decided])?;
+                let what = format!("{} may not be merged", source.branch);
+                Err(Error::new(codes::POLICY_DENIED, what).why(decision.reasons.join("; ")))
+            }
+            Effect::RequireReview => {
+                let base = target_state.frozen.as_ref().map_or(Digest::ZERO, |(_, own)| own.base);
+                let request = ApprovalRequested {
+                    subject: ApprovalSubject::Merge,
+                    call: None,
+                    tool: name::SESSION_MERGE.to_owned(),
+                    shown,
+                    reasons: decision.reasons,
+                    args_digest,
+                    policy_version: decision.policy_version,
+                    base,
+                    offer: None,
+                };
+                self.ask_merge(target.head.seq, decided, request, reviewer)
+            }
+        }
+    }
+
+    /// Asks a person. A refusal is recorded in a session of its own: the branches are not touched.
+    fn ask_merge(
+        &self,
+        head: Seq,
+        decided: Draft,
+        request: ApprovalRequested,
+        reviewer: &dyn Reviewer,
+    ) -> Result<Vec<Draft>> {
+        let item = ReviewItem {
+            approval: head + 2,
+            request: request.clone(),
+            patch: None,
+            withdrawn: Withdrawn::default(),
+        };
+        let answer = reviewer.review(&item);
+        let (approved, code) = match answer {
+            // Only this merge was asked about, whatever else the answer would allow.
+            Answer::Approve | Answer::ApproveFor(_) => (true, "approved"),
+            Answer::Reject => (false, "rejected"),
+            Answer::Nobody => (false, codes::NO_APPROVER.name),
+        };
+        let resolved = |approval| {
+            let (approver, code) = (reviewer.approver(), code.to_owned());
+            let (expires_us, scope) = (now_us(), GrantScope::Call);
+            let body = ApprovalResolved { approval, approved, approver, code, expires_us, scope };
+            Draft::new(Kind::ApprovalResolved, &body).by(reviewer.approver())
+        };
+        let asked = vec![decided, Draft::new(Kind::ApprovalRequested, &request)];
+        if approved {
+            return Ok(asked.into_iter().chain([resolved(head + 2)]).collect());
+        }
+        let journal = Journal::open(self)?;
+        let approval = journal.append(asked)?;
+        journal.append(vec![resolved(approval)])?;
+        Err(if code == "rejected" {
+            Error::new(codes::APPROVAL_REJECTED, "the merge was rejected")
+        } else {
+            Error::new(codes::APPROVAL_NEEDED, "nobody is there to approve the merge")
+                .why(request.reasons.join("; "))
+        })
+    }
+
+    /// Adds to a merge what its events imply for the target.
+    fn with_consequences(&self, branches: &Branches, ask: MergeBranch) -> Result<MergeBranch> {
+        let body = BranchMerged {
+            source: ask.source.clone(),
+            source_seq: ask.source_head.seq,
+            source_hash: ask.source_head.hash,
+            base_seq: branches.base_seq,
+            strategy: ask.strategy,
+            resolved: ask.resolved.clone(),
+        };
+        let merged = Draft::new(Kind::BranchMerged, &body).by(ask.actor.clone());
+        let all = ask.before.iter().cloned().chain([merged]).chain(ask.events.iter().cloned());
+        let mut state = branches.target_state.clone();
+        let place = (self.log.tenant(), &ask.session, &ask.target);
+        let mut before = expand(&mut state, place, all.collect())?;
+        let at = before.iter().position(|draft| draft.kind == Kind::BranchMerged);
+        let mut events = before.split_off(at.unwrap_or(before.len()));
+        // The log makes that event itself.
+        events.drain(..1.min(events.len()));
+        Ok(MergeBranch { before, events, ..ask })
+    }
+
+    /// Decides what a person does with the branches of a session: by the shipped policy. A rule of the policy
+    /// file that the session began with may be stricter; that it has none for this changes nothing.
+    pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
+        let decide = |text| -> Result<Decision> {
+            let policy = self.compile(&[text])?;
+            Ok(glasshouse_policy::decide(&policy, &Request::new(call, now_us())).decision)
+        };
+        let mut decision = decide(shipped(Consent::Joint))?;
+        let recorded = state.created.as_ref().map(|created| created.policy.as_slice());
+        for own in project_texts_of(self, recorded.unwrap_or(&[]))? {
+            let theirs = decide(own)?;
+            let is_said = theirs
+                .rules
+                .iter()
+                .any(|rule| rule.layer == Layer::File && rule.action == theirs.effect);
+            if is_said && theirs.effect > decision.effect {
+                decision = theirs;
+            }
+        }
+        Ok(decision)
+    }
+}
+
+/// A turn that is not over may still change the branch. What waits on the source ends with it; the target
+/// would carry its calls on after what the merge brings.
+fn check_at_rest(row: &BranchRow, state: &State, is_target: bool) -> Result<()> {
+    let open = state.turn.is_some() || state.merge.is_some();
+    if !open && (!is_target || state.open_calls.is_empty()) {
+        return Ok(());
+    }
+    let what = format!("a turn of {} is not over", row.branch);
+    Err(Error::new(codes::TURN_OPEN, what).with("branch", row.branch.as_str()))
+}
+
+fn nothing_to_merge(source: &BranchRow, target: &BranchRow) -> Error {
+    let what = format!("{} has nothing that {} lacks", source.branch, target.branch);
+    Error::new(codes::NOTHING_TO_MERGE, what)
+        .fix("`glasshouse session show ID --branches` shows where branches parted")
+}
+
+fn refuse_conflicts(merging: &Merging) -> Result<()> {
+    if merging.conflicts.is_empty() && merging.keys.is_empty() {
+        return Ok(());
+    }
+    let keys = merging.keys.iter().map(|key| format!("{key}: both branches changed it"));
+    let why = merging.conflicts.iter().map(ToString::to_string).chain(keys);
+    Err(conflict_error(&merging.conflicts)
+        .why(why.collect::<Vec<_>>().join("; "))
+        .fix("take one branch's version with `--take source` or `--take target`, for all or for named paths")
+        .with("keys", merging.keys.clone()))
+}
+
+fn person() -> Actor {
+    Actor { kind: PrincipalKind::User, id: "local".to_owned() }
+}
+
+fn told(text: &str, labels: &BTreeSet<String>) -> Draft {
+    let body = MessageReceived { text: text.to_owned() };
+    let mut draft = Draft::new(Kind::MessageReceived, &body).by(person()).label("user");
+    draft.labels.extend(labels.iter().cloned());
+    draft
+}
+
+/// What an approval binds to: both heads, and all that would come of them.
+fn digest_of(source: Head, target: Head, planned: &Planned) -> Digest {
+    let resolved = serde_json::to_vec(&planned.resolved).unwrap_or_default();
+    Digest::of_parts(&[
+        b"glasshouse/session-merge/1\0",
+        source.hash.as_bytes(),
+        target.hash.as_bytes(),
+        &resolved,
+    ])
+}
+
+fn shown(source: &str, target: &str, merging: &Merging) -> String {
+    let mut text = format!("merge {source} into {target}");
+    for change in merging.changed.iter().take(MAX_NAMED_PATHS) {
+        text.push_str(&format!("\n{} {}", change.change, change.path));
+    }
+    text
+}
+
+/// What the target's model is told; nothing when nothing came.
+fn message_of(source: &str, changed: &[ChangedPath], said: &[Item]) -> Option<String> {
+    if changed.is_empty() && said.is_empty() {
+        return None;
+    }
+    let mut text = format!("The branch `{source}` was merged into this one.");
+    if !changed.is_empty() {
+        let paths = changed.iter().take(MAX_NAMED_PATHS);
+        let paths: Vec<_> =
+            paths.map(|change| format!("{} {}", change.change, change.path)).collect();
+        text.push_str(&format!("\nFiles that changed: {}", paths.join(", ")));
+        if changed.len() > MAX_NAMED_PATHS {
+            text.push_str(&format!(", and {} more", changed.len() - MAX_NAMED_PATHS));
+        }
+        text.push_str(". No test was run on them here.");
+    }
+    let lines: Vec<_> = said.iter().filter_map(line_of).collect();
+    let mut left = MAX_SAID_BYTES;
+    let fits = |line: &&String| {
+        let is_small = line.len() <= left;
+        left = left.saturating_sub(line.len());
+        is_small
+    };
+    let kept = lines.iter().rev().take_while(fits).count();
+    if kept > 0 {
+        text.push_str("\nWhat was said there:");
+    }
+    if kept < lines.len() {
+        text.push_str(&format!("\n({} earlier messages are left out)", lines.len() - kept));
+    }
+    for line in &lines[lines.len() - kept..] {
+        text.push('\n');
+        text.push_str(line);
+    }
+    Some(text)
+}
+
+fn line_of(item: &Item) -> Option<String> {
+    let (who, text) = match item {
+        Item::Message(text) => ("user", text),
+        Item::Answer { text, .. } => ("model", text),
+    };
+    (!text.is_empty()).then(|| format!("{who}: {text}"))
+}
