@@ -209,7 +209,8 @@ fn e2e_law_2_cells_are_only_an_index() {
         expected_version: None,
         bytes: Some(b"{}".to_vec()),
     };
-    let event = glasshouse_model::Draft::new(glasshouse_model::Kind::Heartbeat, &());
+    let event =
+        glasshouse_model::Draft::new(glasshouse_model::Kind::Heartbeat, &serde_json::json!({}));
     let append = glasshouse_log::Append {
         cells: vec![changed],
         ..glasshouse_log::Append::new(session.session, session.main, vec![event])

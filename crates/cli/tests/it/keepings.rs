@@ -1,10 +1,13 @@
-//! Sessions that ended long ago leave the log: where they go, and what says so.
+//! A log over the years: where old sessions go, and what a restore takes back.
 
 use std::fs;
+use std::path::Path;
 
+use glasshouse_log::{Append, NewBranch};
+use glasshouse_model::{Draft, Event, Header, Kind};
 use serde_json::Value;
 
-use crate::harness::Place;
+use crate::harness::{Place, count};
 
 const ANSWER: &str = "
 version: 1
@@ -62,4 +65,75 @@ fn e2e_a_project_cannot_shorten_the_log() {
     assert_eq!(refused.last()["error"]["code"], "config_invalid");
     let set = place.run_in(&project, &["config", "set", "log.retention_days", "0"]);
     assert!(set.expect_status(2).stderr.contains("user's to say"));
+}
+
+/// What a person approved once is good for one use, and a backup does not know whether it was used.
+#[test]
+fn e2e_law_3_an_approval_is_not_used_again_after_a_restore() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: shell.run, args: { script: 'rm -rf nothing' } } } ]
+  - expect: { results: { a: completed } }
+    emit: [ { text: done } ]
+reviews: [ { tool: shell.run, answer: approve } ]
+";
+    place.scenario(&project, yaml).expect_status(0);
+    let (session, events) = place.events();
+    let answered = events.iter().position(|event| *event.kind() == Kind::ApprovalResolved).unwrap();
+    fs::rename(place.home(), place.path("whole")).unwrap();
+    let asked = |loses: bool| {
+        interrupt(&place, &events[..=answered], loses);
+        let resumed = place.run(&["session", "resume", session.as_str(), "--json"]);
+        let branch = resumed.expect_status(0).last()["branch"].as_str().unwrap().parse().unwrap();
+        let log = place.log();
+        let events: Vec<_> = log.events(&branch).map(Result::unwrap).collect();
+        (count(&events, &Kind::ApprovalRequested), count(&events, &Kind::LogRecovered))
+    };
+    assert_eq!(asked(false), (1, 0), "the control: the answer is used");
+    assert_eq!(asked(true), (2, 1), "it is asked for again");
+}
+
+/// Makes the home as it was when a session had these events: by going on from there, or by a restore of a
+/// backup of then.
+fn interrupt(place: &Place, events: &[Event], restores: bool) {
+    let _ = fs::remove_dir_all(place.home());
+    let log = place.log();
+    for directory in ["blobs", "cache"] {
+        copy(&place.path("whole").join(directory), &place.home().join(directory));
+    }
+    let header = &events[0].header;
+    let (session, branch) = (header.session.clone(), header.branch.clone());
+    let name = "main".to_owned();
+    let new = NewBranch { session: session.clone(), branch: branch.clone(), name, parent: None };
+    log.create_branch(new).unwrap();
+    let append = |draft: Draft| {
+        log.append(Append::new(session.clone(), branch.clone(), vec![draft])).unwrap();
+    };
+    for event in events {
+        let Header { kind, actor, cause, trace, labels, .. } = event.header.clone();
+        append(Draft { kind, actor, cause, trace, labels, body: event.body.clone() });
+    }
+    log.back_up().unwrap();
+    if restores {
+        append(Draft::new(Kind::Heartbeat, &serde_json::json!({})));
+    }
+    drop(log);
+    if restores {
+        place.run(&["audit", "restore", "--accept-loss"]).expect_status(0);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            let _ = fs::copy(entry.path(), target);
+        }
+    }
 }
