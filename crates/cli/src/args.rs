@@ -47,7 +47,7 @@ pub(crate) struct SessionOptions {
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The provider's server, for example http://127.0.0.1:1234/v1 (default: the provider's own)
+    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Scenario file of the scripted provider
@@ -112,7 +112,7 @@ pub(crate) struct ModelOptions {
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The provider's server (default: the provider's own)
+    /// Address of the provider (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 }

@@ -15,6 +15,7 @@ mod mounts;
 mod once;
 mod past;
 mod people;
+mod pins;
 mod place;
 mod recorder;
 mod rules;

@@ -18,6 +18,7 @@ mod inputs;
 mod leftovers;
 mod listings;
 mod merges;
+mod models;
 mod odd_files;
 mod people;
 mod plans;
