@@ -126,7 +126,7 @@ pub(crate) enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Ask the configured model for a text, a tool call, a form, and cancel it: exit 6 when it cannot be used
+    /// Try the configured model with a text, a tool call, a form and a cancelled answer: exit 6 when it cannot be used
     Test {
         #[command(flatten)]
         options: ModelOptions,

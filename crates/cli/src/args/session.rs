@@ -31,7 +31,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Pin a text that goes with every request to the model, word for word, however long the session
+    /// Set a text that goes with every request to the model, word for word, however long the session
     Pin {
         /// Session id
         id: SessionId,
