@@ -51,7 +51,7 @@ pub(crate) struct SessionOptions {
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The provider's server, for example http://127.0.0.1:1234/v1 (default: the provider's own)
+    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Scenario file of the scripted provider
@@ -125,7 +125,7 @@ pub(crate) struct ModelOptions {
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The provider's server (default: the provider's own)
+    /// Address of the provider (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 }
@@ -139,7 +139,7 @@ pub(crate) enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Ask the configured model for a text, a tool call, a form, and cancel it: exit 6 when it cannot be used
+    /// Try the configured model with a text, a tool call, a form and a cancelled answer: exit 6 when it cannot be used
     Test {
         #[command(flatten)]
         options: ModelOptions,

@@ -88,7 +88,12 @@ fn conversation(event: &Event) -> Result<String, serde_json::Error> {
         }
         Kind::BudgetCharged => {
             let spent = event.body_as::<BudgetCharged>()?.usage;
-            format!("{}, {} tokens, {}", calls(spent.calls), spent.tokens, millis(spent.time_us))
+            let cost = match spent.cost_micros {
+                0 => String::new(),
+                micros => format!(", cost {}", money(micros)),
+            };
+            let (calls, time) = (calls(spent.calls), millis(spent.time_us));
+            format!("{calls}, {} tokens, {time}{cost}", spent.tokens)
         }
         kind if kind.ends_turn() => turn_end(&event.body_as()?),
         _ => change(event)?,
@@ -136,6 +141,11 @@ fn answer(it: &ModelCompleted) -> String {
     format!("{calls}, {}: {}", millis(it.duration_us), it.text)
         .trim_end_matches([':', ' '])
         .to_owned()
+}
+
+/// Millionths as a decimal number.
+pub(crate) fn money(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 fn calls(count: u64) -> String {

@@ -22,6 +22,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("session", "glasshouse session list"),
     ("session list", "glasshouse session list --all"),
     ("session show", "glasshouse session show s_p0rcd7dq0ctn"),
+    ("session pin", "glasshouse session pin s_p0rcd7dq0ctn style 'tabs, never spaces'"),
     ("session costs", "glasshouse session costs s_p0rcd7dq0ctn"),
     ("session fork", "glasshouse session fork s_p0rcd7dq0ctn --at 17"),
     ("session merge", "glasshouse session merge s_p0rcd7dq0ctn fork-1 --dry-run"),

@@ -373,6 +373,13 @@ pub const ANSWER_LENGTH: Code = Code::new(
     false,
     "ask for the work in smaller parts, or raise the server's limit for the length of an answer",
 );
+/// A text cannot be pinned.
+pub const PIN_INVALID: Code = Code::new(
+    "pin_invalid",
+    Exit::Usage,
+    false,
+    "pin a shorter text under a plain name; `--remove` takes one away",
+);
 /// A budget has a cost and a model no price.
 pub const PRICE_UNKNOWN: Code = Code::new(
     "price_unknown",
@@ -479,6 +486,7 @@ pub const ALL: &[Code] = &[
     ANSWER_LENGTH,
     ANSWER_PAUSED,
     CONTEXT_FULL,
+    PIN_INVALID,
     PRICE_UNKNOWN,
     CALL_REPEATED,
     ANSWER_REFUSAL,

@@ -22,6 +22,7 @@ mod network;
 mod once;
 mod past;
 mod people;
+mod pins;
 mod place;
 mod recorder;
 mod rules;

@@ -154,7 +154,21 @@ impl Dialect {
 /// assert!(cut.is(glasshouse_provider::codes::STREAM_CUT));
 /// ```
 pub fn parse_completion(dialect: Dialect, model: &str, raw: &[u8]) -> Result<Completion, Error> {
+    parse_pieces(dialect, model, std::iter::once(raw))
+}
+
+/// As [`parse_completion`], of a body in pieces.
+///
+/// # Errors
+/// As [`parse_completion`].
+pub fn parse_pieces<'a>(
+    dialect: Dialect,
+    model: &str,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Completion, Error> {
     let mut reader = Reader::new(dialect, model, Peer::new("the recorded answer", None));
-    reader.push(raw, &mut |_| {})?;
+    for piece in pieces {
+        reader.push(piece, &mut |_| {})?;
+    }
     reader.finish(&mut |_| {})
 }

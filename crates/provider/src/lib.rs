@@ -33,7 +33,7 @@ mod wire;
 
 pub use cancel::Cancel;
 pub use completion::{Completion, Delta, Finish, TokenUsage};
-pub use dialect::{Dialect, parse_completion};
+pub use dialect::{Dialect, parse_completion, parse_pieces};
 pub use error::Error;
 pub use futures_util::future::BoxFuture;
 pub use http::Timeouts;

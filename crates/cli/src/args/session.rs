@@ -34,6 +34,25 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Set a text that goes with every request to the model, word for word, however long the session
+    Pin {
+        /// Session id
+        id: SessionId,
+        /// Name of the text; a text of the same name is replaced
+        name: String,
+        /// The text
+        #[arg(required_unless_present = "remove", conflicts_with = "remove")]
+        text: Option<String>,
+        /// Take the text away
+        #[arg(long)]
+        remove: bool,
+        /// Branch, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Errors as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Tell what the models cost: by answer, turn and session, or of all sessions
     Costs {
         /// Session id (default: all sessions)
@@ -201,6 +220,7 @@ impl SessionCommand {
             Self::List { json, .. }
             | Self::Show { json, .. }
             | Self::Costs { json, .. }
+            | Self::Pin { json, .. }
             | Self::Fork { json, .. }
             | Self::Merge { json, .. }
             | Self::Diff { json, .. }

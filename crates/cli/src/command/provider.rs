@@ -148,12 +148,18 @@ impl Trial<'_, '_> {
 
     async fn ask(&mut self, request: ModelRequest) -> Result<Completion, String> {
         let cancel = Cancel::new();
+        let mut sink = |_| {};
+        let mut asking = std::pin::pin!(self.questions.ask(request, &mut sink, &cancel));
         let limit = Duration::from_millis(TRY_MS);
-        let answer =
-            tokio::time::timeout(limit, self.questions.ask(request, &mut |_| {}, &cancel)).await;
-        answer
-            .map_err(|_| format!("no answer within {TRY_MS} ms"))?
-            .map_err(|error| error.to_string())
+        let answer = match tokio::time::timeout(limit, &mut asking).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // Its end is recorded like every other.
+                cancel.cancel();
+                asking.await
+            }
+        };
+        answer.map_err(|error| error.to_string())
     }
 
     async fn text(&mut self) -> Judged {
@@ -233,21 +239,18 @@ impl Trial<'_, '_> {
                 cancel.cancel();
             }
         };
-        let limit = Duration::from_millis(TRY_MS);
-        let answer =
-            tokio::time::timeout(limit, self.questions.ask(request, &mut sink, &cancel)).await;
+        let answer = self.questions.ask(request, &mut sink, &cancel).await;
         let ended_ms = at.map(|at| at.elapsed().as_millis());
         match (answer, ended_ms) {
-            (Err(_), _) => Err(format!("no answer within {TRY_MS} ms")),
-            (Ok(Ok(answer)), None) if answer.finish == Finish::Stop => {
+            (Ok(answer), None) if answer.finish == Finish::Stop => {
                 Err("the answer came without a piece to cancel at".to_owned())
             }
-            (Ok(Ok(_)), _) => Ok("the whole answer came in one piece".to_owned()),
-            (Ok(Err(error)), None) => Err(error.to_string()),
-            (Ok(Err(_)), Some(ms)) if ms <= u128::from(CANCEL_MS) => {
+            (Ok(_), _) => Ok("the whole answer came in one piece".to_owned()),
+            (Err(error), None) => Err(error.to_string()),
+            (Err(_), Some(ms)) if ms <= u128::from(CANCEL_MS) => {
                 Ok(format!("closed within {ms} ms"))
             }
-            (Ok(Err(_)), Some(ms)) => Err(format!("closed only after {ms} ms")),
+            (Err(_), Some(ms)) => Err(format!("closed only after {ms} ms")),
         }
     }
 }

@@ -37,6 +37,14 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             let kernel = kernel()?;
             show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, own, json)
         }
+        SessionCommand::Pin { id, name, text, branch, json, .. } => {
+            let text = text.unwrap_or_default();
+            kernel()?.pin(&id, branch.as_deref(), &name, &text)?;
+            if !json {
+                output::note(if text.is_empty() { "taken away" } else { "pinned" });
+            }
+            Ok(Exit::Done.status())
+        }
         SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
         SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
         SessionCommand::Fork { id, branch, at, name, reason, json } => {

@@ -22,6 +22,7 @@ mod leftovers;
 mod listings;
 mod merges;
 mod merging;
+mod models;
 mod odd_files;
 mod people;
 mod plans;

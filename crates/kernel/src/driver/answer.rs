@@ -79,9 +79,18 @@ impl Keeper<'_> {
     fn kept(&self, carry: Option<Carry>) -> Option<body::Carry> {
         let Carry { dialect, model, blocks } = carry?;
         let bytes: usize = blocks.iter().map(String::len).sum();
-        let clean = |block: &String| self.mask_arguments(block) == *block;
+        let clean = |block: &String| !self.gives_away(block);
         let fits = bytes <= MAX_CARRY_BYTES;
         (fits && blocks.iter().all(clean)).then_some(body::Carry { dialect, model, blocks })
+    }
+
+    /// Whether a secret stands in a block. What the provider encrypted or signed is left out: it holds
+    /// no text of ours, and its letters look like a token by chance.
+    fn gives_away(&self, block: &str) -> bool {
+        let Ok(mut value) = serde_json::from_str(block) else { return true };
+        without_ciphers(&mut value);
+        let text = value.to_string();
+        self.mask_arguments(&text) != text
     }
 
     /// Masks arguments in the form they were written, and in the text they stand for: escapes can
@@ -91,7 +100,7 @@ impl Keeper<'_> {
         let Ok(mut value) = serde_json::from_str::<serde_json::Value>(&masked) else {
             return masked;
         };
-        if mask_texts(&self.masker, &mut value) { value.to_string() } else { masked }
+        if mask_texts(self.masker, &mut value) { value.to_string() } else { masked }
     }
 
     fn holds_secret(&self, completion: &Completion) -> bool {
@@ -99,7 +108,7 @@ impl Keeper<'_> {
         let carried = completion.carry.iter().flat_map(|carry| &carry.blocks);
         masked(&completion.text)
             || masked(&completion.reasoning)
-            || carried.into_iter().any(|block| self.mask_arguments(block) != *block)
+            || carried.into_iter().any(|block| self.gives_away(block))
             || completion.calls.iter().any(|call| {
                 self.mask_arguments(&call.arguments) != call.arguments || masked(&call.tool)
             })
@@ -129,6 +138,25 @@ const fn finish_word(finish: Finish) -> &'static str {
         Finish::Refusal => "refusal",
         Finish::ContentFilter => "content_filter",
         Finish::Paused => "paused",
+    }
+}
+
+/// Members whose text a provider encrypted or signed.
+const CIPHERS: [&str; 4] =
+    ["signature", "encrypted_content", "thoughtSignature", "thought_signature"];
+
+fn without_ciphers(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(without_ciphers),
+        serde_json::Value::Object(members) => {
+            // The encrypted text of a redacted thought goes by a common name.
+            let redacted = members.get("type").is_some_and(|kind| kind == "redacted_thinking");
+            members.retain(|name, _| {
+                !(CIPHERS.contains(&name.as_str()) || redacted && name == "data")
+            });
+            members.values_mut().for_each(without_ciphers);
+        }
+        _ => {}
     }
 }
 
@@ -162,5 +190,49 @@ fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
             any
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_tools::sanitise::Secret;
+
+    use super::*;
+
+    /// The failure: a signed block is masked inside, and every later request is refused.
+    #[test]
+    fn h8_signed_blocks_are_kept_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
+        let secret = Secret::new("db", b"zq9-correct-horse").unwrap();
+        let masker = Masker::new(&[secret], &[]).unwrap();
+        let keeper = Keeper { masker: &masker, log: &log };
+        let check = |block: &str, kept: bool| {
+            let carry = Carry {
+                dialect: "anthropic".to_owned(),
+                model: "m".to_owned(),
+                blocks: vec![block.to_owned()],
+            };
+            let got = keeper.kept(Some(carry)).map(|carry| carry.blocks);
+            assert_eq!(got, kept.then(|| vec![block.to_owned()]), "{block}");
+        };
+        check(r#"{"type":"thinking","thinking":"hm","signature":"c2ln"}"#, true);
+        check(
+            r#"{"type":"thinking","thinking":"it is zq9-correct-horse","signature":"c2ln"}"#,
+            false,
+        );
+        check(r#"{"type":"thinking","thinking":"it is zq9-correct\u002dhorse"}"#, false);
+        check(r#"{"input":{"a":[{"b":"zq9-correct-horse"}]}}"#, false);
+        // Letters of a cipher that look like a token of an issuer.
+        let cipher = "gAAAsk-Zx9Qw8Er7Ty6Ui5Op4As3Df2";
+        check(&format!(r#"{{"type":"reasoning","encrypted_content":"{cipher}"}}"#), true);
+        check(&format!(r#"{{"type":"redacted_thinking","data":"{cipher}"}}"#), true);
+        check(
+            &format!(r#"{{"type":"text","text":"{cipher}"}}"#),
+            !masker.mask_str(cipher).contains("[secret"),
+        );
+        check("no json", false);
+        let most = "x".repeat(MAX_CARRY_BYTES);
+        check(&format!(r#"{{"text":"{most}"}}"#), false);
     }
 }

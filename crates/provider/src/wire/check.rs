@@ -137,3 +137,109 @@ fn truncated_is_cut_or_whole(dialect: Dialect, raw: &[u8], whole: &Completion) {
         }
     }
 }
+
+/// Documents of each dialect, good and bad, that a hostile server could send in any order.
+fn documents(dialect: Dialect) -> &'static [&'static str] {
+    match dialect {
+        Dialect::Chat => &[
+            "{\"choices\":[{\"delta\":{\"content\":\"x\"}}]}",
+            "{\"choices\":[{\"delta\":{\"reasoning_content\":\"x\"}}]}",
+            "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"a\",\"arguments\":\"{\"}}]}}]}",
+            "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"}\"}}]}}]}",
+            "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"w\",\"function\":{\"name\":\"multi_tool_use.parallel\",\"arguments\":\"{\\\"tool_uses\\\":[]}\"}}]}}]}",
+            "{\"choices\":[{\"finish_reason\":\"tool_calls\"}]}",
+            "{\"choices\":[{\"finish_reason\":\"stop\"}]}",
+            "[DONE]",
+        ],
+        Dialect::Responses => &[
+            "{\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"a\"}}",
+            "{\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"a\",\"arguments\":\"{}\"}}",
+            "{\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":{\"type\":\"reasoning\",\"encrypted_content\":\"x\"}}",
+            "{\"type\":\"response.function_call_arguments.delta\",\"output_index\":0,\"delta\":\"{\"}",
+            "{\"type\":\"response.output_text.delta\",\"output_index\":2,\"delta\":\"x\"}",
+            "{\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}",
+            "{\"type\":\"response.incomplete\",\"response\":{}}",
+            "[DONE]",
+        ],
+        Dialect::Anthropic => &[
+            "{\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":1}}}",
+            "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}",
+            "{\"type\":\"content_block_start\",\"index\":1,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"a\",\"input\":{}}}",
+            "{\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\"}}",
+            "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"citations_delta\",\"citation\":{}}}",
+            "{\"type\":\"content_block_stop\",\"index\":0}",
+            "{\"type\":\"content_block_stop\",\"index\":1}",
+            "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}",
+            "{\"type\":\"message_stop\"}",
+        ],
+        Dialect::Google => &[
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"x\"}]}}]}",
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"a\",\"args\":{}},\"thoughtSignature\":\"s\"}]}}]}",
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"b\",\"willContinue\":true}}]}}]}",
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"partialArgs\":[{\"jsonPath\":\"$.a[0]\",\"stringValue\":\"x\"}],\"willContinue\":true}}]}}]}",
+            "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{}}]}}]}",
+            "{\"candidates\":[{\"finishReason\":\"STOP\"}]}",
+            "{\"promptFeedback\":{\"blockReason\":\"OTHER\"}}",
+        ],
+        Dialect::Ollama => &[
+            "{\"message\":{\"content\":\"x\"}}",
+            "{\"message\":{\"thinking\":\"x\"}}",
+            "{\"message\":{\"tool_calls\":[{\"function\":{\"name\":\"a\",\"arguments\":{}}}]}}",
+            "{\"done\":true,\"done_reason\":\"stop\"}",
+        ],
+    }
+}
+
+/// Documents that fit no dialect.
+const STRANGE: [&str; 6] = ["{}", "[", "null", "{\"error\":\"e\"}", "{\"type\":7}", "\u{0}"];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+    /// Whatever comes in whatever order: an answer whose pieces add up and whose calls have ids of
+    /// their own, or an error; and the same however it is cut.
+    #[test]
+    fn any_documents_in_any_order_and_any_pieces(
+        which in 0..Dialect::ALL.len(),
+        picks in proptest::collection::vec(0usize..15, 0..12),
+        size in 1usize..40,
+    ) {
+        let dialect = Dialect::ALL[which];
+        let pool: Vec<_> = documents(dialect).iter().chain(&STRANGE).collect();
+        let picked: Vec<&str> = picks.iter().map(|pick| *pool[pick % pool.len()]).collect();
+        let body = match dialect.is_lines() {
+            true => picked.iter().map(|line| format!("{line}\n")).collect(),
+            false => events(&picked),
+        };
+        let key = |read: Read| read.map_err(|error| error.to_string());
+        let whole = key(read(dialect, &[body.as_bytes()]));
+        if let Ok((completion, deltas)) = &whole {
+            let wrapped = body.contains("multi_tool_use");
+            if !wrapped {
+                deltas_add_up(completion, deltas);
+            }
+            let mut ids: Vec<_> = completion.calls.iter().map(|call| &call.id).collect();
+            ids.sort();
+            ids.dedup();
+            proptest::prop_assert_eq!(ids.len(), completion.calls.len());
+            let runs = completion.finish == Finish::ToolCalls;
+            proptest::prop_assert!(runs || completion.calls.is_empty());
+        }
+        let pieces: Vec<_> = body.as_bytes().chunks(size).collect();
+        proptest::prop_assert_eq!(key(read(dialect, &pieces)), whole);
+    }
+
+    #[test]
+    fn any_bytes_are_an_answer_or_an_error(
+        which in 0..Dialect::ALL.len(),
+        start in proptest::sample::select(vec!["", "{", "data: {", "data: {\"type\":\""]),
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+        size in 1usize..9,
+    ) {
+        let dialect = Dialect::ALL[which];
+        let body = [start.as_bytes(), &bytes].concat();
+        let pieces: Vec<_> = body.chunks(size).collect();
+        let key = |read: Read| read.map_err(|error| error.code());
+        proptest::prop_assert_eq!(key(read(dialect, &pieces)), key(read(dialect, &[&body])));
+    }
+}

@@ -300,6 +300,15 @@ mod tests {
         check(r#""CUDA out of memory""#, codes::PROVIDER_FAILED);
     }
 
+    /// The failure: a server that is busy calls the request invalid, and nobody tries again.
+    #[test]
+    fn g7_a_429_is_a_limit_whatever_the_body_says() {
+        let body = br#"{"error":{"type":"invalid_request_error","code":"invalid_request_error"}}"#;
+        let error = from_status(&peer(), 429, Some(2_000), body);
+        assert!(error.is(codes::RATE_LIMITED));
+        assert_eq!(crate::retry::next_delay_ms(&error, 1, 0, 60_000), Some(2_000));
+    }
+
     #[test]
     fn a_wait_in_the_body() {
         let check = |delay: &str, expected: Option<u64>| {

@@ -75,7 +75,14 @@ pub(crate) fn turns<'a>(
                 let paired = calls.iter().map(|call| {
                     let (content, status) =
                         results.get(call.id.as_str()).copied().unwrap_or((NO_RESULT, "cancelled"));
-                    let id = fresh(&call.id, &mut used);
+                    let id = match carry {
+                        // It stands in the carry, which is not changed.
+                        Some(_) => {
+                            used.insert(call.id.clone());
+                            call.id.clone()
+                        }
+                        None => fresh(&call.id, &mut used),
+                    };
                     Paired { call, id, content, status, is_error: status != "completed" }
                 });
                 turns.push(Turn::Assistant { text, calls: paired.collect(), carry });
@@ -179,6 +186,7 @@ mod tests {
             &[asks(&["x", "y"], Some("x y")), result("x"), result("y")],
             &[("x", "of x", true), ("y", "of y", true)],
         );
+        check(&[asks(&["x:1"], Some("x:1")), result("x:1")], &[("x:1", "of x:1", true)]);
         // A carry with other calls than those answered would leave one open, or answer one twice.
         check(&[asks(&["x"], Some("x y")), result("x")], &[("x", "of x", false)]);
         check(

@@ -3,9 +3,12 @@
 //! Some models, instead of making parallel calls, call a tool that nobody offered and whose
 //! arguments are the calls they mean. They are taken out; the wrapper itself is never run.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::draft::MAX_CALLS;
 use super::name::from_wire;
 use crate::ModelCall;
 
@@ -37,8 +40,9 @@ pub(crate) fn unwrap(calls: &mut Vec<ModelCall>) -> bool {
     if !calls.iter().any(|call| is_wrapper(&call.tool)) {
         return false;
     }
-    *calls = std::mem::take(calls)
-        .into_iter()
+    let unwrapped: Vec<ModelCall> = calls
+        .iter()
+        .cloned()
         .flat_map(|call| {
             if !is_wrapper(&call.tool) {
                 return vec![call];
@@ -57,6 +61,17 @@ pub(crate) fn unwrap(calls: &mut Vec<ModelCall>) -> bool {
             inner.collect()
         })
         .collect();
+    if unwrapped.len() <= MAX_CALLS {
+        *calls = unwrapped;
+    }
+    // An id of ours may be one that the model gave to another call.
+    let mut taken = HashSet::new();
+    for (number, call) in calls.iter_mut().enumerate() {
+        if !taken.insert(call.id.clone()) {
+            call.id = format!("{}_again_{number}", call.id);
+            taken.insert(call.id.clone());
+        }
+    }
     true
 }
 
@@ -91,5 +106,14 @@ mod tests {
         let broken = call("w", NAMES[0], "{\"tool_uses\":[{");
         check(std::slice::from_ref(&broken), std::slice::from_ref(&broken));
         check(&[call("w", NAMES[1], r#"{"tool_uses":[]}"#)], &[]);
+        let one = r#"{"tool_uses":[{"recipient_name":"a","parameters":{}}]}"#;
+        check(
+            &[call("w_0", "b", "{}"), call("w", NAMES[0], one)],
+            &[call("w_0", "b", "{}"), call("w_0_again_1", "a", "{}")],
+        );
+        let use_of_one = r#"{"recipient_name":"a","parameters":{}}"#;
+        let many = format!("{{\"tool_uses\":[{}]}}", vec![use_of_one; MAX_CALLS + 1].join(","));
+        let flood = call("w", NAMES[0], &many);
+        check(std::slice::from_ref(&flood), std::slice::from_ref(&flood));
     }
 }

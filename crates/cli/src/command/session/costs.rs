@@ -9,6 +9,7 @@ use glasshouse_model::{Exit, SessionId};
 use serde_json::json;
 
 use crate::error::Error;
+use crate::event_line::money;
 use crate::output;
 
 /// What one session cost, all branches counted.
@@ -101,9 +102,4 @@ fn tokens(by_kind: &BTreeMap<String, u64>) -> String {
         .saturating_add(count("cache_read"))
         .saturating_add(count("cache_write"));
     format!("{input} in ({} cached), {} out", count("cache_read"), count("output"))
-}
-
-/// Millionths as a decimal number.
-fn money(micros: u64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }

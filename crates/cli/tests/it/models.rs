@@ -1,0 +1,393 @@
+//! Models as people use them: tried, paid for, summarised by, and asked for interfaces.
+
+use glasshouse_model::Kind;
+use serde_json::{Value, json};
+
+use crate::harness::{Place, count};
+use crate::repositories::{calls, says, serve};
+
+/// Writes the user's own price file.
+fn prices(place: &Place, yaml: &str) -> std::path::PathBuf {
+    let config = place.path("config");
+    std::fs::create_dir_all(config.join("glasshouse")).unwrap();
+    std::fs::write(config.join("glasshouse/prices.yaml"), yaml).unwrap();
+    config
+}
+
+#[test]
+fn e2e_provider_test_tries_everything() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let (url, requests) = serve(vec![
+        says("ready"),
+        calls(&[("test.echo", json!({ "text": "ping" }))]),
+        says("It said ping."),
+        says(r#"{"sum":5}"#),
+        says("one two three"),
+    ]);
+    let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
+    let ran = place.run_in(&project, &[&["provider", "test", "--json"][..], &arguments].concat());
+    let ran = ran.expect_status(0);
+    let lines: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let checks: Vec<_> = lines.iter().filter_map(|line| line["check"].as_str()).collect();
+    assert_eq!(checks, ["text", "tool_call", "tool_result", "structured", "cancel"]);
+    assert!(lines.iter().all(|line| line["ok"] == true), "{lines:?}");
+    let asked: Vec<_> = requests.try_iter().collect();
+    assert_eq!(asked[1]["tools"][0]["function"]["name"], "test--echo");
+    assert_eq!(asked[2]["messages"][3]["content"], "ping");
+    assert_eq!(asked[3]["response_format"]["type"], "json_schema");
+    // Each was decided and recorded before it was sent.
+    let (_, events) = place.events();
+    assert_eq!(count(&events, &Kind::PolicyDecided), 5);
+    assert_eq!(count(&events, &Kind::ModelRequested), 5);
+    assert_eq!(
+        count(&events, &Kind::ModelCompleted) + count(&events, &Kind::ModelFailed),
+        5,
+        "each ended once"
+    );
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+#[test]
+fn e2e_provider_test_stops_at_a_model_that_says_nothing() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let (url, requests) = serve(vec![says(" ")]);
+    let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
+    let ran = place.run_in(&project, &[&["provider", "test", "--json"][..], &arguments].concat());
+    let ran = ran.expect_status(6);
+    assert_eq!(ran.last()["ok"], false);
+    assert_eq!(requests.try_iter().count(), 1);
+    place.run(&["provider", "list"]).expect_status(0);
+    place
+        .run_in(&project, &["provider", "test", "--provider", "nobody", "--model", "m"])
+        .expect_status(2);
+}
+
+const QUESTION: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: t1, tool: fs.read, args: { path: src/tool.sh } } } ]
+    usage: { input: 1000, cached: 400, output: 100 }
+  - emit: [ { text: It prints one. } ]
+    usage: { input: 1200, output: 10 }
+";
+
+/// 600 x 3 + 400 x 0.3 + 100 x 15, then 1200 x 3 + 10 x 15, in millionths.
+const COSTS: [u64; 2] = [1_800 + 120 + 1_500, 3_600 + 150];
+
+#[test]
+fn e2e_costs_are_counted_by_answer_turn_session_and_tenant() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let config = prices(&place, "models: { m: { input: 3, cache_read: 0.3, output: 15 } }");
+    let mut command = place.scenario_command(&project, QUESTION);
+    command.args(["--model", "m"]).env("XDG_CONFIG_HOME", &config);
+    assert!(command.output().unwrap().status.success());
+    let (session, events) = place.events();
+    let recorded: Vec<_> = events
+        .iter()
+        .filter(|event| *event.kind() == Kind::ModelCompleted)
+        .map(|event| event.body["cost_micros"].as_u64())
+        .collect();
+    assert_eq!(recorded, COSTS.map(Some));
+    let all = place.run(&["session", "costs", &session.to_string(), "--json"]).expect_status(0);
+    let lines: Vec<Value> =
+        all.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let sum: u64 = COSTS.iter().sum();
+    assert_eq!(lines[2]["total"]["cost_micros"], sum, "the turn");
+    assert_eq!(lines[3]["total"]["cost_micros"], sum, "the session");
+    assert_eq!(lines[3]["total"]["unpriced"], 0);
+    assert_eq!(lines[3]["total"]["tokens"]["cache_read"], 400);
+    let tenant = place.run(&["session", "costs", "--json"]).expect_status(0);
+    assert_eq!(tenant.last()["total"]["cost_micros"], sum);
+    let shown = place.run(&["session", "costs"]).expect_status(0);
+    assert!(shown.stdout.contains("0.007170"), "{shown:?}");
+    place.run(&["session", "replay", &session.to_string()]).expect_status(0);
+}
+
+#[test]
+fn e2e_a_cost_limit_stops_before_the_next_request() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    let limit = "budget: { cost: \"0.003\" }\n";
+    std::fs::write(project.join(".glasshouse/config.yaml"), limit).unwrap();
+    let config = prices(&place, "models: { m: { input: 3, cache_read: 0.3, output: 15 } }");
+    let run = |model: &str| {
+        let mut command = place.scenario_command(&project, QUESTION);
+        command.args(["--model", model]).env("XDG_CONFIG_HOME", &config);
+        crate::harness::Ran::new(&command.output().unwrap())
+    };
+    let ran = run("m").expect_status(6);
+    assert!(ran.stdout.contains("budget_exhausted"), "{ran:?}");
+    let (_, events) = place.events();
+    assert_eq!(count(&events, &Kind::ModelRequested), 1, "the second was never sent");
+    // Without a price the limit could not be kept, so nothing starts.
+    let ran = run("unknown").expect_status(2);
+    assert!(ran.stdout.contains("price_unknown"), "{ran:?}");
+}
+
+/// The failure: a long conversation is cut off, and with it what the task was.
+#[test]
+fn e2e_a_long_conversation_is_summarised_and_replayed() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    let config = "window_tokens: 8000\n";
+    std::fs::write(project.join(".glasshouse/config.yaml"), config).unwrap();
+    let scenario = "
+version: 1
+steps:
+  - emit: [ { call: { id: t1, tool: fs.read, args: { path: src/tool.sh } } } ]
+    usage: { input: 3000, output: 100 }
+  - emit: [ { call: { id: t2, tool: fs.list, args: { path: src } } } ]
+    usage: { input: 6000, output: 100 }
+  - expect: { system_contains: summarise, user_contains: [ do it, fs.read ], tools_exclude: fs.read }
+    emit: [ { text: The file src/tool.sh was read; it prints one. } ]
+  - expect:
+      user_contains: [ it prints one, do it, Completed calls ]
+      tools_include: fs.read
+      results: { t2: completed }
+    emit: [ { text: It prints one. } ]
+";
+    let mut command = place.scenario_command(&project, scenario);
+    let ran = crate::harness::Ran::new(&command.output().unwrap()).expect_status(0);
+    let (session, events) = place.events();
+    assert_eq!(count(&events, &Kind::ContextCompacted), 1, "{ran:?}");
+    assert_eq!(count(&events, &Kind::ModelRequested), 4);
+    assert!(!ran.stdout.contains("was read; it prints one"), "a summary is no message: {ran:?}");
+    let replayed = place.run(&["session", "replay", &session.to_string(), "--json"]);
+    assert_eq!(replayed.expect_status(0).last()["model_requests"], 4);
+    // All of it can still be read.
+    let shown = place.run(&["session", "show", &session.to_string(), "--json"]).expect_status(0);
+    assert!(shown.stdout.contains("src/tool.sh"));
+}
+
+/// The failure: forks spend beside the budget of their session.
+#[test]
+fn e2e_g10_a_fork_spends_from_the_budget_of_its_session() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    let check = |tokens: u64, requests_of_the_fork: usize| {
+        let config = format!("budget: {{ tokens: {tokens} }}\n");
+        std::fs::write(project.join(".glasshouse/config.yaml"), config).unwrap();
+        let ran = place.scenario(&project, QUESTION).expect_status(0);
+        let session = ran.last()["session"].as_str().unwrap().to_owned();
+        // Before anything was asked: the fork has spent nothing of its own.
+        let fork = place.run(&["session", "fork", &session, "--at", "4", "--name", "again"]);
+        fork.expect_status(0);
+        place.run(&["session", "resume", &session, "do it again", "--branch", "again", "--json"]);
+        let shown = place.run(&["session", "show", &session, "--branch", "again", "--json"]);
+        let kinds: Vec<Value> =
+            shown.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
+        assert_eq!(count("model.requested"), requests_of_the_fork, "{tokens}: {shown:?}");
+        assert_eq!(count("budget.exhausted"), usize::from(requests_of_the_fork == 0));
+        place.run(&["session", "replay", &session, "--branch", "again"]).expect_status(0);
+    };
+    // The main branch spends 2310 tokens.
+    check(2_300, 0);
+    check(100_000, 2);
+}
+
+/// The failure: half a call is run when the stream breaks inside it.
+#[test]
+fn e2e_g8_a_stream_cut_inside_a_call_runs_nothing_and_is_asked_once_more() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let scenario = "
+version: 1
+steps:
+  - emit:
+      - { call: { id: t1, tool: fs.read, args: { path: src/tool.sh } } }
+      - { error: { after_bytes: 260 } }
+  - expect: { message_count: 1 }
+    emit: [ { text: It prints one. } ]
+";
+    place.scenario(&project, scenario).expect_status(0);
+    let (_, events) = place.events();
+    assert_eq!(count(&events, &Kind::ModelFailed), 1);
+    assert_eq!(count(&events, &Kind::ModelCompleted), 1);
+    assert_eq!(count(&events, &Kind::ToolProposed), 0, "nothing of the broken call");
+}
+
+/// The failure: a secret is masked in one piece of text, and kept when a stream splits it.
+#[test]
+fn e2e_h7_a_secret_that_a_model_repeats_is_kept_nowhere() {
+    const KEY: &str = "zq9kf83hx7w2m5n1";
+    let place = Place::new();
+    let project = place.shell_project();
+    let (head, tail) = KEY.split_at(7);
+    let piece =
+        |field: &str, text: &str| json!({ "choices": [{ "index": 0, "delta": { field: text } }] });
+    let answer = vec![
+        piece("reasoning_content", &format!("the key is {head}")),
+        piece("reasoning_content", tail),
+        piece("content", &format!("It is {head}")),
+        piece("content", &format!("{tail}, in base64 enE5a2Y4M2h4N3cybTVuMQ==.")),
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
+    ];
+    let (url, requests) = serve(vec![answer]);
+    let output = place
+        .command(&[
+            "what is the key?",
+            "--provider",
+            "openai-compatible",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "--json",
+        ])
+        .current_dir(&project)
+        .env("OPENAI_API_KEY", KEY)
+        .output()
+        .unwrap();
+    let ran = crate::harness::Ran::new(&output).expect_status(0);
+    assert_eq!(requests.recv().unwrap()["authorization"], format!("Bearer {KEY}"));
+    assert!(ran.stdout.contains("[secret:OPENAI_API_KEY]"), "{ran:?}");
+    let (session, _) = place.events();
+    let shown = place.run(&["session", "show", &session.to_string(), "--json"]).expect_status(0);
+    for text in [&ran.stdout, &ran.stderr, &shown.stdout] {
+        assert!(!text.contains(KEY) && !text.contains("enE5a2Y4M2h4N3cybTVuMQ"), "{text}");
+    }
+    let raw = shown.stdout.lines().find_map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        event["body"]["raw"]["blob"].as_str().map(str::to_owned)
+    });
+    let blob = place.run(&["audit", "blob", &raw.unwrap()]).expect_status(0);
+    assert!(!blob.stdout.contains(tail), "not even split over two chunks: {blob:?}");
+}
+
+#[test]
+fn e2e_a_pinned_text_goes_with_the_next_request() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let scenario = "
+version: 1
+steps:
+  - emit: [ { text: Done. } ]
+  - expect: { system_contains: \"tabs,  never spaces\" }
+    emit: [ { text: Done again. } ]
+";
+    place.scenario(&project, scenario).expect_status(0);
+    let (session, _) = place.events();
+    let session = session.to_string();
+    place.run(&["session", "pin", &session, "style", "tabs,  never spaces"]).expect_status(0);
+    place.run(&["session", "pin", &session, "a/b", "x"]).expect_status(2);
+    place.run(&["session", "pin", &session, "nothing", "--remove"]).expect_status(2);
+    let ran = place.run(&["session", "resume", &session, "go on", "--json"]).expect_status(0);
+    assert!(ran.stdout.contains("Done again."), "{ran:?}");
+    place.run(&["session", "pin", &session, "style", "--remove"]).expect_status(0);
+    place.run(&["session", "replay", &session]).expect_status(0);
+}
+
+fn plan(id: &str, tag: &str) -> String {
+    json!({ "specVersion": "runtime-plan/v1", "id": id, "version": 1,
+        "root": { "type": "element", "tag": tag, "children": [{ "type": "text", "value": "Hi" }] },
+        "capabilities": {} })
+    .to_string()
+}
+
+#[test]
+fn e2e_a_model_makes_an_interface() {
+    let check = |answers: &[&str], then: &str, status: i32, stdout: &str, stderr: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let (url, requests) = serve(answers.iter().map(|text| says(text)).collect());
+        let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
+        let ran = place.run_in(&project, &[&["ui", then, "greet me"][..], &arguments].concat());
+        let ran = ran.expect_status(status);
+        assert!(ran.stdout.contains(stdout), "{ran:?}");
+        assert!(ran.stderr.contains(stderr), "{ran:?}");
+        assert!(status == 0 || ran.stdout.is_empty(), "a refused plan prints nothing: {ran:?}");
+        requests.try_iter().collect::<Vec<_>>()
+    };
+    let good = plan("hello", "p");
+    let asked = check(&[&good], "run", 0, "<p", "");
+    let schema = &asked[0]["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["title"], "RuntimePlan");
+    let system = asked[0]["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("levels deep"), "it teaches the profile in force");
+    check(&[&format!("Here it is:\n```json\n{good}\n```\n")], "plan", 0, "\"hello\"", "");
+    // Refused once, repaired once; the model is told what is wrong where.
+    let asked = check(&[&plan("bad", "iframe"), &good], "run", 0, "<p", "its second");
+    let told = asked[1]["messages"][3]["content"].as_str().unwrap();
+    assert!(told.contains("/root") && told.contains("iframe"), "{told}");
+    let bad = plan("bad", "iframe");
+    assert_eq!(check(&[&bad, &bad], "run", 3, "", "unsafe").len(), 2, "one repair, no more");
+    // No plan at all, twice: the text is shown, and it is said that it is text.
+    check(&["Hello you!", "Hello again!"], "run", 0, "Hello you!", "without a plan");
+}
+
+/// The failure: a plan whose end is missing is repaired into one that means something else.
+#[test]
+fn ui_a12_a_plan_that_is_cut_is_refused() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let good = plan("hello", "p");
+    let mut cut = says(&good[..good.len() - 30]);
+    cut[1] = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "length" }] });
+    let (url, _requests) = serve(vec![cut]);
+    let ran = place
+        .run_in(
+            &project,
+            &[
+                "ui",
+                "run",
+                "greet me",
+                "--provider",
+                "openai-compatible",
+                "--base-url",
+                &url,
+                "--model",
+                "m",
+            ],
+        )
+        .expect_status(6);
+    assert!(ran.stdout.is_empty(), "{ran:?}");
+    assert!(ran.stderr.contains("answer_length"), "{ran:?}");
+}
+
+/// The failure: what a model streams cannot be shown before it is whole.
+#[test]
+fn e2e_a_plan_is_shown_while_it_arrives() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let good = plan("hello", "p");
+    let mut answer: Vec<Value> = good
+        .as_bytes()
+        .chunks(10)
+        .map(|piece| {
+            let text = String::from_utf8(piece.to_vec()).unwrap();
+            json!({ "choices": [{ "index": 0, "delta": { "content": text } }] })
+        })
+        .collect();
+    answer.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }));
+    let (url, _requests) = serve(vec![answer]);
+    let ran = place
+        .run_in(
+            &project,
+            &[
+                "ui",
+                "run",
+                "greet me",
+                "--json",
+                "--preview",
+                "--provider",
+                "openai-compatible",
+                "--base-url",
+                &url,
+                "--model",
+                "m",
+            ],
+        )
+        .expect_status(0);
+    let previews = ran.stdout.lines().filter(|line| line.contains("\"preview\"")).count();
+    assert!(previews >= 1, "{ran:?}");
+    assert!(ran.last()["html"].is_string() || ran.last()["markup"].is_string(), "{ran:?}");
+}
