@@ -11,7 +11,7 @@ use crate::builtin::{BUILT_INS, BuiltIn, Facts};
 use crate::extension::{Extension, ExtensionError};
 use crate::grant::{GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
-use crate::rule::{Demands, Interface, Rule, UI_PROFILES};
+use crate::rule::{Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
 
 /// What is to be decided, and with what rights.
 #[derive(Clone, Copy)]
@@ -131,6 +131,8 @@ struct Ledger {
     constraints: Constraints,
     /// Templates demanded, to notice when they differ.
     sandboxes: Vec<Box<str>>,
+    /// Place of the strongest isolation demanded.
+    min_isolation: Option<usize>,
     /// Place of the most careful profile demanded.
     ui_profile: Option<usize>,
     grant_use: Option<GrantUse>,
@@ -180,6 +182,9 @@ impl Ledger {
         tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
         tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
         self.sandboxes.extend(demands.sandbox.clone());
+        self.min_isolation = self.min_isolation.max(demands.min_isolation);
+        self.constraints.min_isolation =
+            self.min_isolation.and_then(|at| ISOLATION_LEVELS.get(at)).map(|at| (*at).to_owned());
         self.tighten_interface(&demands.interface);
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attest::Attestation;
 use crate::command::Status;
+use crate::live::Window;
 use crate::spec::{OverlayDirs, ReadOnlyMount, WritableMount};
 use crate::template::Template;
 
@@ -92,10 +93,14 @@ impl<T> Context<T> for std::io::Result<T> {
 /// To a sandbox's first process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToInit {
-    /// Run a command; descriptors: standard input, output, error.
+    /// Run a command; descriptors: standard input, output, error, or none for a terminal.
     Run(Launch),
     /// Stop the running command; ignored when none runs.
     Stop(Stop),
+    /// Stop every process of the running command, after a warning.
+    Pause,
+    /// Let them go on.
+    Resume,
     /// Replace a file in the directory that is the first descriptor by the bytes of the second.
     Write { name: String, mode: u32 },
     /// Remove a file from the directory that is the descriptor.
@@ -111,6 +116,8 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cwd: String,
     pub(crate) timeout_ms: u64,
+    /// Size of the terminal that its standard streams are; without one they are the descriptors.
+    pub(crate) terminal: Option<Window>,
 }
 
 /// Why a running command is stopped from outside.
@@ -129,6 +136,8 @@ pub(crate) enum Stop {
 pub(crate) enum FromInit {
     /// Confined; descriptors: the workspace root, and the listening socket of a proxied sandbox.
     Ready(Box<Attestation>),
+    /// The terminal of the command that starts; its other side is the descriptor.
+    Terminal,
     /// A command ended and nothing of it is left.
     Ended(Ended),
     /// A file operation is done.
@@ -145,4 +154,5 @@ pub(crate) struct Ended {
     pub(crate) cpu_us: u64,
     pub(crate) memory_peak_bytes: u64,
     pub(crate) duration_us: u64,
+    pub(crate) paused_us: u64,
 }

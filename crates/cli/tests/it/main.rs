@@ -18,6 +18,7 @@ mod harness;
 mod inputs;
 mod leftovers;
 mod listings;
+mod live;
 mod merges;
 mod odd_files;
 mod people;
