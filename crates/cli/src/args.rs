@@ -208,9 +208,18 @@ pub(crate) struct SandboxRun {
     /// Write the command's changes into the workspace directory afterwards
     #[arg(long, requires = "workspace")]
     pub(crate) merge: bool,
-    /// Pass standard input to the command, read to its end before the command starts
+    /// Pass standard input to the command as it comes
     #[arg(short = 'i', long)]
     pub(crate) stdin: bool,
+    /// Give the command a terminal of its own, connected to this one
+    #[arg(short = 't', long, conflicts_with_all = ["json", "stdin"])]
+    pub(crate) tty: bool,
+    /// Variable of the command's environment; without a value this one's. Can be given several times
+    #[arg(short = 'e', long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Directory of the workspace to run in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
     /// Longest run, for example 30s
     #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
     pub(crate) timeout: Option<u64>,

@@ -17,8 +17,6 @@ pub(crate) const MAX_SCENARIO_BYTES: u64 = 16 << 20;
 pub(crate) const MAX_PLAN_BYTES: u64 = 16 << 20;
 /// Largest signed head, in bytes: a head has some 400 bytes, a witness adds 150.
 pub(crate) const MAX_HEAD_BYTES: u64 = 256 << 10;
-/// Most of standard input that is passed to a command, in bytes.
-pub(crate) const MAX_STDIN_BYTES: u64 = 64 << 20;
 
 /// The mark of the byte order.
 const BOM: char = '\u{feff}';

@@ -181,6 +181,13 @@ pub const SECRET_IN_ARGUMENTS: Code = Code::new(
 /// Network access that is not built.
 pub const NETWORK_UNAVAILABLE: Code =
     Code::new("network_unavailable", Exit::Usage, false, "use a template that has a network");
+/// A rule demands more isolation than this machine gives.
+pub const ISOLATION_TOO_WEAK: Code = Code::new(
+    "isolation_too_weak",
+    Exit::Denied,
+    false,
+    "run `glasshouse doctor` and follow its remedies, or use a machine that isolates more",
+);
 /// A merge of nothing.
 pub const NOTHING_TO_MERGE: Code = Code::new(
     "nothing_to_merge",
@@ -454,6 +461,7 @@ pub const ALL: &[Code] = &[
     POLICY_CHANGED,
     SECRET_IN_ARGUMENTS,
     NETWORK_UNAVAILABLE,
+    ISOLATION_TOO_WEAK,
     NOTHING_TO_MERGE,
     TURN_OPEN,
     USAGE,

@@ -50,6 +50,9 @@ pub fn explain_text(decision: &Decision) -> String {
     if let Some(bytes) = constraints.max_file_size_bytes {
         let _ = writeln!(out, "  at most {bytes} bytes a file");
     }
+    if let Some(level) = &constraints.min_isolation {
+        let _ = writeln!(out, "  isolated at least as `{level}`");
+    }
     if let Some(milliseconds) = constraints.max_duration_ms {
         let _ = writeln!(out, "  at most {milliseconds} ms");
     }

@@ -56,6 +56,8 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Demands {
     pub(crate) sandbox: Option<Box<str>>,
+    /// Place in [`ISOLATION_LEVELS`].
+    pub(crate) min_isolation: Option<usize>,
     pub(crate) token: bool,
     pub(crate) max_file_size_bytes: Option<u64>,
     pub(crate) max_duration_ms: Option<u64>,
@@ -70,6 +72,9 @@ pub(crate) struct Interface {
     pub(crate) limits: BTreeMap<String, u64>,
     pub(crate) hosts: Option<BTreeSet<String>>,
 }
+
+/// Levels of isolation that can be demanded, the weakest first.
+pub(crate) const ISOLATION_LEVELS: [&str; 3] = ["no-landlock", "no-cgroup", "full"];
 
 /// Profiles of interfaces, the most careful first.
 pub const UI_PROFILES: [&str; 4] = ["strict", "balanced", "trusted", "relaxed"];

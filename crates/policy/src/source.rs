@@ -15,7 +15,7 @@ use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
 };
 use crate::network::{HostPattern, WEB_PORTS};
-use crate::rule::{Condition, Conditions, Demands, Rule};
+use crate::rule::{Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
 use crate::sketch::CallSketch;
 use crate::yaml::{Kind, Node, Reader};
 
@@ -85,6 +85,7 @@ pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
     "require_capability_token",
     "max_file_size",
     "max_duration",
+    "min_isolation",
     interface::PROFILE,
     interface::LIMITS,
     interface::HOSTS,
@@ -318,6 +319,15 @@ impl RuleReader<'_> {
                 }
             })
             .transpose()?;
+        let min_isolation = fields
+            .get("min_isolation")
+            .map(|node| {
+                let word = reader.word(node, "min_isolation", &ISOLATION_LEVELS)?;
+                Ok::<_, Error>(
+                    ISOLATION_LEVELS.iter().position(|level| *level == word).unwrap_or_default(),
+                )
+            })
+            .transpose()?;
         let token = match fields.get("require_capability_token") {
             None => false,
             Some(node) => match node.kind {
@@ -333,6 +343,7 @@ impl RuleReader<'_> {
         };
         Ok(Demands {
             sandbox,
+            min_isolation,
             token,
             max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
             max_duration_ms: quantity("max_duration", parse_time_ms)?,

@@ -21,6 +21,11 @@ pub enum Level {
     Full,
 }
 
+impl Level {
+    /// Every level, from least.
+    pub const ALL: [Self; 4] = [Self::Refused, Self::NoLandlock, Self::NoCgroup, Self::Full];
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -84,6 +89,10 @@ pub struct Attestation {
     pub cgroup: CgroupFacts,
     /// What was asked for.
     pub requested: Template,
+    /// The level that the last examination of this host reached, where it found less than is read
+    /// back here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub examined: Option<Level>,
 }
 
 /// Processes of ours in every sandbox's cgroup: its first process and the one that cloned it.
@@ -96,6 +105,10 @@ impl Attestation {
     /// The level reached.
     #[must_use]
     pub fn level(&self) -> Level {
+        self.read_back().min(self.examined.unwrap_or(Level::Full))
+    }
+
+    fn read_back(&self) -> Level {
         if self.missing().is_some() {
             return Level::Refused;
         }
@@ -124,6 +137,8 @@ impl Attestation {
             Some("capabilities")
         } else if !owned || !self.namespaces_shared.is_empty() {
             Some("namespaces")
+        } else if self.examined == Some(Level::Refused) {
+            Some("what an examination attacked (`glasshouse doctor` tells)")
         } else {
             None
         }
@@ -163,6 +178,7 @@ mod tests {
                 kill: true,
             },
             requested: template,
+            examined: None,
         };
         let check = |change: &dyn Fn(&mut Attestation), expected: &str| {
             let mut found = full.clone();
@@ -170,6 +186,8 @@ mod tests {
             assert_eq!(found.to_string(), expected);
         };
         check(&|_| {}, "native:full");
+        check(&|a| a.examined = Some(Level::NoCgroup), "native:no-cgroup");
+        check(&|a| a.examined = Some(Level::Refused), "native:refused");
         check(&|a| a.cgroup.memory_bytes = None, "native:no-cgroup");
         check(&|a| a.cgroup.memory_bytes = Some(u64::MAX), "native:no-cgroup");
         check(&|a| a.cgroup.pids = Some(103), "native:no-cgroup");

@@ -108,6 +108,8 @@ pub struct RunResult {
     pub usage: Usage,
     /// From start to end, measured inside.
     pub duration_us: u64,
+    /// How much of it every process stood still, by order.
+    pub paused_us: u64,
 }
 
 /// Stops a running command from another thread. Clones share one flag, which stays set.

@@ -1,5 +1,8 @@
 //! The doctor: builds a sandbox, attacks it, and says what held.
 
+pub(crate) mod examination;
+mod hosts;
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
@@ -67,9 +70,12 @@ impl Probe {
 
 /// Builds a sandbox in `config.home`, attacks it from inside and reports. Never fails: what goes
 /// wrong is in the report, with level `refused`.
+///
+/// What it finds is kept below `home`: until an examination finds better, no sandbox on this host claims
+/// more, and where an attack succeeded nothing runs.
 #[must_use]
 pub fn doctor(config: &HostConfig) -> DoctorReport {
-    let native = examine(config).unwrap_or_else(|error| {
+    let mut native = examine(config).unwrap_or_else(|error| {
         let report = error.report();
         BackendReport {
             name: "native".to_owned(),
@@ -81,11 +87,13 @@ pub fn doctor(config: &HostConfig) -> DoctorReport {
             )],
         }
     });
+    native.probes.extend(hosts::Facts::read(Path::new("/")).probes());
+    examination::keep(&config.home, &native);
     DoctorReport { level: native.level, backends: vec![native] }
 }
 
 fn examine(config: &HostConfig) -> Result<BackendReport> {
-    let host = SandboxHost::start(config.clone())?;
+    let host = SandboxHost::start_examination(config.clone())?;
     let bait = Bait::lay(&config.home)?;
     let mut spec = SandboxSpec::new("doctor", TemplateName::CodeExecutor.template());
     spec.overlay = Some(bait.layers.clone());
@@ -109,9 +117,40 @@ fn examine(config: &HostConfig) -> Result<BackendReport> {
         tight &= failure.is_none();
         probes.push(Probe::new(name, claim, failure.map(|found| (found, broken))));
     }
-    let level = if tight { sandbox.attestation().level() } else { Level::Refused };
+    let mut level = if tight { sandbox.attestation().level() } else { Level::Refused };
     sandbox.destroy()?;
+    for probe in measure_limits(&host, &spec)? {
+        if !probe.held() {
+            level = level.min(Level::NoCgroup);
+        }
+        probes.push(probe);
+    }
     Ok(BackendReport { name: "native".to_owned(), level, probes })
+}
+
+/// Tries to use more than a small sandbox has.
+fn measure_limits(host: &SandboxHost, like: &SandboxSpec) -> Result<[Probe; 2]> {
+    let mut spec = like.clone();
+    spec.id = "doctor-limits".to_owned();
+    (spec.template.memory_bytes, spec.template.max_pids) = (64 << 20, 12);
+    let sandbox = host.create(&spec)?;
+    let remedy = "delegate the cgroup controllers `memory` and `pids` to this user";
+    let texts = |words: [&str; 2]| words.map(str::to_owned);
+    let memory = attack(&sandbox, &texts(["memory", "268435456"]))?;
+    let processes = attack(&sandbox, &texts(["processes", "40"]))?;
+    sandbox.destroy()?;
+    Ok([
+        Probe::new(
+            "memory-limit",
+            "a command gets no more memory than its sandbox has",
+            memory.map(|found| (found, remedy)),
+        ),
+        Probe::new(
+            "process-limit",
+            "a command gets no more processes than its sandbox has",
+            processes.map(|found| (found, remedy)),
+        ),
+    ])
 }
 
 fn limits(sandbox: &Sandbox) -> Probe {
@@ -155,6 +194,7 @@ fn attack(sandbox: &Sandbox, arguments: &[String]) -> Result<Option<String>> {
     let result = sandbox.run(&command, &mut |_, _| {}, &Cancel::new()?)?;
     Ok(match result.status {
         Status::Exited(code) if code == probe::REFUSED => None,
+        Status::LimitExceeded(_) => None,
         Status::Exited(code) if code == probe::REACHED => Some("the attack succeeded".to_owned()),
         other => Some(format!("not measured: the attack ended with {other:?}")),
     })
@@ -205,7 +245,7 @@ impl Bait {
         let beside = self.directory.join("planted").display().to_string();
         let owner = std::process::id().to_string();
         let tcp = self.tcp.local_addr().map_or_else(|_| String::new(), |at| at.to_string());
-        let table: [(&str, &str, &[&str]); 16] = [
+        let table: [(&str, &str, &[&str]); 25] = [
             ("read-secret", "a private file of the user cannot be read", &["read", &secret]),
             ("write-outside", "no file appears outside", &["write", &beside]),
             (
@@ -228,6 +268,15 @@ impl Bait {
             ("packet", "no raw network access", &["socket", "17"]),
             ("namespaces", "no new namespace", &["call", "unshare"]),
             ("clone", "no new namespace by clone", &["call", "clone"]),
+            ("join-namespace", "no namespace is joined", &["call", "setns"]),
+            ("bpf", "no program is loaded into the kernel", &["call", "bpf"]),
+            ("keys", "the kernel's keys cannot be reached", &["call", "keyctl"]),
+            ("perf", "nothing is measured about others", &["call", "perf"]),
+            ("page-faults", "no page fault is held up", &["call", "userfaultfd"]),
+            ("handles", "no file is opened past its directories", &["call", "open_by_handle"]),
+            ("terminal", "nothing is typed into a terminal", &["call", "terminal"]),
+            ("kernel-settings", "no setting changes", &["write", "/proc/sys/kernel/hostname"]),
+            ("dns", "no name server can be asked", &["connect", "1.1.1.1:53"]),
             ("io_uring", "no unfiltered system calls through io_uring", &["call", "io_uring"]),
             ("descriptors", "commands inherit nothing but standard streams", &["descriptors"]),
         ];

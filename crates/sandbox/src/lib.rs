@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod egress;
 pub mod error;
 pub mod host;
+pub mod live;
 pub mod owner;
 pub mod sandbox;
 pub mod spec;
@@ -20,6 +21,7 @@ pub mod workspace;
 
 mod disk;
 mod leftovers;
+mod pump;
 mod tree;
 mod wire;
 
@@ -27,6 +29,7 @@ pub use attest::{Attestation, CgroupFacts, Level, Privilege};
 pub use command::{Cancel, Command, Limit, RunResult, Status, Stream, Usage};
 pub use doctor::{BackendReport, DoctorReport, Probe, doctor};
 pub use error::{Error, Result};
+pub use live::{Live, Order, Orders, Window};
 pub use owner::{HostConfig, SandboxHost};
 pub use sandbox::Sandbox;
 pub use spec::{OverlayDirs, ReadOnlyMount, SandboxSpec, WritableMount};

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use glasshouse_ipc::{Channel, handshake};
 
+use crate::doctor::examination;
 use crate::egress::{Egress, EgressProxy};
 use crate::sandbox::Sandbox;
 use crate::spec::{SandboxSpec, WORKSPACE};
 use crate::template::Network;
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
-use crate::{Attestation, Error, OverlayDirs, Result, codes, host, leftovers, tree};
+use crate::{Attestation, Error, Level, OverlayDirs, Result, codes, host, leftovers, tree};
 
 /// How long creating may take: milliseconds as a rule, more on an overloaded machine.
 const CREATE_LIMIT: Duration = Duration::from_secs(20);
@@ -49,6 +50,8 @@ pub(crate) struct Link {
     channel: Mutex<Option<Channel>>,
     child: Mutex<Child>,
     run_dir: PathBuf,
+    /// Whether this host is examined itself: what was found before must not stop that.
+    is_examination: bool,
     cleaner: Sender<PathBuf>,
     tickets: AtomicU64,
 }
@@ -60,6 +63,15 @@ impl SandboxHost {
     /// `sandbox_spec_invalid` for a relative program path, `isolation_unavailable`,
     /// `sandbox_system`, `sandbox_lost`.
     pub fn start(config: HostConfig) -> Result<Self> {
+        Self::begin(config, false)
+    }
+
+    /// As [`SandboxHost::start`], for an examination.
+    pub(crate) fn start_examination(config: HostConfig) -> Result<Self> {
+        Self::begin(config, true)
+    }
+
+    fn begin(config: HostConfig, is_examination: bool) -> Result<Self> {
         if !config.program.is_absolute() {
             return Err(Error::new(codes::SPEC_INVALID, "the host program's path is relative"));
         }
@@ -97,6 +109,7 @@ impl SandboxHost {
             channel: Mutex::new(Some(ours)),
             child: Mutex::new(child),
             run_dir,
+            is_examination,
             cleaner: start_cleaner(),
             tickets: AtomicU64::new(0),
         };
@@ -166,7 +179,7 @@ impl SandboxHost {
         let nonsense = || Error::new(codes::SANDBOX_LOST, "the sandbox answered nonsense");
         match (ready.message, given.next()) {
             (FromInit::Ready(attestation), Some(root)) => {
-                let attestation = judge(*attestation)?;
+                let attestation = judge(Attestation { examined: self.examined(), ..*attestation })?;
                 let proxy = egress
                     .map(|egress| EgressProxy::start(given.next().ok_or_else(nonsense)?, egress))
                     .transpose()?;
@@ -175,6 +188,12 @@ impl SandboxHost {
             (FromInit::Failed(failure), _) => Err(explain(&failure)),
             _ => Err(nonsense()),
         }
+    }
+
+    /// What the last examination of this host says about every sandbox on it.
+    fn examined(&self) -> Option<Level> {
+        let home = self.link.run_dir.parent()?;
+        if self.link.is_examination { None } else { examination::level(home) }
     }
 
     /// Removes what dead host processes left below `home`; with `dry_run` only names it.

@@ -1,35 +1,30 @@
 //! A live sandbox, as its owner holds it.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::Errno;
+use rustix::fs::{
+    FileType, MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_setfl, memfd_create,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::attest::Attestation;
-use crate::command::{Cancel, Command, RunResult, Stream, Usage};
+use crate::command::{Cancel, Command, RunResult, Stream};
 use crate::disk::{DiskWatch, Place};
 use crate::egress::{self, EgressProxy};
-use crate::owner::{Half, explain, guard, lost};
+use crate::live::Live;
+use crate::owner::{Half, guard, lost};
+use crate::pump::{Ends, Pump, Terminal};
 use crate::spec::{HOME, SandboxSpec};
-use crate::wire::{Ended, FromInit, Launch, Stop, ToInit};
+use crate::wire::{FromInit, Launch, ToInit};
 use crate::{Error, Result, codes};
-
-/// How much later than a command's own limit its end is taken for granted no more, and the whole
-/// sandbox is killed from outside.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a file operation may take.
 const FILE_LIMIT: Duration = Duration::from_secs(30);
-
-/// What is read from a pipe at once: its default capacity.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Most arguments and environment entries together; their bytes are bounded by the frame.
 const MAX_TEXTS: usize = 4096;
@@ -97,7 +92,8 @@ impl Sandbox {
     ///
     /// While `sink` is busy nothing is read, so the command waits when its pipe is full: memory
     /// stays bounded however much it writes. When the call returns no process of the command is
-    /// left, background ones included, and no connection. The time limit is enforced inside and again here.
+    /// left, background ones included, and no connection. The time limit is enforced inside and again
+    /// here.
     ///
     /// # Errors
     /// `sandbox_command_invalid` when it cannot be started as asked; `sandbox_lost` when the
@@ -108,40 +104,33 @@ impl Sandbox {
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<RunResult> {
-        let launch = self.launch(command)?;
+        self.run_live(command, Live::default(), sink, cancel)
+    }
+
+    /// The same with what somebody at it gives: input as it comes, a terminal, orders.
+    ///
+    /// # Errors
+    /// As [`Sandbox::run`]; `sandbox_command_invalid` also for an input that is no pipe.
+    pub fn run_live(
+        &self,
+        command: &Command,
+        live: Live<'_>,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<RunResult> {
+        let launch = Launch { terminal: live.terminal, ..self.launch(command)? };
         let timeout = Duration::from_millis(launch.timeout_ms);
-        let stdin = if command.stdin.is_empty() {
-            File::open("/dev/null").map_err(|error| system("open /dev/null", &error))?.into()
-        } else {
-            sealed(&command.stdin)?
-        };
-        let pipe =
-            || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| system("make a pipe", &errno.into()));
-        let ((out, out_end), (err, err_end)) = (pipe()?, pipe()?);
-        let mut half = guard(&self.half);
-        half.channel
-            .send(&ToInit::Run(launch), &[stdin.as_fd(), out_end.as_fd(), err_end.as_fd()])
-            .map_err(|error| {
-                if error.is(glasshouse_ipc::codes::FRAME_TOO_LARGE) {
-                    invalid("the command is too long", "arguments and environment exceed 160 KiB")
-                } else {
-                    lost(&error)
-                }
-            })?;
-        drop((stdin, out_end, err_end));
-        let disk = self.places.iter().map(DiskWatch::new).collect();
-        let ran = Pump {
-            half: &mut half,
-            pipes: [Some(File::from(out)), Some(File::from(err))],
-            bytes: [0, 0],
-            limit_bytes: command.output_limit_bytes,
-            deadline: Instant::now() + timeout + GRACE,
-            stopped: false,
-            full: false,
-            disk,
-            buffer: vec![0; CHUNK_BYTES],
+        if let Some(input) = &live.input {
+            check_pipe(input)?;
         }
-        .run(sink, cancel);
+        let mut half = guard(&self.half);
+        let ends = match live.terminal {
+            Some(_) => start_on_terminal(&mut half, launch, live, &command.stdin)?,
+            None => start_on_pipes(&mut half, launch, live, &command.stdin)?,
+        };
+        let disk = self.places.iter().map(DiskWatch::new).collect();
+        let ran =
+            Pump::new(&mut half, ends, command.output_limit_bytes, timeout, disk).run(sink, cancel);
         // Nobody is left who could want a connection of this command; each is recorded by now.
         self.proxy.iter().for_each(EgressProxy::settle);
         ran
@@ -183,6 +172,7 @@ impl Sandbox {
             env,
             cwd: command.cwd.as_str().to_owned(),
             timeout_ms: wanted.min(self.max_duration_ms),
+            terminal: None,
         })
     }
 
@@ -245,140 +235,69 @@ impl Sandbox {
     }
 }
 
-/// Moves a running command's output to the sink until it ends.
-struct Pump<'a> {
-    half: &'a mut Half,
-    pipes: [Option<File>; 2],
-    bytes: [u64; 2],
-    limit_bytes: u64,
-    deadline: Instant,
-    /// Whether the end was asked for already.
-    stopped: bool,
-    /// Whether the output limit was reached; nothing is read any more.
-    full: bool,
-    disk: Vec<DiskWatch<'a>>,
-    buffer: Vec<u8>,
+/// Starts a command with pipes as its standard streams.
+fn start_on_pipes<'a>(
+    half: &mut Half,
+    launch: Launch,
+    live: Live<'a>,
+    stdin: &[u8],
+) -> Result<Ends<'a>> {
+    let stdin = match live.input {
+        Some(input) => input,
+        None if stdin.is_empty() => {
+            File::open("/dev/null").map_err(|error| system("open /dev/null", &error))?.into()
+        }
+        None => sealed(stdin)?,
+    };
+    let pipe =
+        || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| system("make a pipe", &errno.into()));
+    let ((out, out_end), (err, err_end)) = (pipe()?, pipe()?);
+    send(half, launch, &[stdin.as_fd(), out_end.as_fd(), err_end.as_fd()])?;
+    let pipes = [Some(File::from(out)), Some(File::from(err))];
+    Ok(Ends { pipes, terminal: None, orders: live.orders })
 }
 
-const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
+/// Starts a command on a terminal of the sandbox's own; its other side comes out.
+fn start_on_terminal<'a>(
+    half: &mut Half,
+    launch: Launch,
+    live: Live<'a>,
+    stdin: &[u8],
+) -> Result<Ends<'a>> {
+    send(half, launch, &[])?;
+    let answer = half.channel.receive_within(FILE_LIMIT).map_err(|error| lost(&error))?;
+    let master = match (answer.message, answer.descriptors.into_iter().next()) {
+        (FromInit::Terminal, Some(master)) => File::from(master),
+        (FromInit::Failed(failure), _) => {
+            let why = std::io::Error::from_raw_os_error(failure.errno).to_string();
+            return Err(invalid(&format!("cannot {}", failure.step), &why));
+        }
+        _ => return Err(Error::new(codes::SANDBOX_LOST, "the sandbox answered nonsense")),
+    };
+    // Input never waits for a program that does not read: output must go on.
+    fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK)
+        .map_err(|errno| system("set a terminal up", &errno.into()))?;
+    let output = master.try_clone().map_err(|error| system("set a terminal up", &error))?;
+    let terminal = Terminal { master, input: live.input.map(File::from), pending: stdin.to_vec() };
+    Ok(Ends { pipes: [Some(output), None], terminal: Some(terminal), orders: live.orders })
+}
 
-impl Pump<'_> {
-    fn run(mut self, sink: &mut dyn FnMut(Stream, &[u8]), cancel: &Cancel) -> Result<RunResult> {
-        loop {
-            let [out, err, ended, cancelled] = self.wait(cancel)?;
-            for (index, _) in [out, err].into_iter().enumerate().filter(|(_, ready)| *ready) {
-                self.pass_on(index, sink)?;
-            }
-            if cancelled && !self.stopped {
-                self.stop(Stop::Cancelled)?;
-            }
-            let init = &self.half.pidfd;
-            if !self.stopped && self.disk.iter_mut().any(|watch| watch.exceeded(init)) {
-                self.stop(Stop::Disk)?;
-            }
-            if ended {
-                let message = self.half.channel.receive().map_err(|error| lost(&error))?;
-                return match message.map(|received| received.message) {
-                    Some(FromInit::Ended(ended)) => {
-                        self.drain(sink)?;
-                        Ok(self.result(&ended))
-                    }
-                    Some(FromInit::Failed(failure)) => Err(match failure.errno {
-                        libc::EAGAIN | libc::ENOMEM => explain(&failure),
-                        errno => invalid(
-                            &format!("cannot {}", failure.step),
-                            &std::io::Error::from_raw_os_error(errno).to_string(),
-                        ),
-                    }),
-                    _ => Err(Error::new(codes::SANDBOX_LOST, "the sandbox ended under a command")),
-                };
-            }
-            if Instant::now() >= self.deadline {
-                // The limit inside did not hold; the whole sandbox goes.
-                self.half.end()?;
-                return Err(Error::new(codes::SANDBOX_LOST, "the sandbox did not stop a command")
-                    .why("its time limit passed; the sandbox was killed"));
-            }
+fn send(half: &mut Half, launch: Launch, streams: &[BorrowedFd<'_>]) -> Result<()> {
+    half.channel.send(&ToInit::Run(launch), streams).map_err(|error| {
+        if error.is(glasshouse_ipc::codes::FRAME_TOO_LARGE) {
+            invalid("the command is too long", "arguments and environment exceed 160 KiB")
+        } else {
+            lost(&error)
         }
-    }
+    })
+}
 
-    /// What is ready: standard output, standard error, the sandbox's message, the cancel flag.
-    fn wait(&self, cancel: &Cancel) -> Result<[bool; 4]> {
-        let mut left = self.deadline.saturating_duration_since(Instant::now());
-        if !self.disk.is_empty() {
-            left = left.min(DiskWatch::INTERVAL);
-        }
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        let mut fds = vec![PollFd::new(&self.half.channel, PollFlags::IN)];
-        if !self.stopped {
-            fds.push(PollFd::new(cancel, PollFlags::IN));
-        }
-        let fixed = fds.len();
-        let open = self.pipes.iter().flatten().filter(|_| !self.full);
-        fds.extend(open.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok([false; 4]),
-            Err(errno) => return Err(system("wait for a command", &errno.into())),
-        }
-        let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        let out = self.pipes[0].is_some() && ready(fixed);
-        let err = self.pipes[1].is_some() && ready(fixed + usize::from(self.pipes[0].is_some()));
-        Ok([out, err, ready(0), fixed > 1 && ready(1)])
-    }
-
-    /// Reads once and passes on what fits the limit.
-    fn pass_on(&mut self, index: usize, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<()> {
-        let Some(pipe) = &mut self.pipes[index] else { return Ok(()) };
-        let read = match pipe.read(&mut self.buffer) {
-            Ok(0) => {
-                self.pipes[index] = None;
-                return Ok(());
-            }
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(system("read a command's output", &error)),
-        };
-        let before = self.bytes[0] + self.bytes[1];
-        let room = self.limit_bytes.saturating_sub(before);
-        let kept = usize::try_from(room).unwrap_or(usize::MAX).min(read);
-        if kept > 0 {
-            sink(STREAMS[index], &self.buffer[..kept]);
-        }
-        self.bytes[index] += u64::try_from(read).unwrap_or(u64::MAX);
-        self.full |= kept < read;
-        if self.full && !self.stopped {
-            self.stop(Stop::Output)?;
-        }
-        Ok(())
-    }
-
-    fn stop(&mut self, why: Stop) -> Result<()> {
-        self.stopped = true;
-        self.half.channel.send(&ToInit::Stop(why), &[]).map_err(|error| lost(&error))
-    }
-
-    /// Every writer is gone, so what is left in the pipes is finite and ends.
-    fn drain(&mut self, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<()> {
-        self.stopped = true;
-        for index in 0..self.pipes.len() {
-            while self.pipes[index].is_some() && !self.full {
-                self.pass_on(index, sink)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn result(&self, ended: &Ended) -> RunResult {
-        RunResult {
-            status: ended.status,
-            stdout_bytes: self.bytes[0],
-            stderr_bytes: self.bytes[1],
-            background_processes: ended.background_processes,
-            usage: Usage { cpu_us: ended.cpu_us, memory_peak_bytes: ended.memory_peak_bytes },
-            duration_us: ended.duration_us,
-        }
-    }
+/// A pipe carries bytes and nothing else; through any other descriptor a command could do more to
+/// what is behind it than read.
+fn check_pipe(input: &OwnedFd) -> Result<()> {
+    let is_pipe = rustix::fs::fstat(input)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    if is_pipe { Ok(()) } else { Err(invalid("the input cannot be handed in", "it is no pipe")) }
 }
 
 /// Bytes as a descriptor that nobody can change any more.
@@ -411,10 +330,10 @@ fn plain(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn invalid(what: &str, why: &str) -> Error {
+pub(crate) fn invalid(what: &str, why: &str) -> Error {
     Error::new(codes::COMMAND_INVALID, what).why(why)
 }
 
-fn system(action: &str, error: &std::io::Error) -> Error {
+pub(crate) fn system(action: &str, error: &std::io::Error) -> Error {
     Error::new(codes::SYSTEM, format!("cannot {action}")).why(error)
 }

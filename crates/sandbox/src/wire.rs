@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::CallList;
 use crate::attest::Attestation;
 use crate::command::Status;
+use crate::live::Window;
 use crate::spec::{OverlayDirs, ReadOnlyMount, WritableMount};
 use crate::template::Template;
 
@@ -95,10 +96,14 @@ impl<T> Context<T> for std::io::Result<T> {
 /// To a sandbox's first process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToInit {
-    /// Run a command; descriptors: standard input, output, error.
+    /// Run a command; descriptors: standard input, output, error, or none for a terminal.
     Run(Launch),
     /// Stop the running command; ignored when none runs.
     Stop(Stop),
+    /// Stop every process of the running command, after a warning.
+    Pause,
+    /// Let them go on.
+    Resume,
     /// Replace a file in the directory that is the first descriptor by the bytes of the second.
     Write { name: String, mode: u32 },
     /// Remove a file from the directory that is the descriptor.
@@ -114,6 +119,8 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cwd: String,
     pub(crate) timeout_ms: u64,
+    /// Size of the terminal that its standard streams are; without one they are the descriptors.
+    pub(crate) terminal: Option<Window>,
 }
 
 /// Why a running command is stopped from outside.
@@ -132,6 +139,8 @@ pub(crate) enum Stop {
 pub(crate) enum FromInit {
     /// Confined; descriptors: the workspace root, and the listening socket of a proxied sandbox.
     Ready(Box<Attestation>),
+    /// The terminal of the command that starts; its other side is the descriptor.
+    Terminal,
     /// A command ended and nothing of it is left.
     Ended(Ended),
     /// A file operation is done.
@@ -148,4 +157,5 @@ pub(crate) struct Ended {
     pub(crate) cpu_us: u64,
     pub(crate) memory_peak_bytes: u64,
     pub(crate) duration_us: u64,
+    pub(crate) paused_us: u64,
 }

@@ -1,17 +1,21 @@
 //! `glasshouse sandbox`: run, gc.
 
+mod signals;
+mod terminal;
+
 use std::io::Write;
-use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{OneCommand, OneResult};
-use glasshouse_model::Exit;
+use glasshouse_model::{CanonicalPath, Exit};
 use glasshouse_sandbox::egress::AllowList;
-use glasshouse_sandbox::{Cancel, SandboxHost, Status, Stream, TemplateName};
+use glasshouse_sandbox::{Cancel, Live, Orders, SandboxHost, Status, Stream, TemplateName};
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
 use crate::error::Error;
-use crate::{home, input, output};
+use crate::{home, output};
+
+use self::terminal::RawTerminal;
 
 /// Runs the command.
 pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
@@ -45,11 +49,19 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
         },
         allow_hosts: run.allow_host.clone(),
         timeout_ms: run.timeout,
-        stdin: if run.stdin { read_stdin()? } else { Vec::new() },
+        env: environment(run)?,
+        cwd: directory(run)?,
         merge: run.merge,
     };
-    let cancel = Cancel::new()?;
-    stop_on_ctrl_c(&cancel)?;
+    let (cancel, orders) = (Cancel::new()?, Orders::new()?);
+    signals::obey(&cancel, run.tty.then_some(&orders))?;
+    // As it was when this goes out of scope, however the command ends.
+    let terminal = if run.tty { Some(RawTerminal::take()?) } else { None };
+    let live = Live {
+        input: if run.stdin || run.tty { Some(terminal::forward_input()?) } else { None },
+        terminal: terminal.as_ref().map(|_| terminal::window()),
+        orders: Some(&orders),
+    };
     let json = run.json;
     let mut sink = |stream: Stream, bytes: &[u8]| {
         if json {
@@ -62,13 +74,17 @@ fn execute(run: &SandboxRun) -> Result<u8, Error> {
             }
         }
     };
-    let result = kernel.run_once(&one, &mut sink, &cancel)?;
+    let result = kernel.run_once(&one, live, &mut sink, &cancel);
+    drop(terminal);
+    let result = result?;
     let status = exit_code(&result.run.status);
     if json {
         output::json_line(&serde_json::json!({
             "exit_code": status,
             "duration_us": result.run.duration_us,
             "isolation": result.isolation,
+            "usage": result.run.usage,
+            "background_processes": result.run.background_processes,
             "changes": result.changes,
             "connections": result.connections,
             "stdout_blob": result.stdout.blob,
@@ -92,6 +108,9 @@ fn check(run: &SandboxRun) -> Result<(), Error> {
             .why("sandboxes of this template have no network")
             .fix("leave --template out, or write --template integration-test"));
     }
+    if run.tty {
+        terminal::check()?;
+    }
     if run.backend != "native" {
         return Err(Error::new(codes::USAGE, format!("there is no backend `{}`", run.backend))
             .why("only native is built")
@@ -104,24 +123,36 @@ fn check(run: &SandboxRun) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_stdin() -> Result<Vec<u8>, Error> {
-    input::bytes(Path::new("-"), input::MAX_STDIN_BYTES)
-        .map_err(|error| error.fix("put the bytes into a file of the workspace"))
+/// Variables as the flags name them.
+fn environment(run: &SandboxRun) -> Result<Vec<(String, String)>, Error> {
+    let mut env: Vec<(String, String)> = Vec::new();
+    if run.tty
+        && let Ok(term) = std::env::var("TERM")
+    {
+        env.push(("TERM".to_owned(), term));
+    }
+    for text in &run.env {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (
+                text.as_str(),
+                std::env::var(text).map_err(|why| {
+                    Error::new(codes::USAGE, format!("--env {text} has no value")).why(why)
+                })?,
+            ),
+        };
+        env.push((name.to_owned(), value));
+    }
+    Ok(env)
 }
 
-/// A runtime of its own for the signal: the first Ctrl-C ends the command, not us.
-fn stop_on_ctrl_c(cancel: &Cancel) -> Result<(), Error> {
-    let cancel = cancel.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Error::new(codes::TURN_FAILED, "the runtime does not start").why(e))?;
-    std::thread::spawn(move || {
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            cancel.cancel();
-        }
-    });
-    Ok(())
+fn directory(run: &SandboxRun) -> Result<CanonicalPath, Error> {
+    run.cwd.as_deref().map_or(Ok(CanonicalPath::root()), |text| {
+        CanonicalPath::parse(text).map_err(|why| {
+            Error::new(codes::USAGE, format!("--cwd {text} is no directory of the workspace"))
+                .why(why)
+        })
+    })
 }
 
 fn exit_code(status: &Status) -> u8 {

@@ -414,6 +414,7 @@ steps:
     check("{ require_sandbox: L2 }", "completed");
     check("{ require_sandbox: integration-test }", "completed");
     check("{ require_sandbox: microvm }", "denied");
+    check("{ min_isolation: no-landlock }", "completed");
 }
 
 /// An agent that cannot make an old test pass while it writes new ones could empty the old one first.

@@ -20,6 +20,7 @@ mod inputs;
 mod keepings;
 mod leftovers;
 mod listings;
+mod live;
 mod merges;
 mod merging;
 mod models;

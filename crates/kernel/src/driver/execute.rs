@@ -21,7 +21,7 @@ use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
-use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream, TemplateName};
+use glasshouse_sandbox::{Command, Level, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, edit_text, read_tool};
 use tokio::task::JoinSet;
@@ -149,6 +149,10 @@ impl Session {
             }
         };
         drafts.extend(lock(&self.workbench).take_events());
+        if let Err(error) = check_isolation(&constraints, &isolation) {
+            drafts.push(failed_call(id, &error.into()));
+            return self.recorder.record_with(drafts, cells).await;
+        }
         let body = ToolStarted { call: id, isolation: isolation.clone() };
         drafts.push(Draft::new(Kind::ToolStarted, &body).caused_by(id.0));
         if let Arguments::GitCommit { message } = &arguments {
@@ -224,6 +228,19 @@ pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
 /// Whether a call runs programs, which could use a network.
 pub(super) const fn runs_a_program(arguments: &Arguments) -> bool {
     matches!(arguments, Arguments::ShellRun { .. } | Arguments::TestRun { .. })
+}
+
+/// Refuses to act with less isolation than a rule demands.
+pub(super) fn check_isolation(demanded: &Constraints, reached: &str) -> Result<()> {
+    let Some(wanted) = demanded.min_isolation.as_deref() else { return Ok(()) };
+    let level = |word: &str| Level::ALL.into_iter().find(|level| level.to_string() == word);
+    let (_, found) = reached.split_once(':').unwrap_or(("", reached));
+    // What is no level, such as `in_process`, is no isolation.
+    match (level(wanted), level(found)) {
+        (Some(wanted), Some(found)) if found >= wanted => Ok(()),
+        _ => Err(Error::new(codes::ISOLATION_TOO_WEAK, "the call may not run here")
+            .why(format!("a rule demands the isolation `{wanted}`; it would be `{reached}`"))),
+    }
 }
 
 /// The template that a program runs in: one with a network only where a rule demands it.

@@ -11,17 +11,20 @@ use glasshouse_model::body::{
     ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, Digest, Draft, Effect, Kind, Seq};
+use glasshouse_model::{
+    Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Seq,
+};
 use glasshouse_policy::{Consent, Policy, Request};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
-    Cancel, Command, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName, WritableMount,
+    Cancel, Command, Live, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName,
+    WritableMount,
 };
 
 use glasshouse_tools::sanitise::Masker;
 
 use super::decide::now_us;
-use super::execute::changed_path;
+use super::execute::{changed_path, check_isolation};
 use super::journal::{Journal, local_user};
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running, WEB, allowed_by_hand, to_the_log};
@@ -47,8 +50,10 @@ pub struct OneCommand {
     pub allow_hosts: Vec<String>,
     /// Longest run, in milliseconds; the template's when absent.
     pub timeout_ms: Option<u64>,
-    /// Everything the command can read from standard input.
-    pub stdin: Vec<u8>,
+    /// Environment on top of the sandbox's.
+    pub env: Vec<(String, String)>,
+    /// Working directory inside the workspace.
+    pub cwd: CanonicalPath,
     /// Whether the changes go into the directory afterwards.
     pub merge: bool,
 }
@@ -77,7 +82,8 @@ pub struct OneResult {
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 impl Kernel {
-    /// Runs one command in a new sandbox. `sink` gets its output as it comes.
+    /// Runs one command in a new sandbox. `sink` gets its output as it comes; `live` is its input and
+    /// its terminal, which nothing keeps.
     ///
     /// # Errors
     /// `policy_denied` by the shipped policy, what the sandbox answers, what the
@@ -85,15 +91,22 @@ impl Kernel {
     pub fn run_once(
         &self,
         one: &OneCommand,
+        live: Live<'_>,
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<OneResult> {
         let record = Record::open(self, one)?;
         let call = record.propose(one)?;
-        self.decide_once(&record, call, one)?;
+        let demanded = self.decide_once(&record, call, one)?;
         let scratch = self.home.join("run").join(record.journal.branch.as_str());
         let _hold = Hold::take(&scratch)?;
-        let ran = self.run_decided(&record, call, one, &scratch, sink, cancel);
+        let ran = self.run_decided(
+            &record,
+            (call, &demanded),
+            one,
+            &scratch,
+            Hands { live, sink, cancel },
+        );
         if let Err(error) = &ran {
             let report = error.report();
             let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
@@ -106,7 +119,12 @@ impl Kernel {
         result
     }
 
-    fn decide_once(&self, record: &Record<'_>, id: CallId, one: &OneCommand) -> Result<()> {
+    fn decide_once(
+        &self,
+        record: &Record<'_>,
+        id: CallId,
+        one: &OneCommand,
+    ) -> Result<Constraints> {
         let user = local_user();
         let mut call = Call::new(name::SHELL_RUN, user);
         call.argv = Some(one.argv.clone());
@@ -116,6 +134,7 @@ impl Kernel {
         let effect = decision.effect;
         let reasons = decision.reasons.clone();
         let policy_version = decision.policy_version;
+        let demanded = decision.constraints.clone();
         let subject = Some(one.argv.join(" "));
         let body = PolicyDecided::new(Some(id), call, subject, decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
@@ -139,29 +158,31 @@ impl Kernel {
             base: Digest::ZERO,
             offer: None,
         });
-        record.append_asked(drafts, asked)
+        record.append_asked(drafts, asked)?;
+        Ok(demanded)
     }
 
     fn run_decided(
         &self,
         record: &Record<'_>,
-        id: CallId,
+        (id, demanded): (CallId, &Constraints),
         one: &OneCommand,
         scratch: &Path,
-        sink: &mut dyn FnMut(Stream, &[u8]),
-        cancel: &Cancel,
+        hands: Hands<'_>,
     ) -> Result<Ran> {
+        let Hands { live, sink, cancel } = hands;
         // The person sees the command's own output; what is kept is masked like any other.
         let masker = Arc::new(self.masker(&[])?);
         let network = record.network(self, &masker);
         let Bench { project, workspace, sandbox } =
-            self.set_up(record, id, one, (scratch, &network))?;
+            self.set_up(record, (id, demanded), one, (scratch, &network))?;
         let started = Instant::now();
         let isolation = sandbox.attestation().to_string();
         let mut command = Command::new(one.argv.clone());
         command.timeout_ms = one.timeout_ms.unwrap_or(0);
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
-        command.stdin.clone_from(&one.stdin);
+        command.env.clone_from(&one.env);
+        command.cwd = one.cwd.clone();
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut tee = |stream: Stream, bytes: &[u8]| {
             match stream {
@@ -172,7 +193,7 @@ impl Kernel {
         };
         let labels = BTreeSet::from(["user".to_owned()]);
         network.begin(Running { call: id, state: None, labels });
-        let ran = sandbox.run(&command, &mut tee, cancel);
+        let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
         let run = ran?;
         sandbox.destroy()?;
@@ -252,7 +273,7 @@ impl Kernel {
     fn set_up(
         &self,
         record: &Record<'_>,
-        id: CallId,
+        (id, demanded): (CallId, &Constraints),
         one: &OneCommand,
         (scratch, network): (&Path, &Network),
     ) -> Result<Bench> {
@@ -291,6 +312,7 @@ impl Kernel {
             host.create_with_egress(&spec, network.egress()?)?
         };
         let isolation = sandbox.attestation().to_string();
+        check_isolation(demanded, &isolation)?;
         let created = SandboxEvent {
             sandbox: record.journal.branch.to_string(),
             template: one.template.as_str().to_owned(),
@@ -306,6 +328,13 @@ impl Kernel {
         record.append(drafts)?;
         Ok(Bench { project, workspace, sandbox })
     }
+}
+
+/// What the person at a command holds.
+struct Hands<'a> {
+    live: Live<'a>,
+    sink: &'a mut dyn FnMut(Stream, &[u8]),
+    cancel: &'a Cancel,
 }
 
 /// A command that ran, and the copy that it changed.

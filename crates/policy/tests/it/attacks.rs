@@ -423,3 +423,26 @@ fn e4_addresses_are_reached_only_where_they_are_listed() {
     check("network_whitelist: { a: ['2001:db8::1'] }", "2001:db8::1", Effect::Allow);
     check("network_whitelist: { a: [1.1.1.1] }", "1.1.1.2", Effect::Deny);
 }
+
+#[test]
+fn the_strongest_isolation_that_any_rule_demands_holds() {
+    let rules = |levels: &[&str]| {
+        let rule = |(at, level): (usize, &&str)| {
+            format!(
+                "{{ name: r{at}, match: {{ syscall: shell.run }}, action: allow, \
+                 constraints: {{ min_isolation: {level} }} }}"
+            )
+        };
+        let rules: Vec<_> = levels.iter().enumerate().map(rule).collect();
+        compile(&format!("capabilities: [{}]", rules.join(", "))).unwrap()
+    };
+    let check = |levels: &[&str], expected: Option<&str>| {
+        let found = decision(&rules(levels), "{ syscall: shell.run }").constraints.min_isolation;
+        assert_eq!(found.as_deref(), expected, "{levels:?}");
+    };
+    check(&["no-cgroup"], Some("no-cgroup"));
+    check(&["no-cgroup", "full", "no-landlock"], Some("full"));
+    check(&["full", "no-cgroup"], Some("full"));
+    let wrong = "capabilities: [{ name: a, match: {}, action: allow, constraints: { min_isolation: refused } }]";
+    assert_eq!(compile(wrong).unwrap_err().code(), "policy_bad_value");
+}

@@ -12,6 +12,8 @@ use glasshouse_ipc::{Channel, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, open, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::cgroup::Group;
 use super::launch::Prepared;
@@ -21,6 +23,7 @@ use super::{Programs, confine, sys};
 use crate::attest::{Attestation, NAMESPACES, Privilege};
 use crate::command::{Limit, Status};
 use crate::egress::PROXY_ADDRESS;
+use crate::live::Window;
 use crate::spec::WORKSPACE;
 use crate::wire::{Context as _, Ended, Failure, FromInit, Launch, Order, Stop, ToInit};
 
@@ -183,6 +186,7 @@ fn attest(parts: &Parts<'_>, landlock_abi: u32, layered: bool) -> Result<Attesta
         layered,
         cgroup: parts.group.facts(),
         requested: parts.order.template.clone(),
+        examined: None,
     })
 }
 
@@ -216,7 +220,7 @@ impl Init<'_> {
             };
             let answer = match message {
                 ToInit::Run(launch) => self.run(&launch, descriptors).map(FromInit::Ended),
-                ToInit::Stop(_) => continue,
+                ToInit::Stop(_) | ToInit::Pause | ToInit::Resume => continue,
                 ToInit::Write { name, mode } => write(&name, mode, &descriptors),
                 ToInit::Remove { name } => remove(&name, &descriptors),
                 ToInit::MakeDir { name, mode } => make_dir(&name, mode, &descriptors),
@@ -263,8 +267,10 @@ impl Init<'_> {
     }
 
     fn run(&mut self, launch: &Launch, streams: Vec<OwnedFd>) -> Result<Ended, Failure> {
-        let streams: [OwnedFd; 3] =
-            streams.try_into().map_err(|_| Failure::new("take three standard streams"))?;
+        let streams = match launch.terminal {
+            Some(window) => self.terminal(window)?,
+            None => streams.try_into().map_err(|_| Failure::new("take three standard streams"))?,
+        };
         let prepared = Prepared::new(launch, streams)?;
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
@@ -277,8 +283,9 @@ impl Init<'_> {
         .during("start a process")?;
         drop(prepared);
         let deadline = started + Duration::from_millis(launch.timeout_ms);
+        let mut watch = Watch { deadline, pause: Pause::No, paused: Duration::ZERO };
         let mut tally = Tally::default();
-        let ended = self.supervise(main, deadline, &mut tally);
+        let ended = self.supervise(main, &mut watch, &mut tally);
         let status = match ended {
             Some(status) => status,
             None => Status::TimedOut,
@@ -297,14 +304,37 @@ impl Init<'_> {
             background_processes,
             cpu_us: tally.cpu_us,
             memory_peak_bytes: self.parts.group.peak_bytes().unwrap_or(tally.peak_bytes),
-            duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            duration_us: micros(started.elapsed()),
+            paused_us: micros(watch.stood_still()),
         })
     }
 
+    /// Makes a terminal in the sandbox's own `/dev/pts`, hands its other side to the owner, and
+    /// answers this side as three standard streams.
+    fn terminal(&self, window: Window) -> Result<[OwnedFd; 3], Failure> {
+        let make = |step: &str| format!("make a terminal: {step}");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .step(|| make("open"))?;
+        unlockpt(&master).step(|| make("unlock"))?;
+        let size =
+            Winsize { ws_row: window.rows, ws_col: window.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).step(|| make("set its size"))?;
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        // By the master itself: no name is looked up that a command could have put there.
+        let slave = ioctl_tiocgptpeer(&master, flags).step(|| make("open its other side"))?;
+        let again = || rustix::io::fcntl_dupfd_cloexec(&slave, 3).step(|| make("duplicate"));
+        let (out, err) = (again()?, again()?);
+        self.parts
+            .channel
+            .send(&FromInit::Terminal, &[master.as_fd()])
+            .map_err(|_| Failure::new("hand a terminal out"))?;
+        Ok([slave, out, err])
+    }
+
     /// Waits for the end of the main process; `None` at the deadline.
-    fn supervise(&mut self, main: i32, deadline: Instant, tally: &mut Tally) -> Option<Status> {
+    fn supervise(&mut self, main: i32, watch: &mut Watch, tally: &mut Tally) -> Option<Status> {
         loop {
-            let woken = self.wait(Some(deadline));
+            let woken = self.wait(watch.until());
             if woken.child {
                 while let Ok(Some(reaped)) = sys::reap(false) {
                     tally.add(&reaped);
@@ -322,15 +352,92 @@ impl Init<'_> {
                             Stop::Disk => Status::LimitExceeded(Limit::Disk),
                         });
                     }
+                    ToInit::Pause => watch.warn(),
+                    ToInit::Resume => watch.go_on(),
                     // One command at a time is the owner's promise.
                     _ => sys::exit_now(1),
                 }
             }
-            if Instant::now() >= deadline {
+            if watch.is_over() {
                 return None;
             }
         }
     }
+}
+
+/// How long the processes of a command have to come to a safe point before they are stopped.
+const PAUSE_WARNING: Duration = Duration::from_secs(1);
+
+/// The time of a running command.
+struct Watch {
+    deadline: Instant,
+    pause: Pause,
+    /// How long it stood still so far.
+    paused: Duration,
+}
+
+enum Pause {
+    No,
+    /// Warned; stopped at this time.
+    Warned(Instant),
+    /// Standing still since then.
+    Still(Instant),
+}
+
+impl Watch {
+    fn until(&self) -> Option<Instant> {
+        match self.pause {
+            Pause::No => Some(self.deadline),
+            Pause::Warned(stop) => Some(stop.min(self.deadline)),
+            Pause::Still(_) => None,
+        }
+    }
+
+    /// In a session without a shell the default of this signal is to do nothing, so only programs
+    /// that want to know are told.
+    fn warn(&mut self) {
+        if matches!(self.pause, Pause::No) {
+            sys::signal_all_others(libc::SIGTSTP);
+            self.pause = Pause::Warned(Instant::now() + PAUSE_WARNING);
+        }
+    }
+
+    fn go_on(&mut self) {
+        if let Pause::Still(since) = self.pause {
+            self.paused += since.elapsed();
+            self.deadline += since.elapsed();
+        }
+        if !matches!(self.pause, Pause::No) {
+            sys::signal_all_others(libc::SIGCONT);
+        }
+        self.pause = Pause::No;
+    }
+
+    /// How long it stood still, up to now.
+    fn stood_still(&self) -> Duration {
+        match self.pause {
+            Pause::Still(since) => self.paused + since.elapsed(),
+            Pause::No | Pause::Warned(_) => self.paused,
+        }
+    }
+
+    /// Does what is due; whether the command's time is over.
+    fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        match self.pause {
+            Pause::Still(_) => false,
+            Pause::Warned(stop) if now >= stop => {
+                sys::signal_all_others(libc::SIGSTOP);
+                self.pause = Pause::Still(now);
+                false
+            }
+            Pause::No | Pause::Warned(_) => now >= self.deadline,
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What the processes of one command used.
@@ -353,7 +460,7 @@ fn end_all(main: i32, tally: &mut Tally) -> u32 {
     while let Ok(Some(reaped)) = sys::reap(false) {
         tally.add(&reaped);
     }
-    sys::kill_all_others();
+    sys::signal_all_others(libc::SIGKILL);
     let mut background = 0;
     while let Ok(Some(reaped)) = sys::reap(true) {
         tally.add(&reaped);

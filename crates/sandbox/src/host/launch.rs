@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
+use rustix::process::ioctl_tiocsctty;
 
 use super::init::open_directory;
 use super::seccomp::Filters;
@@ -25,6 +26,8 @@ pub(super) struct Prepared {
     candidates: Vec<CString>,
     directory: OwnedFd,
     streams: [OwnedFd; 3],
+    /// Whether the streams are a terminal, which becomes that of the command's session.
+    on_terminal: bool,
 }
 
 impl Prepared {
@@ -52,6 +55,7 @@ impl Prepared {
             candidates,
             directory: open_directory(&format!("{WORKSPACE}/{}", launch.cwd))?,
             streams,
+            on_terminal: launch.terminal.is_some(),
         })
     }
 
@@ -62,7 +66,10 @@ impl Prepared {
         let placed = (0..).zip(&self.streams).try_for_each(|(at, s)| sys::place(s.as_fd(), at));
         let entered = placed.and_then(|()| rustix::process::fchdir(&self.directory));
         // A session of its own: no terminal of anybody else can be reached or signalled.
-        let alone = entered.and_then(|()| rustix::process::setsid());
+        let alone = entered.and_then(|()| rustix::process::setsid()).and_then(|_| {
+            let own = self.on_terminal.then(|| ioctl_tiocsctty(&self.streams[0]));
+            own.unwrap_or(Ok(()))
+        });
         if alone.is_err() || filters.confine_command().is_err() {
             sys::exit_now(NOT_EXECUTABLE);
         }

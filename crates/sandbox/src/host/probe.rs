@@ -49,6 +49,8 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
         ["descriptors"] => descriptors(),
         ["spawn"] => std::process::Command::new("/bin/true").status().map(drop),
         ["call", name] => call(name),
+        ["memory", bytes] => number(bytes).and_then(memory),
+        ["processes", count] => number(count).and_then(processes),
         _ => return UNKNOWN,
     };
     let (text, code) = match outcome {
@@ -62,6 +64,36 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
 
 fn process(pid: &str) -> io::Result<Pid> {
     pid.parse().ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput.into())
+}
+
+fn number(text: &str) -> io::Result<usize> {
+    text.parse().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Uses this much memory: what is only reserved costs nothing.
+fn memory(bytes: usize) -> io::Result<()> {
+    let mut taken: Vec<u8> = Vec::new();
+    taken.try_reserve_exact(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    taken.resize(bytes, 1);
+    std::hint::black_box(&taken);
+    Ok(())
+}
+
+/// Has this many processes at one time.
+fn processes(count: usize) -> io::Result<()> {
+    let mut children = Vec::new();
+    let mut sleeping = || -> io::Result<()> {
+        for _ in 0..count {
+            children.push(std::process::Command::new("/bin/sleep").arg("10").spawn()?);
+        }
+        Ok(())
+    };
+    let outcome = sleeping();
+    for child in &mut children {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    outcome
 }
 
 fn raw(result: i64) -> io::Result<()> {
@@ -123,6 +155,8 @@ fn call(name: &str) -> io::Result<()> {
                 libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0)
             }
             "clone3" => libc::syscall(libc::SYS_clone3, NULL, 0),
+            // On standard input, which is no terminal: the kernel itself would say so.
+            "terminal" => libc::ioctl(0, libc::TIOCSTI, NULL).into(),
             "setns" => libc::syscall(libc::SYS_setns, -1, 0),
             _ => return Err(io::ErrorKind::InvalidInput.into()),
         }

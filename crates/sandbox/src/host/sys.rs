@@ -146,11 +146,11 @@ pub(crate) fn reap(wait: bool) -> Result<Option<Reaped>> {
     }))
 }
 
-/// Sends SIGKILL to every process of this PID namespace but the caller, which is its first.
+/// Sends a signal to every process of this PID namespace but the caller, which is its first.
 /// The kernel does it under one lock, so no fork can slip through.
-pub(crate) fn kill_all_others() {
+pub(crate) fn signal_all_others(signal: i32) {
     // SAFETY: a plain system call. "No such process" means that there was none.
-    unsafe { libc::kill(-1, libc::SIGKILL) };
+    unsafe { libc::kill(-1, signal) };
 }
 
 /// Changes flags, propagation or id mapping of a mount.

@@ -11,6 +11,7 @@ mod escapes;
 mod examination;
 mod files;
 mod limits;
+mod live;
 mod programs;
 mod recovery;
 mod rootless;

@@ -10,8 +10,8 @@ use glasshouse_kernel::driver::OneCommand;
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{Log, Verification, verify_home};
 use glasshouse_model::body::{CallEnd, PolicyDecided, ToolStarted};
-use glasshouse_model::{CallId, Digest, Event, Kind, TenantId};
-use glasshouse_sandbox::{Cancel, Status, TemplateName};
+use glasshouse_model::{CallId, CanonicalPath, Digest, Event, Kind, TenantId};
+use glasshouse_sandbox::{Cancel, Live, Status, TemplateName};
 use serde_json::Value;
 
 use super::super::task::Finished;
@@ -48,13 +48,14 @@ fn a_tunnel_for_another_host_is_refused(home: &Path) -> Result<(), Error> {
         template: TemplateName::IntegrationTest,
         allow_hosts: vec!["allowed.example".to_owned()],
         timeout_ms: Some(10_000),
-        stdin: Vec::new(),
+        env: Vec::new(),
+        cwd: CanonicalPath::root(),
         merge: false,
     };
     // In an installation of its own: it is no part of the story.
     let place = home.join(format!("demo/network-{}", std::process::id()));
     let kernel = Kernel::open(&place, &home::program()?)?;
-    let result = kernel.run_once(&one, &mut |_, _| {}, &Cancel::new()?);
+    let result = kernel.run_once(&one, Live::default(), &mut |_, _| {}, &Cancel::new()?);
     drop(kernel);
     // What stays is small, and nobody's.
     let _ = glasshouse_sandbox::remove_tree(&place);

@@ -1,0 +1,100 @@
+//! Commands in a sandbox that somebody is at.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Ran};
+
+const TERMINAL: &str = include_str!("terminal.py");
+
+/// Runs a script in a sandbox on a terminal, and takes these steps meanwhile.
+fn on_a_terminal(place: &Place, flags: &[&str], script: &str, steps: &Value) -> Value {
+    let mut arguments = vec!["sandbox", "run", "--tty"];
+    arguments.extend(flags);
+    arguments.extend(["--", "sh", "-c", script]);
+    let inner = place.command(&arguments);
+    let mut command = Command::new("python3");
+    command.args(["-c", TERMINAL, &steps.to_string()]).arg(inner.get_program());
+    command.args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.env("TERM", "xterm-256color").output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {:?}", Ran::new(&output)))
+}
+
+#[test]
+fn e2e_a_command_on_a_terminal_gives_it_back_however_it_ends() {
+    let check = |flags: &[&str], script: &str, steps: Value, status: i64, words: &str| {
+        let place = Place::new();
+        let found = on_a_terminal(&place, flags, script, &steps);
+        assert_eq!((&found["raw"], &found["restored"]), (&json!(true), &json!(true)), "{found}");
+        assert_eq!(found["status"], status, "{script}: {found}");
+        let out = found["out"].as_str().unwrap();
+        assert!(out.contains(words), "{script}: {words:?} is not in {found}");
+    };
+    let ready = "echo ready; ";
+    let wait = json!(["wait", "ready"]);
+    let typed = "tty; stty size; echo $TERM; echo ready; read line; echo \"got $line\"; exit 5";
+    check(
+        &[],
+        typed,
+        json!([wait, ["type", "words\r"], ["wait", "got"]]),
+        5,
+        "33 101\r\nxterm-256color\r\nready\r\nwords\r\ngot words\r\n",
+    );
+    let resized = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.01; done";
+    check(&[], resized, json!([wait, ["resize", 20, 60], ["wait", "20 60"]]), 0, "20 60");
+    let sleep = &format!("{ready}exec sleep 300");
+    check(&[], sleep, json!([wait, ["type", "\u{3}"]]), 130, "");
+    check(&["--timeout", "2s"], sleep, json!([wait]), 124, "");
+    // Killed from outside, politely or not: the program itself, or what makes its sandboxes.
+    check(&[], sleep, json!([wait, ["signal", 15]]), 130, "");
+    check(&[], sleep, json!([wait, ["signal", 1]]), 130, "");
+    check(&[], sleep, json!([wait, ["kill-child", 9]]), 125, "");
+}
+
+#[test]
+fn e2e_a_terminal_needs_one() {
+    let place = Place::new();
+    let refused = place.run(&["sandbox", "run", "--tty", "--", "true"]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("no terminal"), "{refused:?}");
+    place.run(&["sandbox", "run", "--tty", "--json", "--", "true"]).expect_status(2);
+}
+
+#[test]
+fn e2e_input_output_environment_and_directory_of_a_command() {
+    let place = Place::new();
+    let mut command = place.command(&["sandbox", "run", "-i", "--", "sh", "-c"]);
+    command.arg("while read line; do echo \"got $line\"; done");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    for word in ["one", "two"] {
+        // The answer comes before the next line is written.
+        writeln!(input, "{word}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("got {word}\n"));
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+
+    let dir = place.path("dir");
+    std::fs::create_dir_all(dir.join("below")).unwrap();
+    let dir = dir.display().to_string();
+    let flags = ["--workspace", &dir, "--cwd", "below", "-e", "A=b=c", "-e", "GIVEN"];
+    let mut command = place.command(&["sandbox", "run", "--json"]);
+    command.args(flags).args(["--", "sh", "-c", "sleep 300 & pwd; echo $A $GIVEN"]);
+    let ran = Ran::new(&command.env("GIVEN", "here").output().unwrap()).expect_status(0);
+    let last = ran.last();
+    let stdout = place.log().blob(&last["stdout_blob"].as_str().unwrap().parse().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(stdout).unwrap(), "/workspace/below\nb=c here\n");
+    assert_eq!(last["background_processes"], 1);
+    assert!(last["usage"]["memory_peak_bytes"].as_u64() > Some(0), "{last}");
+    let absent = ["sandbox", "run", "-e", "SURELY_NOT_SET", "--", "true"];
+    assert!(place.run(&absent).expect_status(125).stderr.contains("SURELY_NOT_SET"));
+}

@@ -1,0 +1,99 @@
+//! A command that somebody is at: its input as it comes, its terminal, and orders while it runs.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde::{Deserialize, Serialize};
+
+use crate::owner::guard;
+use crate::{Error, Result, codes};
+
+/// Size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
+}
+
+/// What a running command is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Stand still: every process gets SIGTSTP and a second to come to a safe point, then all are
+    /// stopped. Its time limit stands still as well.
+    Pause,
+    /// Go on: every process gets SIGCONT.
+    Resume,
+    /// Its terminal has another size.
+    Resize(Window),
+}
+
+/// Gives orders to a running command from other threads. Clones share one queue.
+#[derive(Debug, Clone)]
+pub struct Orders(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Mutex<VecDeque<Order>>,
+    wake: OwnedFd,
+}
+
+impl Orders {
+    /// No orders yet.
+    ///
+    /// # Errors
+    /// `sandbox_system` when no descriptor is left.
+    pub fn new() -> Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| Error::new(codes::SYSTEM, "cannot make a queue").why(errno))?;
+        Ok(Self(Arc::new(Inner { queue: Mutex::default(), wake })))
+    }
+
+    /// Gives an order; orders follow one another.
+    pub fn give(&self, order: Order) {
+        guard(&self.0.queue).push_back(order);
+        // An eventfd write fails only when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn take(&self) -> VecDeque<Order> {
+        let mut counter = [0; 8];
+        let _ = rustix::io::read(&self.0.wake, &mut counter);
+        std::mem::take(&mut *guard(&self.0.queue))
+    }
+}
+
+impl AsFd for Orders {
+    /// Readable while an order waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.wake.as_fd()
+    }
+}
+
+/// What a command has while it runs, besides what describes it. The default is nothing.
+#[derive(Debug, Default)]
+pub struct Live<'a> {
+    /// Its standard input as it comes, in place of the command's own: the end of a pipe that
+    /// [`input`] made. The descriptor itself is handed in, so nothing else is taken.
+    pub input: Option<OwnedFd>,
+    /// A terminal of its own, as its standard streams; all it writes is then standard output.
+    pub terminal: Option<Window>,
+    /// Orders while it runs.
+    pub orders: Option<&'a Orders>,
+}
+
+/// A pipe for [`Live::input`], and where to write what the command is to read. Writing waits while
+/// the command does not read; dropping the file is the end of the input.
+///
+/// # Errors
+/// `sandbox_system` when no descriptor is left.
+pub fn input() -> Result<(OwnedFd, File)> {
+    let (end, start) = pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| Error::new(codes::SYSTEM, "cannot make a pipe").why(errno))?;
+    Ok((end, File::from(start)))
+}
