@@ -51,6 +51,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("policy schema", "glasshouse policy schema > policy.schema.json"),
     ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
+    ("policy learn", "glasshouse policy learn s_p0rcd7dq0ctn --out learned.yaml"),
     ("policy update", "glasshouse policy update"),
     ("audit", "glasshouse audit verify"),
     ("audit backup", "glasshouse audit backup"),

@@ -7,6 +7,8 @@ mod approvals;
 mod branching;
 mod decide;
 mod execute;
+mod explain;
+mod fetch;
 mod grants;
 mod journal;
 mod merging;
@@ -16,6 +18,7 @@ mod once;
 mod past;
 mod people;
 mod place;
+mod rates;
 mod recorder;
 mod rules;
 mod simulate;
@@ -44,6 +47,8 @@ use tokio::task::JoinSet;
 pub use approvals::{ApprovalName, PendingApproval};
 pub use branching::{Forked, NewFork};
 pub use decide::{boundary_denial, now_us};
+pub use explain::{Explained, Origin};
+pub use fetch::Outside;
 pub use grants::{GrantRow, GrantState};
 pub use model::tools_told;
 pub use once::{OneCommand, OneResult};
@@ -53,8 +58,8 @@ pub use people::{
 };
 pub use place::real_path;
 pub use rules::{
-    PROJECT_POLICY, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile, policy_texts,
-    project_policy, protected,
+    PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
+    policy_texts, project_policy, protected,
 };
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
@@ -85,6 +90,7 @@ pub struct Kernel {
     home: PathBuf,
     program: PathBuf,
     host: OnceLock<Arc<SandboxHost>>,
+    outside: Outside,
 }
 
 impl Kernel {
@@ -98,7 +104,14 @@ impl Kernel {
         // One spelling, whatever links a process comes through: it stands in records and policies that
         // other processes compare with theirs.
         let home = real_path(home);
-        Ok(Self { log, home, program: real_path(program), host: OnceLock::new() })
+        let (program, host) = (real_path(program), OnceLock::new());
+        Ok(Self { log, home, program, host, outside: Outside::default() })
+    }
+
+    /// Reaches the network in another way than the host's own.
+    #[must_use]
+    pub fn with_outside(self, outside: Outside) -> Self {
+        Self { outside, ..self }
     }
 
     /// The log.
@@ -275,6 +288,8 @@ pub struct Session {
     masker: Arc<Masker>,
     workbench: Arc<Mutex<Workbench>>,
     partial: Arc<Mutex<String>>,
+    outside: Outside,
+    rates: rates::Rates,
 }
 
 /// What a task gives back.

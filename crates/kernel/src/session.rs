@@ -5,6 +5,7 @@ mod context;
 mod effects;
 mod replay;
 mod state;
+mod taint;
 pub mod workflow;
 
 pub use consequences::consequences;
@@ -12,5 +13,6 @@ pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_fail
 pub use context::model_request;
 pub use effects::{Effect, next};
 pub use replay::{Difference, Replay, Replayed};
-pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
+pub(crate) use replay::{RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, State};
+pub use taint::{Origins, REPO, Taint, USER, WEB};

@@ -36,6 +36,8 @@ pub mod name {
     pub const GIT_COMMIT: &str = "git.commit";
     /// Ask the model.
     pub const MODEL_CALL: &str = "model.call";
+    /// Fetch a page: the tool; its syscall is the connection.
+    pub const WEB_FETCH: &str = "web.fetch";
     /// Open a network connection.
     pub const NET_CONNECT: &str = "net.connect";
     /// Declare the plan of work complete.
@@ -118,9 +120,6 @@ pub struct Call {
     /// HTTP method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Path of an HTTP request, decoded and without `.` and `..`; never the query.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url_path: Option<String>,
     /// Bytes that would be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -152,7 +151,6 @@ impl Call {
             argv: None,
             host: None,
             method: None,
-            url_path: None,
             size_bytes: None,
             change: None,
             labels: BTreeSet::new(),

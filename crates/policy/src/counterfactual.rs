@@ -216,7 +216,6 @@ enum Value {
     WithoutTag(String),
     Caller(PrincipalKind, Option<String>),
     Method(String),
-    UrlPath(String),
     Host(String),
     Path(CanonicalPath),
     Argv(Vec<String>),
@@ -235,7 +234,6 @@ impl Value {
             Self::WithoutTag(_) => 5,
             Self::Caller(..) => 6,
             Self::Method(_) => 7,
-            Self::UrlPath(_) => 8,
             Self::Host(_) => 9,
             Self::Path(_) => 10,
             Self::Argv(_) => 11,
@@ -264,7 +262,6 @@ impl Value {
                 }
             }
             Self::Method(method) => call.method = Some(method),
-            Self::UrlPath(path) => call.url_path = Some(path),
             Self::Host(host) => call.host = Some(host),
             Self::Path(path) => call.path = Some(path),
             Self::Argv(argv) => call.argv = Some(argv),
@@ -288,7 +285,6 @@ impl Value {
                 ("caller", format!("{kind}{name}"))
             }
             Self::Method(method) => ("method", method.clone()),
-            Self::UrlPath(path) => ("url_path", path.clone()),
             Self::Host(host) => ("host", host.clone()),
             Self::Path(path) => ("path", path.to_string()),
             Self::Argv(argv) => ("argv", argv.join(" ")),
@@ -344,9 +340,6 @@ fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) 
         Condition::State(list) => values.extend(texts(list, Value::State)),
         Condition::CallerTag(list) => values.extend(texts(list, Value::Tag)),
         Condition::Method(list) => values.extend(texts(list, Value::Method)),
-        Condition::UrlPath(list) => values.extend(
-            list.iter().map(|pattern| Value::UrlPath(pattern.trim_end_matches('*').to_owned())),
-        ),
         Condition::Plugin(list) => values.extend(
             list.iter().map(|name| Value::Caller(PrincipalKind::Plugin, Some(name.to_string()))),
         ),

@@ -11,7 +11,7 @@ use crate::builtin::{BUILT_INS, BuiltIn, Facts};
 use crate::extension::{Extension, ExtensionError};
 use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
-use crate::rule::{Demands, Interface, Rule, UI_PROFILES};
+use crate::rule::{Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
 use crate::standing::{StandingRefusal, StandingUse};
 
 /// What is to be decided, and with what rights.
@@ -177,6 +177,8 @@ struct Ledger {
     constraints: Constraints,
     /// Templates demanded, to notice when they differ.
     sandboxes: Vec<Box<str>>,
+    /// Place of the strongest isolation demanded.
+    isolation: Option<usize>,
     /// Place of the most careful profile demanded.
     ui_profile: Option<usize>,
     grant_use: Option<GrantUse>,
@@ -228,6 +230,11 @@ impl Ledger {
         tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
         tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
         self.sandboxes.extend(demands.sandbox.clone());
+        self.isolation = self.isolation.max(demands.isolation);
+        self.constraints.min_isolation = self.isolation.map(|at| ISOLATION_LEVELS[at].to_owned());
+        if let Some(rate) = demands.rate {
+            self.constraints.rates.insert(rule.name.to_string(), rate);
+        }
         self.tighten_interface(&demands.interface);
     }
 

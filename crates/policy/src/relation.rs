@@ -8,7 +8,6 @@ use crate::glob::{Glob, Segment};
 use crate::patterns::PathPatterns;
 use crate::rule::{
     CallerPattern, CommandPatterns, Condition, Conditions, HostPattern, LabelPattern,
-    url_path_matches,
 };
 
 impl Conditions {
@@ -34,9 +33,6 @@ impl Condition {
             | (Self::Plugin(a), Self::Plugin(b)) => b.iter().all(|word| a.contains(word)),
             (Self::Method(a), Self::Method(b)) => {
                 b.iter().all(|word| a.iter().any(|mine| mine.eq_ignore_ascii_case(word)))
-            }
-            (Self::UrlPath(a), Self::UrlPath(b)) => {
-                b.iter().all(|path| a.iter().any(|mine| url_path_covers(mine, path)))
             }
             (Self::SizeOver(a), Self::SizeOver(b)) => a <= b,
             (Self::Caller(a), Self::Caller(b)) => {
@@ -69,13 +65,6 @@ impl Condition {
             }
             _ => false,
         }
-    }
-}
-
-fn url_path_covers(mine: &str, other: &str) -> bool {
-    match other.strip_suffix('*') {
-        None => url_path_matches(mine, other),
-        Some(start) => mine.strip_suffix('*').is_some_and(|mine| start.starts_with(mine)),
     }
 }
 

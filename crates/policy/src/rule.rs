@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
+use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 
 use crate::patterns::PathPatterns;
 use crate::{command, suggest};
@@ -56,6 +56,9 @@ pub(crate) struct Demands {
     pub(crate) token: bool,
     pub(crate) max_file_size_bytes: Option<u64>,
     pub(crate) max_duration_ms: Option<u64>,
+    /// Place in [`ISOLATION_LEVELS`].
+    pub(crate) isolation: Option<usize>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) interface: Interface,
 }
 
@@ -67,6 +70,9 @@ pub(crate) struct Interface {
     pub(crate) limits: BTreeMap<String, u64>,
     pub(crate) hosts: Option<BTreeSet<String>>,
 }
+
+/// Levels of isolation that a sandbox can have, the weakest first.
+pub const ISOLATION_LEVELS: [&str; 3] = ["no-landlock", "no-cgroup", "full"];
 
 /// Profiles of interfaces, the most careful first.
 pub const UI_PROFILES: [&str; 4] = ["strict", "balanced", "trusted", "relaxed"];
@@ -104,7 +110,6 @@ pub(crate) enum Condition {
     Tenant(Vec<Box<str>>),
     Label(Vec<LabelPattern>),
     Method(Vec<Box<str>>),
-    UrlPath(Vec<Box<str>>),
     Plugin(Vec<Box<str>>),
     /// More bytes than this would be written.
     SizeOver(u64),
@@ -248,7 +253,6 @@ impl Condition {
             Self::Tenant(_) => "tenant",
             Self::Label(_) => "label",
             Self::Method(_) => "method",
-            Self::UrlPath(_) => "url_path",
             Self::Plugin(_) => "plugin",
             Self::SizeOver(_) => "size_over",
             Self::Host(_) => "host",
@@ -266,7 +270,6 @@ impl Condition {
             | Self::CallerTag(list)
             | Self::Tenant(list)
             | Self::Method(list)
-            | Self::UrlPath(list)
             | Self::Plugin(list) => list.is_empty(),
             Self::SizeOver(_) => false,
             Self::Path(patterns) => patterns.include.is_empty(),
@@ -298,10 +301,6 @@ impl Condition {
                 .method
                 .as_deref()
                 .is_some_and(|used| methods.iter().any(|m| m.eq_ignore_ascii_case(used))),
-            Self::UrlPath(patterns) => call
-                .url_path
-                .as_deref()
-                .is_some_and(|path| patterns.iter().any(|pattern| url_path_matches(pattern, path))),
             Self::Plugin(names) => {
                 caller.kind == PrincipalKind::Plugin
                     && names.iter().any(|name| **name == *caller.id)
@@ -314,14 +313,6 @@ impl Condition {
             Self::Change(classes) => call.change.is_some_and(|class| classes.contains(&class)),
             Self::Command(commands) => commands.match_call(call),
         }
-    }
-}
-
-/// A pattern that ends in `*` matches what begins with the rest; any other is the whole path.
-pub(crate) fn url_path_matches(pattern: &str, path: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => path.starts_with(start),
-        None => pattern == path,
     }
 }
 

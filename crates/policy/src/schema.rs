@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
 };
-use crate::rule::{UI_LIMITS, UI_PROFILES};
+use crate::rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 
 /// The schema, as JSON Schema 2020-12.
 #[must_use]
@@ -104,7 +104,6 @@ fn conditions() -> Value {
         "label": described(words(), "Taint: where the request comes from"),
         "host": described(words(), "example.org, *.example.org, *"),
         "method": described(words(), "HTTP method"),
-        "url_path": described(words(), "Path of an HTTP request; * at its end matches what follows"),
         "argv_prefix": {
             "$ref": "#/$defs/commands", "description": "First words of a command",
         },
@@ -136,6 +135,8 @@ fn constraints() -> Value {
             "require_capability_token": { "type": "boolean" },
             "max_file_size": { "$ref": "#/$defs/size" },
             "max_duration": { "$ref": "#/$defs/time" },
+            "min_isolation": { "enum": ISOLATION_LEVELS },
+            "rate": { "type": "string", "pattern": "^[0-9]+/[0-9]*(ms|s|m|h)$" },
             "ui_profile": { "enum": UI_PROFILES },
             "ui_limits": { "type": "object", "additionalProperties": false, "properties": limits },
             "ui_hosts": {
@@ -166,7 +167,7 @@ fn call() -> Value {
             "syscall": text(), "path": text(), "host_path": text(),
             "state_machine_state": text(), "state": text(),
             "caller": text(), "caller_tag": words(), "tenant": text(),
-            "host": text(), "method": text(), "url_path": text(), "argv": words(),
+            "host": text(), "method": text(), "argv": words(),
             "change": { "enum": ChangeClass::ALL.map(ChangeClass::as_str) },
             "label": words(), "size": { "$ref": "#/$defs/size" }, "sandbox": text(),
         },

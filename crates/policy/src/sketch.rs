@@ -50,9 +50,6 @@ pub struct CallSketch {
     /// HTTP method.
     #[serde(default)]
     pub method: Option<String>,
-    /// Path of an HTTP request.
-    #[serde(default)]
-    pub url_path: Option<String>,
     /// Command and arguments; one text is cut at blanks.
     #[serde(default)]
     pub argv: OneOrMany,
@@ -159,7 +156,6 @@ impl CallSketch {
         call.state = self.state_machine_state;
         call.host = self.host.map(|host| host.trim_end_matches('.').to_ascii_lowercase());
         call.method = self.method;
-        call.url_path = self.url_path;
         call.argv = self.argv.into_words();
         call.labels = self.label.into_set();
         call.change = self.change;

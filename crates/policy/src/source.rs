@@ -5,14 +5,14 @@ mod interface;
 
 use glasshouse_model::syscall::name;
 use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
-use glasshouse_model::{Code, Effect};
+use glasshouse_model::{Code, Effect, Rate};
 
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
 };
-use crate::rule::{Condition, Conditions, Demands, HostPattern, Rule};
+use crate::rule::{Condition, Conditions, Demands, HostPattern, ISOLATION_LEVELS, Rule};
 use crate::sketch::CallSketch;
 use crate::yaml::{Kind, Node, Reader};
 
@@ -82,6 +82,8 @@ pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
     "require_capability_token",
     "max_file_size",
     "max_duration",
+    "min_isolation",
+    "rate",
     interface::PROFILE,
     interface::LIMITS,
     interface::HOSTS,
@@ -311,6 +313,16 @@ impl RuleReader<'_> {
             token,
             max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
             max_duration_ms: quantity("max_duration", parse_time_ms)?,
+            isolation: fields
+                .get("min_isolation")
+                .map(|node| {
+                    let level = reader.word(node, "level of isolation", &ISOLATION_LEVELS)?;
+                    Ok::<_, Error>(
+                        ISOLATION_LEVELS.iter().position(|known| *known == level).unwrap_or(0),
+                    )
+                })
+                .transpose()?,
+            rate: fields.get("rate").map(|node| rate(&reader, node)).transpose()?,
             interface: interface::read(&reader, &fields)?,
         })
     }
@@ -378,6 +390,25 @@ impl RuleReader<'_> {
             warn(format!("nothing is called `{name}`; did you mean `{known}`?"));
         }
     }
+}
+
+/// `10/m`, `100/24h`: so many calls in so much time.
+fn rate(reader: &Reader<'_>, node: &Node) -> Result<Rate> {
+    let text = reader.text(node, "rate")?;
+    let bad = || {
+        reader
+            .error(codes::BAD_UNIT, node, format!("`{text}` is no rate"))
+            .why("expected calls and a time, such as 10/m or 100/24h")
+    };
+    let (calls, within) = text.split_once('/').ok_or_else(bad)?;
+    let whole = if within.starts_with(|c: char| c.is_ascii_digit()) {
+        within.to_owned()
+    } else {
+        format!("1{within}")
+    };
+    let calls = calls.parse().ok().filter(|calls| *calls > 0).ok_or_else(bad)?;
+    let within_ms = parse_time_ms(&whole).ok().filter(|ms| *ms > 0).ok_or_else(bad)?;
+    Ok(Rate { calls, within_ms })
 }
 
 /// Refuses a list that is too long for one key.

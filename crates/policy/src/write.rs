@@ -27,9 +27,6 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     if let Some(method) = &call.method {
         keys.insert("method".to_owned(), json!(method));
     }
-    if let Some(path) = call.url_path.as_ref().filter(|path| !path.contains(['*', '%', '?', '#'])) {
-        keys.insert("url_path".to_owned(), json!(path));
-    }
     if let Some(change) = call.change {
         keys.insert("change".to_owned(), json!(change.as_str()));
     }

@@ -27,3 +27,4 @@ mod python;
 mod replay;
 mod repositories;
 mod reviews;
+mod taint;

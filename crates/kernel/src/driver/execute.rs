@@ -3,7 +3,7 @@
 mod evidence;
 mod render;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -17,17 +17,18 @@ use glasshouse_model::{
     Call, CallId, CanonicalPath, ChangeClass, Constraints, Draft, Effect, Fault, Kind, Principal,
     SessionId, State,
 };
-use glasshouse_policy::Policy;
+use glasshouse_policy::{ISOLATION_LEVELS, Policy};
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
-use glasshouse_tools::{Arguments, edit_text, read_tool};
+use glasshouse_tools::{Arguments, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
 use super::decide::{masked, now_us};
+use super::fetch::{self, Outside};
 use super::model::elapsed_us;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
@@ -80,6 +81,9 @@ struct Execution {
     opened: Option<ResolvedPath>,
     constraints: Constraints,
     state: String,
+    /// Taint of what comes of the call.
+    labels: BTreeSet<String>,
+    outside: Outside,
     session: SessionId,
     agent: Principal,
     isolation: String,
@@ -146,6 +150,10 @@ impl Session {
             }
         };
         drafts.extend(lock(&self.workbench).take_events());
+        if let Some(fault) = too_weak(&isolation, constraints.min_isolation.as_deref()) {
+            drafts.push(failed_call(id, &fault));
+            return self.recorder.record_with(drafts, cells).await;
+        }
         let body = ToolStarted { call: id, isolation: isolation.clone() };
         drafts.push(Draft::new(Kind::ToolStarted, &body).caused_by(id.0));
         if let Arguments::GitCommit { message } = &arguments {
@@ -164,6 +172,8 @@ impl Session {
         if !is_glance {
             self.recorder.record_with(std::mem::take(&mut drafts), cells).await?;
         }
+        let named = path.as_ref().map(CanonicalPath::as_str);
+        let labels = self.state().taint.result(&arguments, named);
         // The state is that after the start: a test run's start is a transition.
         let execution = Execution {
             id,
@@ -172,6 +182,8 @@ impl Session {
             constraints,
             arguments,
             state: self.state().workflow().to_string(),
+            labels,
+            outside: self.outside.clone(),
             session: self.id().clone(),
             agent: self.agent(),
             isolation,
@@ -197,6 +209,20 @@ impl Session {
         }
         in_place(|| lock(&self.workbench).isolation())
     }
+}
+
+/// Why the isolation that was reached is not what a rule demands. What runs in this process has none.
+fn too_weak(reached: &str, demanded: Option<&str>) -> Option<Fault> {
+    let place = |level: &str| ISOLATION_LEVELS.iter().position(|known| *known == level);
+    let demanded = demanded?;
+    let level = reached.split(':').nth(1).and_then(place);
+    if level.is_some() && level >= place(demanded) {
+        return None;
+    }
+    Some(
+        Fault::new(glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE, "the call was not run")
+            .why(format!("a rule demands isolation of level {demanded}; this one is {reached}")),
+    )
 }
 
 /// Whether a call runs a program or writes: those act in the branch's sandbox.
@@ -225,6 +251,7 @@ impl Execution {
             Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(end)]),
             Arguments::UiRender { plan } => self.render(plan),
             Arguments::GitCommit { .. } => Ok(Vec::new()),
+            Arguments::WebFetch { url } => self.fetch(url),
             _ => self.read().map(|end| vec![self.end(end)]),
         };
         let mut drafts = lock(&self.workbench).take_events();
@@ -232,9 +259,19 @@ impl Execution {
             .extend(result.unwrap_or_else(|error| vec![failed_call(self.id, &Fault::from(error))]));
         for draft in &mut drafts {
             draft.cause.get_or_insert(self.id.0);
-            draft.labels.insert("repo".to_owned());
+            draft.labels.extend(self.labels.iter().cloned());
         }
         drafts
+    }
+
+    fn fetch(&self, url: &str) -> Result<TaskEnd> {
+        let url = Url::parse(url)?;
+        let (mut drafts, page) = fetch::page(self.id, &url, &self.outside, &self.cancel);
+        drafts.push(match page {
+            Ok(page) => self.end(End::done(fetch::told(&url, &page))),
+            Err(error) => failed_call(self.id, &Fault::from(error)),
+        });
+        Ok(drafts)
     }
 
     /// The event that an end becomes: masked, stored whole, cut for the model.
@@ -425,6 +462,7 @@ impl Execution {
             call.state = Some(self.state.clone());
             call.size_bytes = write.size_bytes;
             call.change = Some(write.class);
+            call.labels.clone_from(&self.labels);
             let request = glasshouse_policy::Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
             let may_stay = decision.effect == Effect::Allow;

@@ -1,6 +1,7 @@
 //! Asking the model: decided, recorded, then sent; masked before anything of it is kept.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ struct Ask {
     observer: Arc<dyn Observer>,
     partial: Arc<Mutex<String>>,
     log: Log,
+    labels: BTreeSet<String>,
 }
 
 impl Session {
@@ -62,6 +64,7 @@ impl Session {
         let mut call = Call::new(name::MODEL_CALL, self.agent());
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
+        call.labels = self.context_labels();
         let decision = self.decide(&call, None).decision;
         let allowed = decision.is_allowed();
         let reasons = decision.reasons.join("; ");
@@ -96,6 +99,7 @@ impl Session {
                 observer: Arc::clone(self.recorder.observer()),
                 partial: Arc::clone(&self.partial),
                 log: self.recorder.log().clone(),
+                labels: self.context_labels(),
             };
             tasks.spawn(ask.run());
         }
@@ -126,7 +130,12 @@ impl Ask {
         let answer = self.provider.stream(&self.request, &mut sink, self.cancel.provider()).await;
         show(masked.finish());
         match answer {
-            Ok(completion) => vec![self.completed(completion, started)],
+            Ok(completion) => {
+                // What the model says derives from all that it was told.
+                let mut answer = self.completed(completion, started);
+                answer.labels.extend(self.labels.iter().cloned());
+                vec![answer]
+            }
             Err(_) if self.cancel.is_cancelled() => vec![self.cancelled()],
             Err(error) => vec![self.failed(&error)],
         }

@@ -17,6 +17,7 @@ use glasshouse_tools::sanitise::Masker;
 
 use super::people::{Observer, Reviewer};
 use super::place::is_within;
+use super::rates::Rates;
 use super::recorder::Recorder;
 use super::workbench::Workbench;
 use super::{Kernel, Session, lock, rules};
@@ -161,7 +162,12 @@ impl Kernel {
         let masker = Masker::new(&secrets, &[])?;
         let policy = Arc::new(policy);
         let workbench = Workbench::new(self, recorder.branch(), created, Arc::clone(&policy))?;
+        let rates = match policy.limits_rates() {
+            true => Rates::of(&self.log, recorder.branch())?,
+            false => Rates::default(),
+        };
         Ok(Session {
+            rates,
             recorder,
             lease,
             policy,
@@ -171,6 +177,7 @@ impl Kernel {
             masker: Arc::new(masker),
             workbench: Arc::new(Mutex::new(workbench)),
             partial: Arc::default(),
+            outside: self.outside.clone(),
         })
     }
 

@@ -15,6 +15,8 @@ use glasshouse_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::taint::Taint;
+
 /// One entry of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
@@ -167,6 +169,8 @@ pub struct State {
     pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
+    /// What the branch derives from.
+    pub taint: Taint,
     /// Set when a body could not be read; the branch then refuses new turns.
     pub unreadable: Option<Seq>,
 }
@@ -216,6 +220,7 @@ impl State {
 
     fn try_apply(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         let seq = event.seq();
+        self.taint.apply(event)?;
         match event.kind() {
             Kind::SessionCreated => self.created = Some(event.body_as()?),
             Kind::MessageReceived => self.message(event.body_as::<MessageReceived>()?, event),
@@ -498,7 +503,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "d83e0b132a56a390".to_owned()),
+            (2, "9fef0d61ecf1cd74".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

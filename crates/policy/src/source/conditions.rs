@@ -20,7 +20,6 @@ pub(crate) const MATCH_KEYS: &[&str] = &[
     "state_machine_state",
     "host",
     "method",
-    "url_path",
     "argv_prefix",
     "argv",
     "plugin",
@@ -46,7 +45,6 @@ pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
             "label" => Condition::Label(items(reader, node, key, label)?),
             "method" => Condition::Method(items(reader, node, key, plain)?),
             "host" => Condition::Host(hosts(reader, node)?),
-            "url_path" => Condition::UrlPath(items(reader, node, key, url_path)?),
             "plugin" => Condition::Plugin(items(reader, node, key, plain)?),
             "size_over" => Condition::SizeOver(size(reader, node)?),
             "change" => Condition::Change(items(reader, node, key, change)?),
@@ -80,21 +78,6 @@ fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
         return Err(reader
             .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
             .why("this key compares whole words"));
-    }
-    Ok(text.into())
-}
-
-/// Compared with a path that is decoded and without dots, so nothing else is accepted here.
-fn url_path(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
-    let text = reader.text(node, "url_path")?;
-    let path = text.strip_suffix('*').unwrap_or(text);
-    let whole = path.starts_with('/')
-        && !path.contains(['*', '?', '#', '%'])
-        && !path.split('/').any(|part| matches!(part, "." | ".."));
-    if !whole {
-        return Err(reader
-            .error(codes::BAD_VALUE, node, format!("`{text}` is no path of a request"))
-            .why("it starts with `/`, is decoded, has no query, and `*` stands only at its end"));
     }
     Ok(text.into())
 }
