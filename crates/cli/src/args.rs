@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
-pub(crate) use self::policy::{CallArguments, PolicyCommand};
+pub(crate) use self::policy::{CallArguments, ExplainArguments, PolicyCommand};
 pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
 pub(crate) use self::session::SessionCommand;
 

@@ -55,6 +55,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("policy schema", "glasshouse policy schema > policy.schema.json"),
     ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
+    ("policy learn", "glasshouse policy learn s_p0rcd7dq0ctn --out learned.yaml"),
     ("policy update", "glasshouse policy update"),
     ("provider", "glasshouse provider list"),
     ("provider list", "glasshouse provider list"),
@@ -173,9 +174,10 @@ mod tests {
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
         const VERBS: &[&str] = &[
-            "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain",
-            "Ask", "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove", "Read", "Remove", "Render",
-            "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work", "Write",
+            "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain", "Ask",
+            "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove", "Read", "Remove",
+            "Render", "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work",
+            "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

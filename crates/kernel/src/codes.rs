@@ -53,6 +53,13 @@ pub const GRANT_NOT_FOUND: Code = Code::new(
     false,
     "`glasshouse grants list --all` names the grants",
 );
+/// An event that is no decision.
+pub const EVENT_NOT_DECIDED: Code = Code::new(
+    "event_not_decided",
+    Exit::NotFound,
+    false,
+    "name a `policy.decided` or `tool.proposed` event; `glasshouse audit log` lists them",
+);
 /// A session id that the log does not know.
 pub const SESSION_NOT_FOUND: Code = Code::new(
     "session_not_found",
@@ -442,6 +449,7 @@ pub const ALL: &[Code] = &[
     APPROVAL_EXPIRED,
     GRANT_NARROW,
     GRANT_NOT_FOUND,
+    EVENT_NOT_DECIDED,
     SESSION_NOT_FOUND,
     BRANCH_UNKNOWN,
     NO_WORKSPACE,

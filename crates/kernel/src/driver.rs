@@ -10,6 +10,8 @@ mod branching;
 mod cells;
 mod decide;
 mod execute;
+mod explain;
+mod fetch;
 mod grants;
 mod imports;
 mod joining;
@@ -24,6 +26,7 @@ mod past;
 mod people;
 mod pins;
 mod place;
+mod rates;
 mod recorder;
 mod rules;
 mod simulate;
@@ -56,6 +59,8 @@ pub use ask::Questions;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
+pub use explain::{Explained, Origin};
+pub use fetch::Outside;
 pub use grants::{GrantRow, GrantState};
 pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
@@ -67,8 +72,8 @@ pub use people::{
 };
 pub use place::real_path;
 pub use rules::{
-    PROJECT_POLICY, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile, policy_texts,
-    project_policy, protected,
+    PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
+    policy_texts, project_policy, protected,
 };
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
@@ -103,6 +108,7 @@ pub struct Kernel {
     network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
     keeping: Keeping,
+    outside: Outside,
 }
 
 impl Kernel {
@@ -117,8 +123,15 @@ impl Kernel {
         // other processes compare with theirs.
         let home = real_path(home);
         let (network, host) = (NetworkSettings::default(), OnceLock::new());
-        let (program, keeping) = (real_path(program), Keeping::default());
-        Ok(Self { log, home, program, network, host, keeping })
+        let (program, keeping, outside) =
+            (real_path(program), Keeping::default(), Outside::default());
+        Ok(Self { log, home, program, network, host, keeping, outside })
+    }
+
+    /// Reaches the network in another way than the host's own.
+    #[must_use]
+    pub fn with_outside(self, outside: Outside) -> Self {
+        Self { outside, ..self }
     }
 
     /// Sets how sandboxes that have a network reach it.
@@ -345,6 +358,8 @@ pub struct Session {
     answer_by: std::time::Instant,
     /// Whether it is a fork of a session that another log recorded.
     is_imported: bool,
+    outside: Outside,
+    rates: rates::Rates,
 }
 
 /// What a task gives back.

@@ -9,6 +9,7 @@ mod ledger;
 mod repetition;
 mod replay;
 mod state;
+mod taint;
 pub mod workflow;
 
 pub use consequences::consequences;
@@ -19,8 +20,9 @@ pub(crate) use join::recorded;
 pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use ledger::{Charge, Ledger, Total};
 pub use replay::{Difference, Replay, Replayed};
-pub(crate) use replay::{SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
+pub(crate) use replay::{RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{
     CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, SealRecord, State, Summary,
     VOID_APPROVALS,
 };
+pub use taint::{Origins, REPO, Taint, USER, WEB};

@@ -74,6 +74,9 @@ pub struct Constraints {
     /// Longest run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_duration_ms: Option<u64>,
+    /// How often calls that a rule allows may be made, by the rule's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub rates: BTreeMap<String, Rate>,
     /// Least careful profile that an interface is shown under.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ui_profile: Option<String>,
@@ -83,6 +86,15 @@ pub struct Constraints {
     /// The only hosts that an interface may name, of those that its profile lists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ui_hosts: Option<BTreeSet<String>>,
+}
+
+/// So many calls in so much time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rate {
+    /// Most calls.
+    pub calls: u64,
+    /// Within this time, in milliseconds.
+    pub within_ms: u64,
 }
 
 /// The answer to a [`Call`](crate::Call).

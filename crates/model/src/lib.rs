@@ -21,7 +21,7 @@ pub mod units;
 pub mod workflow;
 
 pub use budget::{Budget, Usage};
-pub use decision::{Constraints, Decision, Effect, Layer, RuleTrace};
+pub use decision::{Constraints, Decision, Effect, Layer, Rate, RuleTrace};
 pub use digest::Digest;
 pub use error::{Code, Exit, Fault, Report};
 pub use event::{Actor, Draft, Event, Header, Kind};

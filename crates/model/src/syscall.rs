@@ -36,6 +36,8 @@ pub mod name {
     pub const GIT_COMMIT: &str = "git.commit";
     /// Ask the model.
     pub const MODEL_CALL: &str = "model.call";
+    /// Fetch a page: the tool; its syscall is the connection.
+    pub const WEB_FETCH: &str = "web.fetch";
     /// Open a network connection.
     pub const NET_CONNECT: &str = "net.connect";
     /// Declare the plan of work complete.

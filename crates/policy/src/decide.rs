@@ -233,6 +233,9 @@ impl Ledger {
         self.min_isolation = self.min_isolation.max(demands.min_isolation);
         self.constraints.min_isolation =
             self.min_isolation.and_then(|at| ISOLATION_LEVELS.get(at)).map(|at| (*at).to_owned());
+        if let Some(rate) = demands.rate {
+            self.constraints.rates.insert(rule.name.to_string(), rate);
+        }
         self.tighten_interface(&demands.interface);
     }
 

@@ -29,6 +29,7 @@ mod extension;
 mod glob;
 mod grant;
 mod index;
+mod learn;
 mod lint;
 #[cfg(test)]
 mod normative;
@@ -59,10 +60,11 @@ pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,
 };
+pub use learn::{Learned, learn};
 pub use lint::{Finding, Level, lint};
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
-pub use rule::{UI_LIMITS, UI_PROFILES};
+pub use rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 pub use schema::policy_schema;
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};

@@ -138,6 +138,12 @@ impl Policy {
         &self.warnings
     }
 
+    /// Whether some rule allows only so many calls in some time.
+    #[must_use]
+    pub fn limits_rates(&self) -> bool {
+        self.rules.iter().any(|rule| rule.demands.rate.is_some())
+    }
+
     /// How many examples its rules carry; all of them hold, or it would not have loaded.
     #[must_use]
     pub fn example_count(&self) -> usize {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind};
+use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
@@ -61,6 +61,7 @@ pub(crate) struct Demands {
     pub(crate) token: bool,
     pub(crate) max_file_size_bytes: Option<u64>,
     pub(crate) max_duration_ms: Option<u64>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) interface: Interface,
 }
 
@@ -73,8 +74,8 @@ pub(crate) struct Interface {
     pub(crate) hosts: Option<BTreeSet<String>>,
 }
 
-/// Levels of isolation that can be demanded, the weakest first.
-pub(crate) const ISOLATION_LEVELS: [&str; 3] = ["no-landlock", "no-cgroup", "full"];
+/// Levels of isolation that a sandbox can have, the weakest first.
+pub const ISOLATION_LEVELS: [&str; 3] = ["no-landlock", "no-cgroup", "full"];
 
 /// Profiles of interfaces, the most careful first.
 pub const UI_PROFILES: [&str; 4] = ["strict", "balanced", "trusted", "relaxed"];

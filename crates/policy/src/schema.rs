@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
 };
-use crate::rule::{UI_LIMITS, UI_PROFILES};
+use crate::rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 
 /// The schema, as JSON Schema 2020-12.
 #[must_use]
@@ -144,6 +144,8 @@ fn constraints() -> Value {
             "require_capability_token": { "type": "boolean" },
             "max_file_size": { "$ref": "#/$defs/size" },
             "max_duration": { "$ref": "#/$defs/time" },
+            "min_isolation": { "enum": ISOLATION_LEVELS },
+            "rate": { "type": "string", "pattern": "^[0-9]+/[0-9]*(ms|s|m|h)$" },
             "ui_profile": { "enum": UI_PROFILES },
             "ui_limits": { "type": "object", "additionalProperties": false, "properties": limits },
             "ui_hosts": {

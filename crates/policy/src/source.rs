@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use glasshouse_model::syscall::name;
 use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
-use glasshouse_model::{Code, Effect};
+use glasshouse_model::{Code, Effect, Rate};
 
 use crate::codes;
 use crate::error::{Error, Result};
@@ -86,6 +86,7 @@ pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
     "max_file_size",
     "max_duration",
     "min_isolation",
+    "rate",
     interface::PROFILE,
     interface::LIMITS,
     interface::HOSTS,
@@ -347,6 +348,7 @@ impl RuleReader<'_> {
             token,
             max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
             max_duration_ms: quantity("max_duration", parse_time_ms)?,
+            rate: fields.get("rate").map(|node| rate(&reader, node)).transpose()?,
             interface: interface::read(&reader, &fields)?,
         })
     }
@@ -414,6 +416,25 @@ impl RuleReader<'_> {
             warn(format!("nothing is called `{name}`; did you mean `{known}`?"));
         }
     }
+}
+
+/// `10/m`, `100/24h`: so many calls in so much time.
+fn rate(reader: &Reader<'_>, node: &Node) -> Result<Rate> {
+    let text = reader.text(node, "rate")?;
+    let bad = || {
+        reader
+            .error(codes::BAD_UNIT, node, format!("`{text}` is no rate"))
+            .why("expected calls and a time, such as 10/m or 100/24h")
+    };
+    let (calls, within) = text.split_once('/').ok_or_else(bad)?;
+    let whole = if within.starts_with(|c: char| c.is_ascii_digit()) {
+        within.to_owned()
+    } else {
+        format!("1{within}")
+    };
+    let calls = calls.parse().ok().filter(|calls| *calls > 0).ok_or_else(bad)?;
+    let within_ms = parse_time_ms(&whole).ok().filter(|ms| *ms > 0).ok_or_else(bad)?;
+    Ok(Rate { calls, within_ms })
 }
 
 /// Refuses a list that is too long for one key.

@@ -76,7 +76,7 @@ impl Arguments {
             | Self::TestRun { .. }
             | Self::GitCommit { .. }
             | Self::PlanComplete { .. } => (Reach::Everything, Reach::Everything),
-            Self::UiRender { .. } => (Reach::Nothing, Reach::Nothing),
+            Self::UiRender { .. } | Self::WebFetch { .. } => (Reach::Nothing, Reach::Nothing),
         };
         Access { reads, writes }
     }

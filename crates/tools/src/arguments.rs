@@ -165,6 +165,13 @@ pub enum Arguments {
         #[schemars(with = "Vec<String>", length(max = 100))]
         steps: Option<Vec<String>>,
     },
+    /// Fetch a page from the web.
+    #[serde(rename = "web.fetch")]
+    WebFetch {
+        /// Address, `https://` or `http://`.
+        #[schemars(length(min = 1, max = 2_000))]
+        url: String,
+    },
     /// Show a generated interface.
     #[serde(rename = "ui.render")]
     UiRender {
@@ -204,6 +211,7 @@ impl Arguments {
             | Self::GitDiff {}
             | Self::GitCommit { .. }
             | Self::PlanComplete { .. }
+            | Self::WebFetch { .. }
             | Self::UiRender { .. } => return None,
         })
     }

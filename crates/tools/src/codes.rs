@@ -71,6 +71,21 @@ pub const SECRET_UNUSABLE: Code = Code::new(
     "use a secret of 8 bytes to 8 KiB and a name of letters, digits, `_`, `-` and `.`",
 );
 
+/// An address that cannot be fetched.
+pub const URL_INVALID: Code = Code::new(
+    "url_invalid",
+    Exit::Usage,
+    false,
+    "give an absolute address such as https://docs.example.org/page",
+);
+/// A page that did not come.
+pub const FETCH_FAILED: Code = Code::new(
+    "fetch_failed",
+    Exit::Unfinished,
+    true,
+    "try again later, or another page; a host that the policy does not list is never reached",
+);
+
 /// All of them.
 pub const ALL: &[Code] = &[
     TOOL_UNKNOWN,
@@ -85,4 +100,6 @@ pub const ALL: &[Code] = &[
     NO_CHANGE,
     RESULT_TOO_LARGE,
     SECRET_UNUSABLE,
+    URL_INVALID,
+    FETCH_FAILED,
 ];

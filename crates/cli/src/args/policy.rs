@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use glasshouse_model::{Digest, SessionId};
+use glasshouse_model::{Digest, Seq, SessionId};
 
 /// `policy`.
 #[derive(Debug, Subcommand)]
@@ -11,7 +11,13 @@ pub(crate) enum PolicyCommand {
     /// Decide one call and say why: exit 0 allow, 3 deny, 4 review
     Check(CallArguments),
     /// Explain a decision: who spoke, who nearly did, what would change it
-    Explain(CallArguments),
+    Explain {
+        #[command(flatten)]
+        call: ExplainArguments,
+        /// The explanation as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Find rules that cannot mean what they say: exit 5 on a warning
     Lint {
         /// Policy file (default: the project's, else the shipped one)
@@ -56,15 +62,54 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Accept this project's policy file, after a person has seen it
+    /// Print the least policy that would have decided a recorded session as it was decided
+    Learn {
+        /// Session
+        session: SessionId,
+        /// Write it into this file instead
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// The policy and what it cannot tell apart as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Accept this project's policy file, or another one in its place, after a person has seen it
     Update {
+        /// File to put into the project (default: the one that is there)
+        file: Option<PathBuf>,
         /// Accept without asking, if the file has exactly this digest
         #[arg(long, value_name = "SHA256")]
         digest: Option<Digest>,
+        /// The phrase that more than five breaking changes need, where there is no terminal
+        #[arg(long, value_name = "PHRASE", requires = "digest")]
+        confirm: Option<String>,
         /// Result as JSON on stdout
         #[arg(long)]
         json: bool,
     },
+}
+
+/// A call, or a recorded decision.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// Policy file (default: the project's, else the shipped one)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// The call, for example {"syscall":"fs.write","path":"src/a"}
+    #[arg(long, value_name = "JSON", required_unless_present = "session")]
+    pub(crate) call: Option<String>,
+    /// Workflow state in force
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
+    /// Session of a recorded decision
+    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["call", "policy", "state"])]
+    pub(crate) session: Option<SessionId>,
+    /// Event of the decision, or of the call that it was about
+    #[arg(long, value_name = "SEQ", requires = "session")]
+    pub(crate) at: Option<Seq>,
+    /// Branch, by id or name (default: the main branch)
+    #[arg(long, value_name = "BRANCH", requires = "session")]
+    pub(crate) branch: Option<String>,
 }
 
 /// A call to decide.
@@ -88,11 +133,13 @@ impl PolicyCommand {
     /// Whether failures are told as JSON.
     pub(crate) const fn json(&self) -> bool {
         match self {
-            Self::Check(call) | Self::Explain(call) => call.json,
-            Self::Lint { json, .. }
+            Self::Check(call) => call.json,
+            Self::Explain { json, .. }
+            | Self::Lint { json, .. }
             | Self::Test { json, .. }
             | Self::Show { json, .. }
             | Self::Simulate { json, .. }
+            | Self::Learn { json, .. }
             | Self::Update { json, .. } => *json,
             Self::Schema => false,
         }

@@ -3,27 +3,27 @@
 use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::driver::{
-    PROJECT_POLICY, PolicyText, WORKFLOW_POLICY, boundary_denial, compile, now_us, policy_texts,
-    project_policy, protected, test_setup,
+    Changed, PROJECT_POLICY, PolicyReview, PolicyText, WORKFLOW_POLICY, boundary_denial, compile,
+    now_us, policy_texts, project_policy, protected, test_setup,
 };
 use glasshouse_kernel::{Config, Reviewer, codes};
 use glasshouse_model::body::TestSetup;
-use glasshouse_model::{Call, Digest, Effect, Exit, SessionId, State};
+use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, State};
 use glasshouse_policy::{
     CallSketch, Consent, Explanation, Finding, Level, Policy, Request, Source, Suite,
 };
 use glasshouse_sandbox::view::{Intent, View};
 
-use crate::args::{CallArguments, PolicyCommand};
+use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
 use crate::error::Error;
-use crate::review::{Terminal, ask};
+use crate::review::{Terminal, ask, ask_phrase};
 use crate::{home, input, output};
 
 /// Runs the command.
 pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
     match command {
         PolicyCommand::Check(arguments) => check(&arguments),
-        PolicyCommand::Explain(arguments) => explain(&arguments),
+        PolicyCommand::Explain { call, json } => explain(call, json),
         PolicyCommand::Lint { file, json } => lint(file.as_deref(), json),
         PolicyCommand::Test { file, policy, json } => {
             test(file.as_deref(), policy.as_deref(), json)
@@ -37,7 +37,10 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
         PolicyCommand::Simulate { file, session, last, json } => {
             simulate(&file, session.as_ref(), last, json)
         }
-        PolicyCommand::Update { digest, json } => update(digest, json),
+        PolicyCommand::Learn { session, out, json } => learn(&session, out.as_deref(), json),
+        PolicyCommand::Update { file, digest, confirm, json } => {
+            update(file.as_deref(), digest, confirm.as_deref(), json)
+        }
     }
 }
 
@@ -81,24 +84,60 @@ fn sketch(arguments: &CallArguments) -> Result<CallSketch, Error> {
     Ok(sketch)
 }
 
-fn explain(arguments: &CallArguments) -> Result<u8, Error> {
+fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
+    let ExplainArguments { policy, call, state, session, at, branch } = arguments;
+    if let (Some(session), Some(at)) = (session, at) {
+        return explain_recorded(&session, branch.as_deref(), at, json);
+    }
     let here = current_dir()?;
-    let policy = load(arguments.policy.as_deref(), &here)?;
-    let explanation = match inside(sketch(arguments)?, &here)? {
-        Inside::Yes(call) => glasshouse_policy::explain(&policy, &Request::new(&call, now_us())),
+    let policy_in_force = load(policy.as_deref(), &here)?;
+    let arguments = CallArguments { policy, call: call.unwrap_or_default(), state, json };
+    let explanation = match inside(sketch(&arguments)?, &here)? {
+        Inside::Yes(call) => {
+            glasshouse_policy::explain(&policy_in_force, &Request::new(&call, now_us()))
+        }
         Inside::No(reason) => Explanation {
-            decision: boundary_denial(&policy, &reason),
+            decision: boundary_denial(&policy_in_force, &reason),
             nearly: Vec::new(),
             other_call: Vec::new(),
             other_rules: None,
         },
     };
-    if arguments.json {
+    if json {
         output::json_line(&explanation);
     } else {
         let text = glasshouse_policy::explanation_text(&explanation);
         output::data(&output::visible(text.trim_end(), true));
     }
+    Ok(Exit::Done.status())
+}
+
+fn explain_recorded(
+    session: &SessionId,
+    branch: Option<&str>,
+    at: Seq,
+    json: bool,
+) -> Result<u8, Error> {
+    let kernel = home::kernel()?;
+    let branch = kernel.branch(session, branch)?.branch;
+    let explained = kernel.explain_decision(&branch, at)?;
+    if json {
+        output::json_line(&explained);
+        return Ok(Exit::Done.status());
+    }
+    let subject = explained.subject.as_deref().unwrap_or_default();
+    let mut text = format!("event {}: {} {subject}: ", explained.seq, explained.syscall);
+    text.push_str(&glasshouse_policy::explanation_text(&explained.explanation));
+    for origin in &explained.origins {
+        text.push_str(&format!(
+            "  label   {} from event {} ({}): {}\n",
+            origin.label,
+            origin.seq,
+            origin.kind,
+            origin.subject.replace('\n', " "),
+        ));
+    }
+    output::data(&output::visible(text.trim_end(), true));
     Ok(Exit::Done.status())
 }
 
@@ -262,19 +301,7 @@ fn simulate(
             output::json_line(change);
             continue;
         }
-        let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
-        let subject = change.subject.as_deref().unwrap_or_default();
-        let line = format!(
-            "{} {}: {} {subject}: {} -> {}{}: {}",
-            change.session,
-            change.seq,
-            change.syscall,
-            words(change.was).as_str().unwrap_or_default(),
-            words(change.now).as_str().unwrap_or_default(),
-            if change.breaking { " [BREAKING]" } else { "" },
-            change.reasons.join("; "),
-        );
-        output::data(&output::visible(&line, false));
+        output::data(&change_line(change));
     }
     let (decisions, changed) = (simulation.decisions, simulation.changed.len());
     if json {
@@ -287,16 +314,45 @@ fn simulate(
     Ok(Exit::Done.status())
 }
 
-fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {
+fn learn(session: &SessionId, out: Option<&Path>, json: bool) -> Result<u8, Error> {
+    let learned = home::kernel()?.learn(session)?;
+    if let Some(out) = out {
+        std::fs::write(out, &learned.text).map_err(|e| {
+            Error::new(codes::INPUT_UNREADABLE, format!("cannot write {}", out.display())).why(e)
+        })?;
+    }
+    let unequal = learned.unequal.len();
+    if json {
+        output::json_line(&serde_json::json!({
+            "rules": learned.rules, "unequal": unequal, "policy": learned.text,
+        }));
+    } else if out.is_none() {
+        output::bytes(learned.text.as_bytes());
+    }
+    if unequal > 0 {
+        output::note(&format!(
+            "warning: {unequal} decisions cannot be told apart by what rules look at; they come out \
+             differently"
+        ));
+    }
+    Ok(if unequal == 0 { Exit::Done } else { Exit::Mismatch }.status())
+}
+
+fn update(
+    file: Option<&Path>,
+    digest: Option<Digest>,
+    confirm: Option<&str>,
+    json: bool,
+) -> Result<u8, Error> {
     let kernel = home::kernel()?;
-    let here = current_dir()?;
-    let own = kernel.project_policy(&here)?.ok_or_else(|| {
-        Error::new(codes::POLICY_NOT_FOUND, format!("{PROJECT_POLICY} is not there"))
-            .why("a project without a policy file uses the shipped policy")
-    })?;
+    let candidate = file.map(|file| input::text(file, input::MAX_POLICY_BYTES)).transpose()?;
+    let review = kernel.review_policy(&current_dir()?, candidate)?;
+    let own = &review.policy;
     let tell = |changed: bool| {
         if json {
-            output::json_line(&serde_json::json!({ "accepted": own.digest, "changed": changed }));
+            output::json_line(&serde_json::json!({
+                "accepted": own.digest, "changed": changed, "breaking": review.breaking(),
+            }));
         } else if changed {
             output::note("accepted: it is in force for every session that starts here from now on");
         } else {
@@ -307,9 +363,14 @@ fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {
     if own.accepted {
         return tell(false);
     }
-    let approver = Terminal.approver();
     match digest {
-        Some(digest) if digest == own.digest => {}
+        Some(digest) if digest == own.digest => {
+            let phrase = review.phrase();
+            if phrase.is_some() && phrase.as_deref() != confirm {
+                return Err(not_accepted("it would deny what was allowed in many decisions")
+                    .fix(format!("pass --confirm '{}'", phrase.unwrap_or_default())));
+            }
+        }
         Some(digest) => {
             return Err(Error::new(codes::POLICY_CHANGED, "the policy was not accepted")
                 .why(format!("the file has the digest {}, not {digest}", own.digest)));
@@ -319,29 +380,57 @@ fn update(digest: Option<Digest>, json: bool) -> Result<u8, Error> {
                 .why("this is no terminal")
                 .fix(format!("read the file, then pass --digest {}", own.digest)));
         }
-        None => {
-            output::note(&format!("{} ({}):", here.join(PROJECT_POLICY).display(), own.digest));
-            for line in own.text.lines() {
-                output::note(&format!("  | {}", output::visible(line, false)));
-            }
-            match ask("Let this file decide instead of the shipped policy? [y/n] ") {
-                Some(true) => {}
-                Some(false) => {
-                    return Err(Error::new(
-                        codes::APPROVAL_REJECTED,
-                        "the policy was not accepted",
-                    )
-                    .why("the answer was no"));
-                }
-                None => {
-                    return Err(Error::new(codes::APPROVAL_NEEDED, "the policy was not accepted")
-                        .why("the terminal was closed without an answer"));
-                }
-            }
-        }
+        None => ask_to_accept(&review)?,
     }
-    kernel.accept_policy(&own, &approver)?;
+    kernel.accept_policy(own, &Terminal.approver())?;
     tell(true)
+}
+
+fn not_accepted(why: &str) -> Error {
+    Error::new(codes::APPROVAL_NEEDED, "the policy was not accepted").why(why)
+}
+
+/// Shows what changes, and asks.
+fn ask_to_accept(review: &PolicyReview) -> Result<(), Error> {
+    let own = &review.policy;
+    output::note(&format!("{} ({}):", own.project.join(PROJECT_POLICY).display(), own.digest));
+    for line in review.diff.lines() {
+        output::note(&format!("  | {}", output::visible(line, false)));
+    }
+    for change in &review.simulation.changed {
+        output::note(&format!("  {}", change_line(change)));
+    }
+    let (decisions, changed) = (review.simulation.decisions, review.simulation.changed.len());
+    output::note(&format!("{changed} of the newest {decisions} decisions would be others"));
+    let rejected = || {
+        Error::new(codes::APPROVAL_REJECTED, "the policy was not accepted").why("the answer was no")
+    };
+    if let Some(phrase) = review.phrase() {
+        let question = format!("Type `{phrase}` to let this file decide: ");
+        return if ask_phrase(&question, &phrase) { Ok(()) } else { Err(rejected()) };
+    }
+    match ask("Let this file decide from now on? [y/n] ") {
+        Some(true) => Ok(()),
+        Some(false) => Err(rejected()),
+        None => Err(not_accepted("the terminal was closed without an answer")),
+    }
+}
+
+/// One decision that comes out differently.
+fn change_line(change: &Changed) -> String {
+    let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
+    let line = format!(
+        "{} {}: {} {}: {} -> {}{}: {}",
+        change.session,
+        change.seq,
+        change.syscall,
+        change.subject.as_deref().unwrap_or_default(),
+        words(change.was).as_str().unwrap_or_default(),
+        words(change.now).as_str().unwrap_or_default(),
+        if change.breaking { " [BREAKING]" } else { "" },
+        change.reasons.join("; "),
+    );
+    output::visible(&line, false)
 }
 
 fn current_dir() -> Result<PathBuf, Error> {

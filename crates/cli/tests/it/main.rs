@@ -33,3 +33,4 @@ mod python;
 mod replay;
 mod repositories;
 mod reviews;
+mod taint;

@@ -68,6 +68,96 @@ fn e2e_policy_lint_and_test_answer_by_status() {
     assert_eq!(test(&["t.yaml"]).expect_status(2).last()["error"]["code"], "policy_unknown_key");
 }
 
+/// The least policy of a session decides the same session in the same way, and nothing else.
+#[test]
+fn e2e_a_learned_policy_decides_the_session_as_it_was() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit:
+      - { call: { id: a, tool: fs.read, args: { path: src/tool.sh } } }
+      - { call: { id: b, tool: fs.write, args: { path: src/tool.sh, content: x } } }
+  - expect: { results: { a: completed, b: denied } }
+    emit: [ { call: { id: c, tool: shell.run, args: { argv: [ls, src] } } } ]
+  - expect: { results: { c: completed } }
+    emit: [ { text: done } ]
+";
+    place.scenario(&project, yaml).expect_status(0);
+    let session = place.events().0.to_string();
+    let learned = place.path("learned.yaml").display().to_string();
+    let told = place.run(&["policy", "learn", &session, "--out", &learned, "--json"]);
+    assert_eq!(told.expect_status(0).last()["unequal"], 0);
+    let same = ["policy", "simulate", &learned, "--session", &session, "--json"];
+    let same = place.run(&same).expect_status(0).last();
+    assert!(same["decisions"].as_u64() >= Some(4) && same["changed"] == 0, "{same}");
+    let check = |call: &str, status: i32| {
+        let arguments = ["policy", "check", "--policy", &learned, "--call", call];
+        place.run_in(&project, &arguments).expect_status(status);
+    };
+    let state = r#""state":"planning","caller":"agent""#;
+    check(&format!(r#"{{"syscall":"fs.read","path":"src/tool.sh",{state}}}"#), 0);
+    check(&format!(r#"{{"syscall":"fs.read","path":"src","{}}}"#, &state[1..]), 3);
+    check(&format!(r#"{{"syscall":"shell.run","argv":["ls","src"],{state}}}"#), 0);
+    check(&format!(r#"{{"syscall":"shell.run","argv":["ls","src","/"],{state}}}"#), 3);
+    place.run(&["policy", "learn", "s_p0rcd7dq0ctn"]).expect_status(10);
+}
+
+/// A policy is put in the place of another one whole, after its changes were seen; many breaking changes
+/// need a phrase.
+#[test]
+fn e2e_an_update_is_atomic_and_breaking_changes_need_a_phrase() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let reads: Vec<String> = (0..7)
+        .map(|n| format!("{{ call: {{ id: r{n}, tool: fs.read, args: {{ path: src/tool.sh, offset_line: {} }} }} }}", n + 1))
+        .collect();
+    let yaml = format!(
+        "version: 1\nsteps:\n  - emit: [ {} ]\n  - emit: [ {{ text: done }} ]\n",
+        reads.join(", ")
+    );
+    place.scenario(&project, &yaml).expect_status(0);
+    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
+    let update = |text: &str, more: &[&str]| {
+        std::fs::write(place.path("new.yaml"), text).unwrap();
+        let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+        let file = place.path("new.yaml").display().to_string();
+        let arguments = [&["policy", "update", &file, "--json", "--digest", &digest][..], more];
+        place.run_in(&project, &arguments.concat())
+    };
+    let target = project.join(".glasshouse/policy.yaml");
+    // Nothing breaks: the digest is enough, and the file is in its place.
+    let gentle = format!("# ours\n{shipped}");
+    assert_eq!(update(&gentle, &[]).expect_status(0).last()["breaking"], 0);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), gentle);
+    assert_eq!(update(&gentle, &[]).expect_status(0).last()["changed"], false);
+    // It denies what seven reads were allowed.
+    let harsh = "capabilities: []\n";
+    let refused = update(harsh, &[]).expect_status(4).last();
+    let fix = refused["error"]["fix"].as_str().unwrap().to_owned();
+    let phrase = fix.split('\'').nth(1).unwrap();
+    assert!(phrase.starts_with("accept ") && phrase.ends_with(" breaking changes"), "{fix}");
+    update(harsh, &["--confirm", "yes"]).expect_status(4);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), gentle, "nothing was written");
+    assert_eq!(update(harsh, &["--confirm", phrase]).expect_status(0).last()["changed"], true);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), harsh);
+    let left: Vec<_> = std::fs::read_dir(project.join(".glasshouse")).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".policy.")));
+    // A file that does not load is not put there, and a link leads nowhere.
+    update("capabilities: [{ name: x }]\n", &[]).expect_status(2);
+    let elsewhere = place.path("elsewhere");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    std::fs::remove_dir_all(project.join(".glasshouse")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, project.join(".glasshouse")).unwrap();
+    update(&gentle, &[]).expect_status(2);
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+    let log = place.run(&["audit", "log", "--kind", "policy.updated", "--json"]).last();
+    let digest = |text: &str| glasshouse_model::Digest::of(text.as_bytes()).to_string();
+    assert_eq!(log["body"]["previous"], digest(&gentle).as_str());
+    assert_eq!(log["body"]["text"]["blob"], digest(harsh).as_str());
+}
+
 #[test]
 fn e2e_policy_schema_is_the_published_one() {
     let place = Place::new();

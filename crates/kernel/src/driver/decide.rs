@@ -13,14 +13,14 @@ use glasshouse_policy::{
 };
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_tools::sanitise::Masker;
-use glasshouse_tools::{Arguments, parse_arguments};
+use glasshouse_tools::{Arguments, Url, parse_arguments};
 use tokio::task::JoinSet;
 
 use super::execute::{Allowed, is_sandboxed, runs_a_program};
 use super::grants::{self, Counters, approval_grant};
 use super::people::Cancel;
 use super::{Session, TaskEnd, failed_call, in_place, lock};
-use crate::session::{CallPhase, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused};
+use crate::session::{CallPhase, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused};
 use crate::{Error, Result, codes};
 
 /// Wall-clock time in microseconds since 1970.
@@ -43,10 +43,15 @@ fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decisio
     if decision.is_allowed() && !met {
         let reason =
             format!("a rule demands the sandbox `{wanted}`, which this call would not run in");
-        decision.effect = Effect::Deny;
-        decision.rules.push(kernel_rule(SANDBOX_DEMANDED, &reason));
-        decision.reasons.push(reason);
+        decision = denied_by_kernel(decision, SANDBOX_DEMANDED, reason);
     }
+    decision
+}
+
+fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
+    decision.effect = Effect::Deny;
+    decision.rules.push(kernel_rule(name, &reason));
+    decision.reasons.push(reason);
     decision
 }
 
@@ -214,6 +219,11 @@ impl Session {
             }
         };
         let decision = in_demanded_sandbox(decision, &arguments);
+        let decision = match self.rates.broken(&decision, now_us()) {
+            Some(reason) => denied_by_kernel(decision, RATE_LIMITED, reason),
+            None => decision,
+        };
+        self.rates.note(&decision, now_us());
         let (is_allowed, constraints) = (decision.is_allowed(), decision.constraints.clone());
         let input = masked(&self.masker, call.clone());
         let body = PolicyDecided::new(Some(id), input, subject(&call), decision);
@@ -239,6 +249,11 @@ impl Session {
             }
             _ => arguments.argv(),
         };
+        if let Arguments::WebFetch { url } = arguments {
+            let url = Url::parse(url)?;
+            call.host = Some(url.host().to_owned());
+            call.method = Some("GET".to_owned());
+        }
         let Some((text, intent)) = arguments.target() else {
             return Ok(Described { call, opened: None, outside: None });
         };
@@ -272,10 +287,7 @@ impl Session {
 
     /// Taint of everything the model has seen.
     pub(super) fn context_labels(&self) -> std::collections::BTreeSet<String> {
-        let labels =
-            if self.state().calls.is_empty() { &["user"][..] } else { &["repo", "user"][..] };
-        let seen = labels.iter().map(|label| (*label).to_owned());
-        seen.chain(self.state().taint.iter().cloned()).collect()
+        self.state().taint.context()
     }
 
     /// The one-use approval that a person gave for this call.
@@ -320,6 +332,7 @@ fn subject(call: &Call) -> Option<String> {
     let path = call.path.as_ref().map(ToString::to_string);
     match call.syscall.as_str() {
         name::SHELL_RUN | name::TEST_RUN => argv,
+        name::NET_CONNECT => call.host.clone(),
         _ => path.or(argv),
     }
 }

@@ -23,11 +23,12 @@ use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Level, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
-use glasshouse_tools::{Arguments, edit_text, read_tool};
+use glasshouse_tools::{Arguments, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
 use super::decide::{masked, now_us};
+use super::fetch::{self, Outside};
 use super::model::elapsed_us;
 use super::network::{Running, WEB};
 use super::people::{Cancel, Notice, Observer};
@@ -81,8 +82,9 @@ struct Execution {
     opened: Option<ResolvedPath>,
     constraints: Constraints,
     state: String,
-    /// Taint of what the call derives from.
+    /// Taint of what comes of the call.
     labels: BTreeSet<String>,
+    outside: Outside,
     session: SessionId,
     agent: Principal,
     isolation: String,
@@ -171,6 +173,8 @@ impl Session {
         if !is_glance {
             self.recorder.record_with(std::mem::take(&mut drafts), cells).await?;
         }
+        let named = path.as_ref().map(CanonicalPath::as_str);
+        let labels = self.state().taint.result(&arguments, named);
         // The state is that after the start: a test run's start is a transition.
         let execution = Execution {
             id,
@@ -179,7 +183,8 @@ impl Session {
             constraints,
             arguments,
             state: self.state().workflow().to_string(),
-            labels: self.context_labels(),
+            labels,
+            outside: self.outside.clone(),
             session: self.id().clone(),
             agent: self.agent(),
             isolation,
@@ -266,6 +271,7 @@ impl Execution {
             Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(end)]),
             Arguments::UiRender { plan } => self.render(plan),
             Arguments::GitCommit { .. } => Ok(Vec::new()),
+            Arguments::WebFetch { url } => self.fetch(url),
             _ => self.read().map(|end| vec![self.end(end)]),
         };
         let (mut drafts, reached) = {
@@ -276,12 +282,22 @@ impl Execution {
             .extend(result.unwrap_or_else(|error| vec![failed_call(self.id, &Fault::from(error))]));
         for draft in &mut drafts {
             draft.cause.get_or_insert(self.id.0);
-            draft.labels.insert("repo".to_owned());
             if reached {
                 draft.labels.insert(WEB.to_owned());
             }
+            draft.labels.extend(self.labels.iter().cloned());
         }
         drafts
+    }
+
+    fn fetch(&self, url: &str) -> Result<TaskEnd> {
+        let url = Url::parse(url)?;
+        let (mut drafts, page) = fetch::page(self.id, &url, &self.outside, &self.cancel);
+        drafts.push(match page {
+            Ok(page) => self.end(End::done(fetch::told(&url, &page))),
+            Err(error) => failed_call(self.id, &Fault::from(error)),
+        });
+        Ok(drafts)
     }
 
     /// The event that an end becomes: masked, stored whole, cut for the model.
@@ -472,6 +488,7 @@ impl Execution {
             call.state = Some(self.state.clone());
             call.size_bytes = write.size_bytes;
             call.change = Some(write.class);
+            call.labels.clone_from(&self.labels);
             let request = glasshouse_policy::Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
             let may_stay = decision.effect == Effect::Allow;

@@ -193,6 +193,7 @@ impl Session {
             let mut call = Call::new(name::MERGE_APPLY, self.agent()).at(path.clone());
             call.session = Some(self.id().clone());
             call.state = Some(self.state().workflow().to_string());
+            call.labels = self.state().taint.of_path(path.as_str());
             let decision = self.decide(&call, None).decision;
             match decision.effect {
                 Effect::Allow => {}

@@ -1,5 +1,6 @@
 //! Asking the model: decided, recorded, then sent; masked before anything of it is kept.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,7 @@ struct Ask {
     /// Until when an answer must have come, with all tries.
     answer_by: Instant,
     log: Log,
+    labels: BTreeSet<String>,
 }
 
 impl Session {
@@ -57,6 +59,7 @@ impl Session {
         let mut call = Call::new(name::MODEL_CALL, self.agent());
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
+        call.labels = self.context_labels();
         let decision = self.decide(&call, None).decision;
         let allowed = decision.is_allowed();
         let reasons = decision.reasons.join("; ");
@@ -102,6 +105,7 @@ impl Session {
                 may_summarise,
                 answer_by: self.answer_by,
                 log: self.recorder.log().clone(),
+                labels: self.context_labels(),
             };
             tasks.spawn(ask.run());
         }
@@ -132,7 +136,12 @@ impl Ask {
         let answer = self.provider.stream(&self.request, &mut sink, self.cancel.provider()).await;
         show(masked.finish());
         match answer {
-            Ok(completion) => vec![self.completed(completion, started)],
+            Ok(completion) => {
+                // What the model says derives from all that it was told.
+                let mut answer = self.completed(completion, started);
+                answer.labels.extend(self.labels.iter().cloned());
+                vec![answer]
+            }
             Err(_) if self.cancel.is_cancelled() => vec![self.cancelled()],
             Err(error) => vec![self.failed(&error)],
         }

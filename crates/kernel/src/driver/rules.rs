@@ -20,6 +20,7 @@ use super::Kernel;
 use super::decide::now_us;
 use super::journal::{Journal, local_user};
 use super::place::real_path;
+use super::simulate::Simulation;
 use super::start::{canonical_project, put};
 use crate::{Error, Result, codes};
 
@@ -29,6 +30,8 @@ pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 const SHIPPED_POLICY: &str = "default.yaml";
 /// Name of the workflow's generated rules in explanations.
 pub const WORKFLOW_POLICY: &str = "workflow.yaml";
+/// How many recorded decisions an update is tried on.
+const LAST_DECISIONS: usize = 100;
 /// Largest policy file in bytes.
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Cells that say which policy of a project a person accepted last. An index over the
@@ -63,6 +66,39 @@ pub struct ProjectPolicy {
     pub digest: Digest,
     /// Whether a person accepted this text for this directory.
     pub accepted: bool,
+    /// Whether the text is not there yet: accepting it puts it into the project.
+    pub is_new: bool,
+}
+
+/// What accepting a policy would change.
+#[derive(Debug, Clone)]
+pub struct PolicyReview {
+    /// The file that would be in force.
+    pub policy: ProjectPolicy,
+    /// The text in force, and its name: the one accepted before, else the shipped one.
+    pub before: PolicyText,
+    /// The difference as a unified diff; empty when the texts are equal.
+    pub diff: String,
+    /// Recorded decisions that would come out differently, of the newest hundred.
+    pub simulation: Simulation,
+}
+
+/// Most breaking changes that a plain yes accepts.
+const MAX_BREAKING: usize = 5;
+
+impl PolicyReview {
+    /// How many recorded decisions would be denials and were allowed.
+    #[must_use]
+    pub fn breaking(&self) -> usize {
+        self.simulation.changed.iter().filter(|change| change.breaking).count()
+    }
+
+    /// What has to be typed to accept it, where a yes is not enough.
+    #[must_use]
+    pub fn phrase(&self) -> Option<String> {
+        let breaking = self.breaking();
+        (breaking > MAX_BREAKING).then(|| format!("accept {breaking} breaking changes"))
+    }
 }
 
 /// Content of a cell in [`ACCEPTED_SPACE`].
@@ -95,8 +131,7 @@ impl Kernel {
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
                 .why("only a person accepts a policy"));
         }
-        let own = PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint);
-        self.compile(&[own])?;
+        self.compile(&[PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint)])?;
         let previous = self.accepted(&policy.project)?.map(|last| last.digest);
         let rules = self.compile(&[shipped(Consent::Joint)])?;
         let journal = Journal::open(self)?;
@@ -148,9 +183,56 @@ impl Kernel {
             Draft::new(Kind::ApprovalResolved, &resolved),
             Draft::new(Kind::PolicyUpdated, &change).by(approver.clone()),
         ];
+        // A file that is there and not accepted yet opens nothing, so it comes before the acceptance.
+        if policy.is_new {
+            install(&policy.project, &policy.text)?;
+        }
         journal.append_with(drafts, vec![cell])?;
         self.log.sign_head()?;
         Ok(())
+    }
+
+    /// What accepting a policy for a project would change: the file that is there, or `candidate` in its
+    /// place.
+    ///
+    /// # Errors
+    /// `policy_not_found` when there is neither; the load errors; what reading the log answers.
+    pub fn review_policy(&self, project: &Path, candidate: Option<String>) -> Result<PolicyReview> {
+        let own = self.project_policy(project)?;
+        let policy = match (candidate, own) {
+            (Some(text), own) => {
+                let digest = Digest::of(text.as_bytes());
+                let same = own.is_some_and(|own| own.digest == digest);
+                let project = canonical_project(project)?;
+                let accepted = self.accepted(&project)?.is_some_and(|last| last.digest == digest);
+                let accepted = accepted && same;
+                ProjectPolicy { project, text, digest, accepted, is_new: !same }
+            }
+            (None, Some(own)) => own,
+            (None, None) => {
+                return Err(Error::new(
+                    codes::POLICY_NOT_FOUND,
+                    format!("{PROJECT_POLICY} is not there"),
+                )
+                .why("a project without a policy file uses the shipped policy"));
+            }
+        };
+        let text = PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint);
+        self.compile(std::slice::from_ref(&text))?;
+        let before = match self.accepted(&policy.project)? {
+            None => shipped(Consent::Joint),
+            Some(last) => {
+                let bytes = self.log.blob(&last.digest)?;
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                PolicyText::new(PROJECT_POLICY, text, Consent::Joint)
+            }
+        };
+        let diff = similar::TextDiff::from_lines(before.text.as_str(), policy.text.as_str())
+            .unified_diff()
+            .header(&before.name, PROJECT_POLICY)
+            .to_string();
+        let simulation = self.simulate(&text, None, LAST_DECISIONS)?;
+        Ok(PolicyReview { policy, before, diff, simulation })
     }
 
     /// The texts that decide in a project: the workflow's rules, and the shipped file, or the
@@ -195,7 +277,37 @@ pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
         Ok(_) => std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?,
     };
     let digest = Digest::of(text.as_bytes());
-    Ok(Some(ProjectPolicy { project, text, digest, accepted: false }))
+    Ok(Some(ProjectPolicy { project, text, digest, accepted: false, is_new: false }))
+}
+
+/// Puts a policy into a project, whole or not at all.
+fn install(project: &Path, text: &str) -> Result<()> {
+    let fail = |why: String| {
+        Error::new(codes::INPUT_UNREADABLE, format!("cannot write {PROJECT_POLICY}")).why(why)
+    };
+    let dir = project.join(PROJECT_POLICY).parent().map(Path::to_path_buf).unwrap_or_default();
+    match std::fs::symlink_metadata(&dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir(&dir).map_err(|e| fail(e.to_string()))?;
+        }
+        Err(e) => return Err(fail(e.to_string())),
+        // A link would put it somewhere else.
+        Ok(meta) if !meta.is_dir() => return Err(fail("its directory is none".to_owned())),
+        Ok(_) => {}
+    }
+    let temporary = dir.join(format!(".policy.{}", u64::from_le_bytes(super::start::random()?)));
+    let written = || -> std::io::Result<()> {
+        use std::io::Write as _;
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, project.join(PROJECT_POLICY))?;
+        std::fs::File::open(&dir)?.sync_all()
+    };
+    written().map_err(|e| {
+        let _ = std::fs::remove_file(&temporary);
+        fail(e.to_string())
+    })
 }
 
 /// See [`Kernel::policy_texts`].

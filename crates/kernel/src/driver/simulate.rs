@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use glasshouse_log::SessionRow;
 use glasshouse_model::body::{PolicyDecided, SessionCreated};
 use glasshouse_model::{Effect, Kind, Layer, Seq, SessionId};
-use glasshouse_policy::{Consent, Policy, Request};
+use glasshouse_policy::{Consent, Learned, Policy, Request, Source};
 use serde::Serialize;
 
 use super::Kernel;
-use super::rules::{PolicyText, WORKFLOW_POLICY, of_session};
+use super::rules::{PolicyText, WORKFLOW_POLICY, of_session, protected};
 use crate::session::decided_by_kernel;
 use crate::{Error, Result, codes};
 
@@ -83,28 +83,7 @@ impl Kernel {
         compiled: &mut BTreeMap<String, Policy>,
         simulation: &mut Simulation,
     ) -> Result<()> {
-        let mut workflow = None;
-        let mut decided = VecDeque::new();
-        for event in self.log.events(&row.main) {
-            let event = event?;
-            match event.kind() {
-                Kind::SessionCreated => {
-                    let Ok(created) = event.body_as::<SessionCreated>() else { return Ok(()) };
-                    let texts = of_session(self, &created.policy)?;
-                    workflow = texts.into_iter().find(|text| text.name == WORKFLOW_POLICY);
-                }
-                Kind::PolicyDecided => {
-                    let Ok(body) = event.body_as::<PolicyDecided>() else { continue };
-                    if body.input.is_some() && !decided_by_kernel(&body.decision) {
-                        decided.push_back((event.seq(), body));
-                    }
-                    if decided.len() > left {
-                        decided.pop_front();
-                    }
-                }
-                _ => {}
-            }
-        }
+        let Some((workflow, decided)) = self.decided_in(row, left)? else { return Ok(()) };
         let key = workflow.as_ref().map(|text| text.text.clone()).unwrap_or_default();
         if !compiled.contains_key(&key) {
             let mut texts: Vec<_> = workflow.into_iter().collect();
@@ -131,6 +110,59 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// The workflow's rules of a session and its newest decisions that rules alone made, with all that
+    /// they were made on. `None` for what no session can be read from.
+    #[expect(clippy::type_complexity, reason = "one caller's pair of lists")]
+    fn decided_in(
+        &self,
+        row: &SessionRow,
+        left: usize,
+    ) -> Result<Option<(Option<PolicyText>, VecDeque<(Seq, PolicyDecided)>)>> {
+        let mut workflow = None;
+        let mut decided = VecDeque::new();
+        for event in self.log.events(&row.main) {
+            let event = event?;
+            match event.kind() {
+                Kind::SessionCreated => {
+                    let Ok(created) = event.body_as::<SessionCreated>() else { return Ok(None) };
+                    let texts = of_session(self, &created.policy)?;
+                    workflow = texts.into_iter().find(|text| text.name == WORKFLOW_POLICY);
+                }
+                Kind::PolicyDecided => {
+                    let Ok(body) = event.body_as::<PolicyDecided>() else { continue };
+                    if body.input.is_some() && !decided_by_kernel(&body.decision) {
+                        decided.push_back((event.seq(), body));
+                    }
+                    if decided.len() > left {
+                        decided.pop_front();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Some((workflow, decided)))
+    }
+
+    /// The least policy that would have decided a session's calls as they were decided, in the place of
+    /// its policy file.
+    ///
+    /// # Errors
+    /// `session_not_found`; `policy_limit`; the log's errors.
+    pub fn learn(&self, session: &SessionId) -> Result<Learned> {
+        let row = self.log.sessions()?.into_iter().find(|row| row.session == *session);
+        let unknown =
+            || Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"));
+        let row = row.ok_or_else(unknown)?;
+        let (workflow, decided) = self.decided_in(&row, usize::MAX)?.ok_or_else(unknown)?;
+        let calls: Vec<_> = decided
+            .into_iter()
+            .filter_map(|(_, decided)| Some((decided.input.clone()?, by_rules(&decided))))
+            .collect();
+        let beside: Vec<_> =
+            workflow.iter().map(|text| Source::new(&text.name, &text.text)).collect();
+        Ok(glasshouse_policy::learn(&calls, &beside, &protected(&self.home, &self.program))?)
     }
 }
 

@@ -20,6 +20,7 @@ use glasshouse_tools::sanitise::Masker;
 use super::network::{Network, to_the_turn};
 use super::people::{Observer, Reviewer};
 use super::place::is_within;
+use super::rates::Rates;
 use super::recorder::Recorder;
 use super::workbench::Workbench;
 use super::{Kernel, Session, lock, rules};
@@ -181,7 +182,12 @@ impl Kernel {
         );
         let rules = Arc::clone(&policy);
         let workbench = Workbench::new(self, recorder.branch(), created, rules, network)?;
+        let rates = match policy.limits_rates() {
+            true => Rates::of(&self.log, recorder.branch())?,
+            false => Rates::default(),
+        };
         Ok(Session {
+            rates,
             recorder,
             lease,
             policy,
@@ -194,6 +200,7 @@ impl Kernel {
             partial: Arc::default(),
             answer_by: std::time::Instant::now(),
             is_imported: false,
+            outside: self.outside.clone(),
         })
     }
 

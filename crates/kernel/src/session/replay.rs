@@ -23,6 +23,8 @@ use super::{CallPhase, Effect, State, consequences, is_summary_wanted, model_req
 pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
 /// Name under which the kernel denies a call that would not run in the sandbox that a rule demands.
 pub(crate) const SANDBOX_DEMANDED: &str = "sandbox-demanded";
+/// Name under which the kernel denies a call that comes too soon after others.
+pub(crate) const RATE_LIMITED: &str = "rate-limited";
 
 /// A branch that came out the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -273,7 +275,7 @@ pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
     decision.rules.iter().any(|rule| {
         // A rule of a file may have any name.
         rule.layer == Layer::BuiltIn
-            && [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED].contains(&rule.name.as_str())
+            && [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED, RATE_LIMITED].contains(&rule.name.as_str())
     })
 }
 

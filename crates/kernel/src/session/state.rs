@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction;
 use super::repetition::{self, Failures};
+use super::taint::Taint;
 
 /// One entry of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,9 +229,8 @@ pub struct State {
     pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
-    /// Taint of what the branch has taken in, also by a merge, besides its user's and its repository's words: `web` once
-    /// a command reached the network.
-    pub taint: BTreeSet<String>,
+    /// What the branch derives from.
+    pub taint: Taint,
     /// Set when a body could not be read; the branch then refuses new turns.
     pub unreadable: Option<Seq>,
 }
@@ -280,6 +280,7 @@ impl State {
 
     fn try_apply(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         let seq = event.seq();
+        self.taint.apply(event)?;
         match event.kind() {
             Kind::SessionCreated => self.created = Some(event.body_as()?),
             Kind::ContextPinned => self.pinned(event.body_as()?),
@@ -330,10 +331,7 @@ impl State {
                 self.evidence = None;
                 self.red = None;
             }
-            Kind::BranchMerged => {
-                self.taint.extend(event.header.labels.iter().cloned());
-                self.merged(seq, event.body_as()?)?;
-            }
+            Kind::BranchMerged => self.merged(seq, event.body_as()?)?,
             Kind::WorkspaceSealed => {
                 let WorkspaceSealed { manifest, tests_changed, sources_changed, .. } =
                     event.body_as()?;
@@ -365,7 +363,6 @@ impl State {
             }
             Kind::EgressConnected => {
                 event.body_as::<glasshouse_model::body::Egress>()?;
-                self.taint.extend(event.header.labels.iter().cloned());
             }
             Kind::BudgetCharged => self.charged(event.body_as()?),
             _ => {}
@@ -718,7 +715,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "fd73d9c2f7f0d0ce".to_owned()),
+            (2, "9fef0d61ecf1cd74".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

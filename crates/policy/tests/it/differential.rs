@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::{
     Call, CanonicalPath, Effect, Principal, PrincipalKind, RuleTrace, TenantId,
 };
-use glasshouse_policy::{Policy, Protected, Request, Source, decide};
+use glasshouse_policy::{Policy, Protected, Request, Source, decide, learn};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -332,6 +332,43 @@ proptest! {
             Source::apart("other", other),
         ]);
         prop_assert_eq!(together, alone(one).max(alone(other)));
+    }
+
+    #[test]
+    fn a_learned_policy_decides_what_it_was_learned_from(
+        rules in policy(),
+        calls in proptest::collection::vec(calls(), 1..12),
+    ) {
+        // Calls of one kind of caller and one tenant, as a session has them.
+        let decided: Vec<(Call, Effect)> = calls
+            .into_iter()
+            .map(|mut call| {
+                call.caller = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+                let effect = compiled(&rules, &call).0;
+                (call, effect)
+            })
+            .collect();
+        let learned = learn(&decided, &[], &Protected::default()).unwrap();
+        let policy = compile(&learned.text).unwrap();
+        for (at, (call, effect)) in decided.iter().enumerate() {
+            let now = decide(&policy, &Request::new(call, 0)).decision.effect;
+            prop_assert_eq!(now == *effect, !learned.unequal.contains(&at), "{}", &learned.text);
+            // What was denied is not opened, whatever cannot be told apart.
+            if *effect == Effect::Deny && now != Effect::Deny {
+                prop_assert!(learned.unequal.contains(&at));
+            }
+        }
+        // Without taint everything that was decided can be told apart.
+        let plain: Vec<(Call, Effect)> = decided
+            .into_iter()
+            .map(|(mut call, _)| {
+                call.labels.clear();
+                let effect = compiled(&rules, &call).0;
+                (call, effect)
+            })
+            .collect();
+        let learned = learn(&plain, &[], &Protected::default()).unwrap();
+        prop_assert!(learned.unequal.is_empty(), "{}", &learned.text);
     }
 
     #[test]

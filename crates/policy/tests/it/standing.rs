@@ -218,6 +218,7 @@ fn a_call_that_derives_from_more_is_asked_for_again() {
         verdict(&policy, &call, std::slice::from_ref(&grant), &Now::default()).decision.effect
     };
     assert_eq!(effect(&["user"]), Effect::Allow);
+    assert_eq!(effect(&["user", "repo"]), Effect::Allow);
     assert_eq!(effect(&["user", "web"]), Effect::RequireReview);
 }
 
@@ -268,7 +269,7 @@ fn a_derived_grant_is_narrower_in_every_term() {
         change(&mut terms);
         parent.attenuate(id(2), terms)
     };
-    let child = narrow(&|_| ()).unwrap();
+    narrow(&|_| ()).unwrap();
     let check = |change: &dyn Fn(&mut StandingTerms), term: &str| {
         let error = narrow(change).unwrap_err();
         assert_eq!((error.code(), &error.report().context["term"]), ("grant_wider", &json!(term)));
@@ -306,44 +307,32 @@ fn a_derived_grant_is_narrower_in_every_term() {
     check(&|t| t.expires_us = 101, "expires_us");
     check(&|t| t.max_uses = Some(6), "max_uses");
     check(&|t| t.max_uses = None, "max_uses");
+}
 
-    // Its uses count at both, and it ends with its parent.
-    let grants = [parent, child];
-    let only_child = |counters: &[(GrantId, u64)]| {
+/// Uses of a derived grant count at both, and it ends with its parent.
+#[test]
+fn a_derived_grant_ends_with_its_parent() {
+    let policy = compile(RULES).unwrap();
+    let other = |matching: Value| Told { matching, matches: vec![], not_matches: vec![] };
+    // The parent is for something else, so that only the derived one answers.
+    let terms = StandingTerms { max_uses: Some(5), ..terms(&policy, gh()) };
+    let parent = StandingTerms { rule: other(json!({ "syscall": "x.y" })), ..terms.clone() };
+    let child = StandingTerms { parent: Some(id(1).to_string()), ..terms };
+    let grants = [Standing::new(id(1), parent).unwrap(), Standing::new(id(3), child).unwrap()];
+    let check = |grants: &[Standing], counters: &[(GrantId, u64)], expected: &[GrantId]| {
         let now = Now { counters: counters.iter().copied().collect(), ..Now::default() };
-        let child = std::slice::from_ref(&grants[1]);
-        let alone = verdict(&policy, &call(GH), child, &now);
-        assert_eq!(alone.decision.effect, Effect::RequireReview, "without its parent it is none");
-        let both = verdict(&policy, &call(GH), &grants, &now);
-        let ids: Vec<_> = both.standing_uses.iter().map(|used| used.id).collect();
-        (both.decision.effect, ids)
+        let got = verdict(&policy, &call(GH), grants, &now);
+        let ids: Vec<_> = got.standing_uses.iter().map(|used| used.id).collect();
+        assert_eq!(ids, expected, "{counters:?}");
+        let effect = if expected.is_empty() { Effect::RequireReview } else { Effect::Allow };
+        assert_eq!(got.decision.effect, effect);
     };
-    assert_eq!(only_child(&[(id(1), REVOKED)]), (Effect::RequireReview, vec![]));
-    assert_eq!(only_child(&[(id(1), 5)]), (Effect::RequireReview, vec![]));
-    // The parent is used up for itself first in the order of names, so it answers where it can.
-    assert_eq!(only_child(&[]), (Effect::Allow, vec![id(1)]));
-    let other = Standing::new(
-        id(3),
-        StandingTerms { parent: Some(id(1).to_string()), ..grants[1].terms().clone() },
-    );
-    let grants = [
-        Standing::new(
-            id(1),
-            StandingTerms {
-                rule: Told {
-                    matching: json!({ "syscall": "x.y" }),
-                    matches: vec![],
-                    not_matches: vec![],
-                },
-                ..grants[0].terms().clone()
-            },
-        )
-        .unwrap(),
-        other.unwrap(),
-    ];
-    let got = verdict(&policy, &call(GH), &grants, &Now::default());
-    let ids: Vec<_> = got.standing_uses.iter().map(|used| used.id).collect();
-    assert_eq!(ids, [id(3), id(1)]);
+    check(&grants, &[], &[id(3), id(1)]);
+    check(&grants, &[(id(1), 4)], &[id(3), id(1)]);
+    check(&grants, &[(id(1), 5)], &[]);
+    check(&grants, &[(id(1), REVOKED)], &[]);
+    check(&grants, &[(id(3), REVOKED)], &[]);
+    check(&grants[1..], &[], &[]);
 }
 
 #[test]

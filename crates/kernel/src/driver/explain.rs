@@ -1,0 +1,135 @@
+//! Why something was decided: a recorded decision, made again under its own policy, with what would
+//! have made it another, and where its taint came from.
+
+use glasshouse_model::body::{CallEnd, PolicyDecided, SessionCreated, ToolProposed};
+use glasshouse_model::{BranchId, Event, Kind, Seq};
+use glasshouse_policy::{Explanation, Request, explain};
+use serde::Serialize;
+
+use super::Kernel;
+use super::recorder::fold_to;
+use super::rules::of_session;
+use crate::session::State;
+use crate::{Error, Result, codes};
+
+/// Longest subject of an origin, in characters.
+const MAX_SUBJECT_CHARS: usize = 120;
+
+/// A recorded decision, explained.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explained {
+    /// Branch.
+    pub branch: BranchId,
+    /// Sequence of the decision.
+    pub seq: Seq,
+    /// Syscall.
+    pub syscall: String,
+    /// What it was about.
+    pub subject: Option<String>,
+    /// The decision as it was recorded, and what would have changed it.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// Where each label of the call came from.
+    pub origins: Vec<Origin>,
+}
+
+/// The event that brought a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// Label.
+    pub label: String,
+    /// Branch of the event.
+    pub branch: BranchId,
+    /// Its sequence.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: String,
+    /// What it was, for people.
+    pub subject: String,
+}
+
+impl Kernel {
+    /// Explains the decision that is, or that belongs to the call proposed by, an event.
+    ///
+    /// # Errors
+    /// `event_not_decided` when there is no decision; what reading the log answers.
+    pub fn explain_decision(&self, branch: &BranchId, at: Seq) -> Result<Explained> {
+        let (event, decided) = self.decision_at(branch, at)?;
+        let Some(input) = decided.input.clone() else {
+            return Err(none(branch, at).why("one event tells of many paths; name another one"));
+        };
+        let first = self.log.read(branch, 1, 1)?;
+        let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
+        let texts = match created {
+            Some(created) => of_session(self, &created.policy)?,
+            None => vec![super::rules::shipped(glasshouse_policy::Consent::Joint)],
+        };
+        let policy = self.compile(&texts)?;
+        let mut explanation = explain(&policy, &Request::new(&input, event.header.time_us));
+        explanation.decision = decided.decision;
+        let state = fold_to(&self.log, branch, event.seq().saturating_sub(1))?;
+        let mut origins = Vec::new();
+        for label in &input.labels {
+            if let Some(seq) = state.taint.origin(label) {
+                origins.push(self.origin(branch, &state, label, seq)?);
+            }
+        }
+        Ok(Explained {
+            branch: branch.clone(),
+            seq: event.seq(),
+            syscall: decided.syscall,
+            subject: decided.subject,
+            explanation,
+            origins,
+        })
+    }
+
+    fn decision_at(&self, branch: &BranchId, at: Seq) -> Result<(Event, PolicyDecided)> {
+        let mut last = None;
+        for event in self.log.events_from(branch, at) {
+            let event = event?;
+            if event.seq() == at
+                && !matches!(event.kind(), Kind::PolicyDecided | Kind::ToolProposed)
+            {
+                return Err(none(branch, at).why(format!("it is {}", event.kind())));
+            }
+            if *event.kind() != Kind::PolicyDecided {
+                continue;
+            }
+            let Ok(decided) = event.body_as::<PolicyDecided>() else { continue };
+            if event.seq() == at {
+                return Ok((event, decided));
+            }
+            // Of a call: its own decision, not that of a path that it changed.
+            let is_own = decided.call.is_some_and(|call| call.0 == at);
+            if is_own && decided.args_digest.is_some() {
+                last = Some((event, decided));
+                break;
+            }
+        }
+        last.ok_or_else(|| none(branch, at).why("nothing was decided on it"))
+    }
+
+    fn origin(&self, branch: &BranchId, state: &State, label: &str, seq: Seq) -> Result<Origin> {
+        let events = self.log.read(branch, seq, 1)?;
+        let (kind, subject) = match events.first() {
+            None => (String::new(), String::new()),
+            Some(event) => (event.kind().to_string(), subject(state, event)),
+        };
+        Ok(Origin { label: label.to_owned(), branch: branch.clone(), seq, kind, subject })
+    }
+}
+
+fn none(branch: &BranchId, at: Seq) -> Error {
+    Error::new(codes::EVENT_NOT_DECIDED, format!("event {at} of {branch} is no decision"))
+}
+
+/// What an event was: of a call its tool and arguments.
+fn subject(state: &State, event: &Event) -> String {
+    let call = event.body_as::<CallEnd>().ok().and_then(|end| state.calls.get(&end.call));
+    let text = match call.map(|record| &record.proposed) {
+        Some(ToolProposed { tool, arguments, .. }) => format!("{tool} {arguments}"),
+        None => event.body["text"].as_str().unwrap_or_default().to_owned(),
+    };
+    text.chars().take(MAX_SUBJECT_CHARS).collect()
+}

@@ -1,0 +1,114 @@
+//! A page for the model: fetched through an egress proxy that lets exactly one host through, the one
+//! that was decided on.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use glasshouse_model::body::Egress as Connection;
+use glasshouse_model::{CallId, Draft, Kind};
+use glasshouse_sandbox::egress::{
+    Dialer, Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict, Host, Resolver, System,
+};
+use glasshouse_tools::{Page, Url, fetch};
+
+use super::lock;
+use super::people::Cancel;
+use crate::{Error, Result};
+
+/// How this installation reaches the network.
+#[derive(Clone)]
+pub struct Outside {
+    /// Who looks names up.
+    pub resolver: Arc<dyn Resolver>,
+    /// Who connects.
+    pub dialer: Arc<dyn Dialer>,
+    /// Certificate authorities besides the public ones, as PEM.
+    pub roots_pem: Vec<String>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self { resolver: Arc::new(System), dialer: Arc::new(System), roots_pem: Vec::new() }
+    }
+}
+
+/// Lets one host and port through and keeps what became of it.
+struct OneHost {
+    call: CallId,
+    host: String,
+    port: u16,
+    ended: Mutex<Vec<Draft>>,
+}
+
+impl EgressGate for OneHost {
+    fn decide(&self, request: &EgressRequest) -> EgressVerdict {
+        let same = request.host.name() == Some(self.host.as_str()) && request.port == self.port;
+        if same { EgressVerdict::Allow } else { EgressVerdict::Deny }
+    }
+
+    fn lists_address(&self, _: IpAddr) -> bool {
+        false
+    }
+
+    fn record(&self, record: &EgressRecord) {
+        let body = Connection {
+            call: Some(self.call),
+            host: record.host.as_ref().and_then(Host::name).unwrap_or(&self.host).to_owned(),
+            port: if record.port == 0 { self.port } else { record.port },
+            method: record.method.clone(),
+            path: record.path.clone(),
+            address: record.address.map(|address| address.to_string()),
+            code: record.denial.map(|denial| denial.as_str().to_owned()),
+            sent_bytes: record.sent_bytes,
+            received_bytes: record.received_bytes,
+            duration_us: record.duration_us,
+        };
+        let kind = if record.denial.is_none() { Kind::EgressConnected } else { Kind::EgressDenied };
+        lock(&self.ended).push(Draft::new(kind, &body));
+    }
+}
+
+/// Fetches a page whose connection was decided on. Answers the events of the connection too.
+pub(super) fn page(
+    call: CallId,
+    url: &Url,
+    outside: &Outside,
+    cancel: &Cancel,
+) -> (Vec<Draft>, Result<Page>) {
+    let gate = Arc::new(OneHost {
+        call,
+        host: url.host().to_owned(),
+        port: url.port(),
+        ended: Mutex::default(),
+    });
+    let mut egress = Egress::new(Arc::clone(&gate) as Arc<dyn EgressGate>);
+    egress.resolver = Arc::clone(&outside.resolver);
+    egress.dialer = Arc::clone(&outside.dialer);
+    egress.roots_pem.clone_from(&outside.roots_pem);
+    let fetched = fetch(url, egress, &|| cancel.is_cancelled());
+    let ended = std::mem::take(&mut *lock(&gate.ended));
+    // To a plain request the proxy answers itself; its words are no page.
+    let refused = ended.iter().find(|draft| draft.kind == Kind::EgressDenied);
+    let page = match refused {
+        Some(draft) => {
+            Err(Error::new(glasshouse_tools::codes::FETCH_FAILED, "the page did not come")
+                .why(format!("the egress proxy refused: {}", draft.body["code"])))
+        }
+        None => fetched.map_err(Into::into),
+    };
+    (ended, page)
+}
+
+/// A page as the model reads it.
+pub(super) fn told(url: &Url, page: &Page) -> String {
+    let mut text = format!("{url}: HTTP {} {}\n", page.status, page.content_type);
+    if let Some(location) = &page.location {
+        text.push_str(&format!("it sends on to {location}; fetch that if you want it\n"));
+    }
+    if page.is_cut {
+        text.push_str("only the beginning of the page was read\n");
+    }
+    text.push('\n');
+    text.push_str(&String::from_utf8_lossy(&page.body));
+    text
+}

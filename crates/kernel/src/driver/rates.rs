@@ -1,0 +1,105 @@
+//! How often calls are made that a rule allows only so often.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use glasshouse_log::Log;
+use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::{BranchId, Decision, Kind};
+
+use crate::Result;
+
+/// Most times that are kept for one rule; a rate above it is that.
+const MAX_KEPT: usize = 10_000;
+
+/// When calls were allowed, by the rules that limit how often.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    allowed_us: BTreeMap<String, VecDeque<u64>>,
+}
+
+impl Rates {
+    /// As the branch's decisions say.
+    pub(super) fn of(log: &Log, branch: &BranchId) -> Result<Self> {
+        let mut rates = Self::default();
+        for event in log.events(branch) {
+            let event = event?;
+            if *event.kind() == Kind::PolicyDecided
+                && let Ok(decided) = event.body_as::<PolicyDecided>()
+                && decided.args_digest.is_some()
+            {
+                rates.note(&decided.decision, event.header.time_us);
+            }
+        }
+        Ok(rates)
+    }
+
+    /// Counts an allowed call.
+    pub(super) fn note(&mut self, decision: &Decision, now_us: u64) {
+        if !decision.is_allowed() {
+            return;
+        }
+        for rule in decision.constraints.rates.keys() {
+            let times = self.allowed_us.entry(rule.clone()).or_default();
+            times.push_back(now_us);
+            if times.len() > MAX_KEPT {
+                times.pop_front();
+            }
+        }
+    }
+
+    /// Which rate one more call would break.
+    pub(super) fn broken(&self, decision: &Decision, now_us: u64) -> Option<String> {
+        if !decision.is_allowed() {
+            return None;
+        }
+        decision.constraints.rates.iter().find_map(|(rule, rate)| {
+            let since_us = now_us.saturating_sub(rate.within_ms.saturating_mul(1_000));
+            let times = self.allowed_us.get(rule)?;
+            // A time that lies ahead was taken before the clock went back; it counts.
+            let recent = times.iter().filter(|at| **at > since_us).count() as u64;
+            (recent >= rate.calls.min(MAX_KEPT as u64)).then(|| {
+                format!("rule `{rule}` allows {} calls in {} ms", rate.calls, rate.within_ms)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::{Constraints, Digest, Effect, Rate};
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_over_a_sliding_time() {
+        let rate = Rate { calls: 2, within_ms: 10 };
+        let decision = |effect| Decision {
+            effect,
+            rules: Vec::new(),
+            reasons: Vec::new(),
+            policy_version: Digest::ZERO,
+            constraints: Constraints {
+                rates: [("r".to_owned(), rate)].into(),
+                ..Constraints::default()
+            },
+        };
+        let (allow, deny) = (decision(Effect::Allow), decision(Effect::Deny));
+        let mut rates = Rates::default();
+        let mut check = |at_us: u64, broken: bool| {
+            assert_eq!(rates.broken(&allow, at_us).is_some(), broken, "{at_us}");
+            assert_eq!(rates.broken(&deny, at_us), None);
+            if !broken {
+                rates.note(&allow, at_us);
+            }
+            rates.note(&deny, at_us);
+        };
+        check(1_000, false);
+        check(2_000, false);
+        check(10_999, true);
+        check(11_000, false);
+        check(11_001, true);
+        check(12_000, false);
+        // A clock that goes back opens nothing.
+        check(5_000, true);
+    }
+}

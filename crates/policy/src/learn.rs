@@ -1,0 +1,183 @@
+//! The least policy that decides recorded calls as they were decided.
+//!
+//! Every call that was allowed or asked for gets the narrowest rule that matches it; calls that differ only
+//! in a path or a command share one. What was denied gets none. Where a rule would match a denied call as
+//! well, because the two differ only in taint or size, a stricter rule tells them apart.
+
+use std::collections::BTreeMap;
+
+use glasshouse_model::{Call, Effect};
+use serde_json::{Map, Value, json};
+
+use crate::builtin::Protected;
+use crate::decide::{Request, decide};
+use crate::error::Result;
+use crate::limits::MAX_LIST_ITEMS;
+use crate::policy::Policy;
+use crate::source::Source;
+use crate::write::match_for;
+
+/// Keys whose values may be listed together in one rule.
+const LISTED: [&str; 2] = ["path_glob", "argv"];
+
+/// A policy that was learned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Learned {
+    /// The file.
+    pub text: String,
+    /// Rules in it.
+    pub rules: usize,
+    /// Which of the calls, by their places, are decided differently: equal calls that were not decided
+    /// equally, or that no condition can tell apart.
+    pub unequal: Vec<usize>,
+}
+
+/// Learns from calls and what the rules said to them. `beside` are sources that decide together with
+/// the new one, such as the workflow's.
+///
+/// ```
+/// use glasshouse_model::Effect;
+/// use glasshouse_policy::{CallSketch, Protected, learn};
+/// let call = |path: &str| {
+///     let sketch = format!(r#"{{"syscall":"fs.read","path":"{path}"}}"#);
+///     CallSketch::from_json(&sketch).and_then(CallSketch::into_call).unwrap()
+/// };
+/// let decided =
+///     [(call("a"), Effect::Allow), (call("b"), Effect::Allow), (call("c"), Effect::Deny)];
+/// let learned = learn(&decided, &[], &Protected::default()).unwrap();
+/// assert_eq!((learned.rules, learned.unequal.len()), (1, 0));
+/// assert!(learned.text.contains(r#"["/a","/b"]"#));
+/// ```
+///
+/// # Errors
+/// The load errors of `beside`; `policy_limit` when it would take more rules than a policy has.
+pub fn learn(
+    decided: &[(Call, Effect)],
+    beside: &[Source<'_>],
+    protected: &Protected,
+) -> Result<Learned> {
+    let alone = Policy::compile(beside, protected)?;
+    let wanted = decided
+        .iter()
+        .filter(|(call, effect)| *effect != Effect::Deny && effect_of(&alone, call) != *effect);
+    let mut rules = together(wanted);
+    let mut learned = write(&rules, decided, beside, protected)?;
+    if !learned.unequal.is_empty() {
+        let apart: Vec<Value> =
+            learned.unequal.iter().filter_map(|at| tell_apart(*at, decided)).collect();
+        rules.extend(apart);
+        let stricter = write(&rules, decided, beside, protected)?;
+        if stricter.unequal.len() < learned.unequal.len() {
+            learned = stricter;
+        }
+    }
+    Ok(learned)
+}
+
+fn effect_of(policy: &Policy, call: &Call) -> Effect {
+    decide(policy, &Request::new(call, 0)).decision.effect
+}
+
+/// The conditions that calls share, and the values of the listed key.
+type Group = (Map<String, Value>, Vec<Value>);
+
+/// One rule for calls that differ in nothing but a listed key.
+fn together<'a>(calls: impl Iterator<Item = &'a (Call, Effect)>) -> Vec<Value> {
+    let mut groups: BTreeMap<(String, Effect), Group> = BTreeMap::new();
+    for (call, effect) in calls {
+        let mut rest = match_for(call);
+        let listed = LISTED.iter().find_map(|key| rest.remove(*key).map(|value| (*key, value)));
+        let (key, values) = match listed {
+            Some(("argv", Value::Array(one))) => ("argv", one),
+            Some((key, value)) => (key, vec![value]),
+            None => ("", Vec::new()),
+        };
+        let name = (format!("{key} {}", Value::Object(rest.clone())), *effect);
+        let group = groups.entry(name).or_insert_with(|| (rest, Vec::new()));
+        for value in values {
+            if !group.1.contains(&value) {
+                group.1.push(value);
+            }
+        }
+    }
+    let mut rules = Vec::new();
+    for ((name, effect), (rest, values)) in groups {
+        let key = name.split(' ').next().unwrap_or_default();
+        if values.is_empty() {
+            rules.push(json!({ "match": rest, "action": effect }));
+        }
+        for part in values.chunks(MAX_LIST_ITEMS) {
+            let mut matching = rest.clone();
+            matching.insert(key.to_owned(), json!(part));
+            rules.push(json!({ "match": matching, "action": effect }));
+        }
+    }
+    rules
+}
+
+/// A stricter rule for a call that is decided too mildly, silent for the calls it would else catch.
+fn tell_apart(at: usize, decided: &[(Call, Effect)]) -> Option<Value> {
+    let (call, effect) = &decided[at];
+    let mut matching = match_for(call);
+    let caught = decided
+        .iter()
+        .filter(|(other, milder)| milder < effect && match_for(other) == matching && other != call);
+    let (mut excepts, mut left) = (Vec::new(), Vec::new());
+    for (other, _) in caught {
+        let labels: Vec<_> = other.labels.difference(&call.labels).collect();
+        match labels.first() {
+            Some(label) => excepts.push(json!({ "label": label })),
+            None => left.push(other),
+        }
+    }
+    if !left.is_empty() {
+        let label =
+            call.labels.iter().find(|label| !left.iter().any(|o| o.labels.contains(*label)));
+        let largest = left.iter().filter_map(|other| other.size_bytes).max();
+        match (label, call.size_bytes, largest) {
+            (Some(label), ..) => {
+                matching.insert("label".to_owned(), json!(label));
+            }
+            (None, Some(size), Some(largest)) if size > largest => {
+                matching.insert("size_over".to_owned(), json!(largest));
+            }
+            _ => return None,
+        }
+    }
+    excepts.dedup();
+    excepts.truncate(crate::limits::MAX_EXCEPTS);
+    Some(match excepts.as_slice() {
+        [] => json!({ "match": matching, "action": effect }),
+        excepts => json!({ "match": matching, "action": effect, "except": excepts }),
+    })
+}
+
+/// The file of these rules, and what it decides differently.
+fn write(
+    rules: &[Value],
+    decided: &[(Call, Effect)],
+    beside: &[Source<'_>],
+    protected: &Protected,
+) -> Result<Learned> {
+    let mut text = String::from("version: 1\ncapabilities:\n");
+    for (at, rule) in rules.iter().enumerate() {
+        let syscall = rule["match"]["syscall"].as_str().unwrap_or_default();
+        let name = format!("learned-{}-{}", at + 1, syscall.replace(['.', ':', '/', '_'], "-"));
+        let mut named = Map::new();
+        named.insert("name".to_owned(), json!(name));
+        named.extend(rule.as_object().cloned().unwrap_or_default());
+        // JSON is YAML, and quotes whatever YAML would read.
+        text.push_str(&format!("  - {}\n", Value::Object(named)));
+    }
+    if rules.is_empty() {
+        text = "version: 1\n".to_owned();
+    }
+    let mut sources = beside.to_vec();
+    sources.push(Source::new("learned.yaml", &text));
+    let policy = Policy::compile(&sources, protected)?;
+    let differs = |(at, (call, effect)): (usize, &(Call, Effect))| {
+        (effect_of(&policy, call) != *effect).then_some(at)
+    };
+    let unequal = decided.iter().enumerate().filter_map(differs).collect();
+    Ok(Learned { text, rules: rules.len(), unequal })
+}
