@@ -42,8 +42,8 @@ const SECRET_NAMES: &[&str] = &[
     "credentials.toml",
 ];
 /// Variables of [`environment`] that keep tools offline; where there is a network they are in the way.
-pub const OFFLINE: [&str; 4] =
-    ["CARGO_NET_OFFLINE", "GOPROXY", "NPM_CONFIG_OFFLINE", "PIP_NO_INDEX"];
+pub const OFFLINE: [&str; 5] =
+    ["CARGO_NET_OFFLINE", "GOPROXY", "MAVEN_ARGS", "NPM_CONFIG_OFFLINE", "PIP_NO_INDEX"];
 /// Programs of the system, behind what is detected.
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -84,6 +84,8 @@ pub struct Homes {
     pub go_root: PathBuf,
     /// Go's module cache.
     pub go_modules: PathBuf,
+    /// Maven's local repository.
+    pub maven: PathBuf,
 }
 
 impl Homes {
@@ -105,6 +107,7 @@ impl Homes {
             nvm: place("NVM_DIR", home.join(".nvm")),
             go_root: place("GOROOT", PathBuf::from("/usr/local/go")),
             go_modules: place("GOMODCACHE", go_path.join("pkg/mod")),
+            maven: home.join(".m2/repository"),
         }
     }
 }
@@ -136,6 +139,9 @@ pub fn detect(repo: &Path, homes: &Homes, inside: &Inside) -> Vec<ToolMount> {
     if finder.has(&["go.mod"]) {
         finder.go();
     }
+    if finder.has(&["pom.xml"]) {
+        finder.maven();
+    }
     finder.found
 }
 
@@ -153,6 +159,7 @@ pub fn environment(mounts: &[ToolMount], inside: &Inside) -> BTreeMap<String, St
         ("GOPROXY", "off".to_owned()),
         ("GOTOOLCHAIN", "local".to_owned()),
         ("GOTELEMETRY", "off".to_owned()),
+        ("MAVEN_ARGS", format!("-o -Dmaven.repo.local={}", cache("maven"))),
         ("NPM_CONFIG_CACHE", cache("npm")),
         ("NPM_CONFIG_OFFLINE", "true".to_owned()),
         ("NPM_CONFIG_UPDATE_NOTIFIER", "false".to_owned()),
@@ -257,6 +264,17 @@ impl Finder<'_> {
         let modules = self.inside.tools.join("go-modules");
         let source = self.homes.go_modules.clone();
         self.add("go-modules", &source, modules.clone(), &[("GOMODCACHE", text(&modules))], &[]);
+    }
+
+    /// Maven writes to its repository whenever it runs: the branch's own comes first, the user's, which
+    /// is only read, behind it (Maven 3.9 and later). Its settings, which may hold passwords, stay out.
+    fn maven(&mut self) {
+        let tail = self.inside.tools.join("maven-repository");
+        let own = text(&self.inside.cache.join("maven"));
+        let arguments =
+            format!("-o -Dmaven.repo.local={own} -Dmaven.repo.local.tail={}", text(&tail));
+        let source = self.homes.maven.clone();
+        self.add("maven-repository", &source, tail, &[("MAVEN_ARGS", arguments)], &[]);
     }
 
     /// Adds a directory of the repository that its ignore rules keep out of the base. It must be a

@@ -24,6 +24,8 @@ pub enum TestKind {
     Cargo,
     /// `go test`.
     Go,
+    /// `mvn test`.
+    Maven,
     /// The `test` script of `package.json`.
     Npm,
     /// `pytest`.
@@ -75,6 +77,7 @@ pub fn test_command(repo: &Path, configured: Option<&[String]>) -> Option<TestPl
     let argv: &[&str] = match kind {
         TestKind::Cargo => &["cargo", "test", "--offline", "--no-fail-fast"],
         TestKind::Go => &["go", "test", "./..."],
+        TestKind::Maven => &["mvn", "-B", "-o", "-fae", "test"],
         TestKind::Npm => &["npm", "test", "--silent"],
         TestKind::Pytest => &["python3", "-m", "pytest", "-q"],
         TestKind::Make => &["make", "test"],
@@ -96,6 +99,9 @@ fn kind_of(repo: &Path) -> Option<TestKind> {
     }
     if has("go.mod") {
         return Some(TestKind::Go);
+    }
+    if has("pom.xml") {
+        return Some(TestKind::Maven);
     }
     if npm_has_tests(repo) {
         return Some(TestKind::Npm);
@@ -145,6 +151,7 @@ fn globs(kind: TestKind) -> (Vec<String>, Vec<String>) {
             &["src/**", "**/src/**", "build.rs", "**/build.rs"],
         ),
         TestKind::Go => (&["**/*_test.go", "**/testdata/**"], &["**/*.go"]),
+        TestKind::Maven => (&["src/test/**", "**/src/test/**"], &["src/main/**", "**/src/main/**"]),
         TestKind::Npm => (
             &["test/**", "tests/**", "**/__tests__/**", "**/*.test.*", "**/*.spec.*"],
             &[

@@ -48,6 +48,7 @@ pub fn verdict(kind: TestKind, argv: &[String], exit_code: i32, output: &str) ->
         TestKind::Cargo => cargo(exit_code, &output),
         TestKind::Npm => npm(exit_code, &output),
         TestKind::Go => go(exit_code, &output),
+        TestKind::Maven => maven(exit_code, &output),
         TestKind::Make => make(exit_code, &output),
         TestKind::Shell | TestKind::Configured => None,
     };
@@ -67,6 +68,11 @@ fn runner(kind: TestKind, argv: &[String]) -> TestKind {
     match words.as_slice() {
         ["cargo", rest @ ..] if rest.contains(&"test") || rest.contains(&"t") => TestKind::Cargo,
         ["go", "test", ..] => TestKind::Go,
+        ["mvn" | "mvnw", rest @ ..]
+            if rest.iter().any(|word| matches!(*word, "test" | "verify")) =>
+        {
+            TestKind::Maven
+        }
         ["npm", ..] => TestKind::Npm,
         ["make" | "gmake", ..] => TestKind::Make,
         ["pytest" | "py.test", ..] => TestKind::Pytest,
@@ -103,6 +109,23 @@ fn not_started(exit_code: i32, output: &str, argv: &[String]) -> Option<String> 
         126 => Some(format!("`{program}`, or a program it needs, cannot be executed")),
         _ => None,
     }
+}
+
+/// Maven exits with 1 for everything. It really ran tests when it counts them, and tests that do not
+/// compile are failing tests; what it could not resolve, or a project it could not read, are neither.
+fn maven(exit_code: i32, output: &str) -> Option<String> {
+    let has = |text: &str| output.contains(text);
+    if has("Tests run: ") || (exit_code != 0 && has("COMPILATION ERROR")) {
+        return None;
+    }
+    let why = if has("Could not resolve") || has("Cannot access") {
+        "Maven could not resolve what the project needs: have it in ~/.m2/repository"
+    } else if exit_code == 0 {
+        "Maven ran no tests"
+    } else {
+        "Maven ended before it ran tests"
+    };
+    Some(why.to_owned())
 }
 
 /// 0 and 1 are its verdicts. A test that imports what is yet to be written stops the collection, as

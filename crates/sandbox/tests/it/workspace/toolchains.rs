@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use glasshouse_sandbox::toolchain::{
-    Homes, Inside, TestKind, ToolMount, detect, environment, test_command,
+    Homes, Inside, TestKind, ToolMount, detect, environment, test_command, verdict,
 };
 
 use super::util::write;
@@ -112,6 +112,47 @@ fn what_node_python_and_go_repositories_need() {
     assert!(env["PATH"].contains("/workspace/.venv/bin:"), "{}", env["PATH"]);
 }
 
+#[test]
+fn what_a_maven_repository_needs() {
+    let (dir, repo, homes) = place(&[
+        ("home/.m2/repository/org/x/x.jar", ""),
+        ("home/.m2/settings.xml", "secret"),
+        ("repo/pom.xml", ""),
+    ]);
+    let found = detect(&repo, &homes, &inside());
+    let repository = "maven-repository: home/.m2/repository -> /opt/tools/maven-repository";
+    assert_eq!(shown(&found, dir.path()), [repository]);
+    assert_eq!(
+        environment(&found, &inside())["MAVEN_ARGS"],
+        "-o -Dmaven.repo.local=/cache/maven -Dmaven.repo.local.tail=/opt/tools/maven-repository"
+    );
+    assert_eq!(environment(&[], &inside())["MAVEN_ARGS"], "-o -Dmaven.repo.local=/cache/maven");
+}
+
+#[test]
+fn what_a_maven_run_proves() {
+    let argv = ["mvn", "-B", "test"].map(str::to_owned);
+    let check = |code: i32, output: &str, ran: bool, passed: bool| {
+        for kind in [TestKind::Maven, TestKind::Configured] {
+            let found = verdict(kind, &argv, code, output);
+            assert_eq!((found.ran, found.passed), (ran, passed), "{output}: {found:?}");
+        }
+    };
+    check(0, "[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 0\n", true, true);
+    check(1, "[ERROR] Tests run: 3, Failures: 1, Errors: 0, Skipped: 0\n", true, false);
+    check(1, "[ERROR] COMPILATION ERROR :\n", true, false);
+    check(0, "[INFO] No tests to run.\n[INFO] BUILD SUCCESS\n", false, false);
+    check(1, "[ERROR] Could not resolve dependencies for project a:b:jar:1\n", false, false);
+    check(
+        1,
+        "[ERROR] Cannot access central (https://repo.maven.apache.org/maven2) in offline mode\n",
+        false,
+        false,
+    );
+    check(1, "[ERROR] Non-parseable POM /workspace/pom.xml\n", false, false);
+    check(127, "", false, false);
+}
+
 /// Where pytest is installed decides whether a repository's tests can be run at all.
 /// An activated environment was not seen, and `python3` was pyenv's before it was the environment's.
 /// The environment that holds pytest comes first, with the interpreter that it was made of.
@@ -183,6 +224,7 @@ fn how_repositories_test_themselves() {
     };
     check(&[("Cargo.toml", ""), ("Makefile", "test:\n")], Some((TestKind::Cargo, "cargo")));
     check(&[("go.mod", "")], Some((TestKind::Go, "go")));
+    check(&[("pom.xml", "")], Some((TestKind::Maven, "mvn")));
     check(
         &[("package.json", r#"{"scripts":{"test":"node --test"}}"#)],
         Some((TestKind::Npm, "npm")),
