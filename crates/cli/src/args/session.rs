@@ -239,6 +239,7 @@ impl SessionCommand {
     pub(crate) const fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Show { id, .. }
+            | Self::Pin { id, .. }
             | Self::Merge { id, .. }
             | Self::Fork { id, .. }
             | Self::Diff { id, .. }

@@ -1,7 +1,6 @@
 //! A page for the model: fetched through an egress proxy that lets exactly one host through, the one
 //! that was decided on.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use glasshouse_model::body::Egress as Connection;
@@ -44,10 +43,6 @@ impl EgressGate for OneHost {
     fn decide(&self, request: &EgressRequest) -> EgressVerdict {
         let same = request.host.name() == Some(self.host.as_str()) && request.port == self.port;
         if same { EgressVerdict::Allow } else { EgressVerdict::Deny }
-    }
-
-    fn lists_address(&self, _: IpAddr) -> bool {
-        false
     }
 
     fn record(&self, record: &EgressRecord) {
