@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
         const VERBS: &[&str] = &[
-            "Accept", "Approve", "Attack", "Carry", "Check", "Compare", "Decide", "Explain", "Ask",
+            "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide", "Explain", "Ask",
             "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove", "Read", "Remove",
             "Render", "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work",
             "Write",

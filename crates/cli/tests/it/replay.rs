@@ -19,7 +19,7 @@ fn demo() -> (Place, String, Vec<Event>) {
 
 /// B5: twenty replays, one digest, and nothing is added to the log.
 #[test]
-fn e2e_law_7_twenty_replays_are_one() {
+fn e2e_law_7_b5_twenty_replays_are_one() {
     let (place, session, events) = demo();
     std::fs::remove_dir_all(place.path("sample")).unwrap();
     let replay = || place.run(&["session", "replay", &session, "--json"]).expect_status(0).last();

@@ -282,3 +282,46 @@ pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
 fn difference(event: &Event, what: &'static str, expected: Value, found: Value) -> Difference {
     Difference { seq: event.seq(), kind: event.kind().as_str().to_owned(), what, expected, found }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: Seq, kind: Kind, body: Value) -> Event {
+        serde_json::from_value(json!({
+            "v": 1, "tenant": "local", "session": "s_1", "branch": "b_1", "seq": seq, "time_us": 1,
+            "kind": kind, "actor": { "type": "user", "id": "local" }, "body": body,
+            "body_hash": Digest::ZERO, "prev": Digest::ZERO, "hash": Digest::ZERO,
+        }))
+        .unwrap()
+    }
+
+    /// What a merge says that another branch had spent is made again from that branch.
+    #[test]
+    fn law_7_a_merge_brings_what_came_of_both_branches() {
+        let created = json!({
+            "mode": "strict", "project": "/p", "provider": "x", "model": "m", "budget": {},
+            "test": { "argv": [], "kind": "shell", "test_globs": [], "source_globs": [] },
+            "policy": [], "max_auto_merge_lines": 1, "program_version": "1",
+        });
+        let merged = json!({
+            "source": "b_2", "source_seq": 9, "source_hash": Digest::ZERO, "base_seq": 1,
+            "strategy": "fast_forward", "resolved": { "usage": { "tokens": 7 } },
+        });
+        let started = event(2, Kind::TurnStarted, json!({}));
+        let check = |before: &[&Event], made: Option<Value>, expected: Option<&str>| {
+            let mut replay = Replay::new(&[], None);
+            replay.step(&event(1, Kind::SessionCreated, created.clone())).unwrap();
+            before.iter().for_each(|event| replay.step(event).unwrap());
+            if let Some(made) = &made {
+                replay.expect_merge(BTreeMap::from([("usage".to_owned(), made.clone())]));
+            }
+            let found = replay.step(&event(3, Kind::BranchMerged, merged.clone())).err();
+            assert_eq!(found.map(|found| found.what), expected, "{made:?}");
+        };
+        check(&[], None, None);
+        check(&[], Some(json!({ "tokens": 7 })), None);
+        check(&[], Some(json!({ "tokens": 8 })), Some("merge"));
+        check(&[&started], Some(json!({ "tokens": 7 })), Some("merge"));
+    }
+}

@@ -248,6 +248,8 @@ fn lived() -> Fixture {
     log.merge(merge("b_side", source, "b_main", 4)).unwrap();
     log.create_branch(fork("b_ended", "b_main", 5)).unwrap();
     log.close_branch(&branch("b_ended")).unwrap();
+    let later = Draft::new("later.happened".parse().unwrap(), &json!({"n": [1.50, "\u{1f980}"]}));
+    log.append(Append::new(session("s_1"), branch("b_main"), vec![later])).unwrap();
     log.erase(erase(&[("b_main", 2), ("b_side", 3)], &[gone])).unwrap();
     fixture
 }
