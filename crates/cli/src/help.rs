@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
         const VERBS: &[&str] = &[
-            "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide", "Explain", "Ask",
-            "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove", "Read", "Remove",
-            "Render", "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell", "Try", "Work",
-            "Write",
+            "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide",
+            "Explain", "Ask", "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove",
+            "Read", "Remove", "Render", "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell",
+            "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

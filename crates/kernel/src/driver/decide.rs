@@ -200,21 +200,7 @@ impl Session {
         let decision = match verdict {
             Err(decision) => decision,
             Ok(verdict) => {
-                for used in uses(&verdict) {
-                    let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
-                    drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
-                    cells.push(counters.cell(used));
-                }
-                for (draft, cell) in ended(&verdict, approval.as_ref()) {
-                    drafts.push(draft.caused_by(id.0));
-                    cells.push(cell);
-                }
-                if verdict.approval_refusals.contains(&ApprovalRefusal::Expired) {
-                    let text = "denied: the approval had expired before the call could run; call \
-                                again to be asked again";
-                    let code = codes::APPROVAL_EXPIRED.name;
-                    drafts.push(refused(id, CallStatus::Denied, code, text.to_owned()));
-                }
+                (drafts, cells) = rights(id, &verdict, approval.as_ref(), &counters);
                 verdict.decision
             }
         };
@@ -314,6 +300,32 @@ impl Session {
 /// Every counter that an allowed call uses up.
 fn uses(verdict: &Verdict) -> impl Iterator<Item = &GrantUse> {
     verdict.grant_use.iter().chain(&verdict.approval_use).chain(&verdict.standing_uses)
+}
+
+/// What a decision did to the rights it was made with: events, and the cells that go with them.
+fn rights(
+    id: CallId,
+    verdict: &Verdict,
+    approval: Option<&Approval>,
+    counters: &Counters<'_>,
+) -> (Vec<Draft>, Vec<CellWrite>) {
+    let (mut drafts, mut cells) = (Vec::new(), Vec::new());
+    for used in uses(verdict) {
+        let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
+        drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
+        cells.push(counters.cell(used));
+    }
+    for (draft, cell) in ended(verdict, approval) {
+        drafts.push(draft.caused_by(id.0));
+        cells.push(cell);
+    }
+    if verdict.approval_refusals.contains(&ApprovalRefusal::Expired) {
+        let text = "denied: the approval had expired before the call could run; call \
+                    again to be asked again";
+        let code = codes::APPROVAL_EXPIRED.name;
+        drafts.push(refused(id, CallStatus::Denied, code, text.to_owned()));
+    }
+    (drafts, cells)
 }
 
 /// Grants that this decision found over, ended for good.

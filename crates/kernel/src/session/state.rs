@@ -623,7 +623,8 @@ impl State {
             self.no_approver = true;
         }
         if resolved.approved {
-            if let Some(call) = request.call {
+            // A call whose merge is approved runs on; only a call that was asked for itself is decided again.
+            if let (ApprovalSubject::Call, Some(call)) = (request.subject, request.call) {
                 self.phase(call, CallPhase::Approved(resolved.approval));
             }
             self.granted.insert(resolved.approval, (request, resolved));
