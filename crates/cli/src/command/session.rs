@@ -38,12 +38,7 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             show(&kernel, &id, &kernel.branch(&id, branch.as_deref())?, own, json)
         }
         SessionCommand::Pin { id, name, text, branch, json, .. } => {
-            let text = text.unwrap_or_default();
-            kernel()?.pin(&id, branch.as_deref(), &name, &text)?;
-            if !json {
-                output::note(if text.is_empty() { "taken away" } else { "pinned" });
-            }
-            Ok(Exit::Done.status())
+            pin(&kernel()?, &id, branch.as_deref(), (&name, &text.unwrap_or_default()), json)
         }
         SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
         SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
@@ -83,23 +78,46 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         SessionCommand::Resume { id, message, branch, no_approver, wait_for_review, json } => {
             let kernel = kernel()?;
             let branch = kernel.branch(&id, branch.as_deref())?.branch;
-            // It says whose server gets the user's key.
-            let state = kernel.state_to_act_on(&branch)?;
-            let created = state.created.clone().ok_or_else(|| {
-                Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
-            })?;
-            if message.is_none()
-                && state.turn.is_none()
-                && matches!(state.outcome(), Some(Outcome::Committed | Outcome::Answered))
-            {
-                output::note("nothing to carry on; pass a message for another turn");
-                return task::tell_finished(&kernel, &id, &branch, &state, json);
-            }
             let approver = task::Approver::of(no_approver, wait_for_review);
-            let told = task::Told { approver, json };
-            task::resume(&kernel, &created, (&id, branch), message.as_deref(), told)
+            resume(&kernel, &id, branch, message.as_deref(), task::Told { approver, json })
         }
     }
+}
+
+fn pin(
+    kernel: &Kernel,
+    id: &SessionId,
+    branch: Option<&str>,
+    (name, text): (&str, &str),
+    json: bool,
+) -> Result<u8, Error> {
+    kernel.pin(id, branch, name, text)?;
+    if !json {
+        output::note(if text.is_empty() { "taken away" } else { "pinned" });
+    }
+    Ok(Exit::Done.status())
+}
+
+fn resume(
+    kernel: &Kernel,
+    id: &SessionId,
+    branch: BranchId,
+    message: Option<&str>,
+    told: task::Told,
+) -> Result<u8, Error> {
+    // It says whose server gets the user's key.
+    let state = kernel.state_to_act_on(&branch)?;
+    let created = state.created.clone().ok_or_else(|| {
+        Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
+    })?;
+    if message.is_none()
+        && state.turn.is_none()
+        && matches!(state.outcome(), Some(Outcome::Committed | Outcome::Answered))
+    {
+        output::note("nothing to carry on; pass a message for another turn");
+        return task::tell_finished(kernel, id, &branch, &state, told.json);
+    }
+    task::resume(kernel, &created, (id, branch), message, told)
 }
 
 /// Says where the events of an archived session are; the log has only their hashes.
