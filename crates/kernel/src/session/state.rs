@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BudgetCharged,
-    CallEnd, CommitCreated, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted,
+    CallEnd, CommitCreated, Egress, MergeAnswered, MergeProposed, MessageReceived, ModelCompleted,
     ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence,
     ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceRolledBack, WorkspaceSealed,
@@ -276,15 +276,18 @@ impl State {
                 self.committed = Some(event.body_as()?);
                 self.merge = None;
             }
-            Kind::EgressConnected => {
-                event.body_as::<glasshouse_model::body::Egress>()?;
-                self.taint.extend(event.header.labels.iter().cloned());
-            }
+            Kind::EgressConnected => self.reached(event)?,
             Kind::BudgetCharged => {
                 self.usage = self.usage.plus(event.body_as::<BudgetCharged>()?.usage)
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    fn reached(&mut self, event: &Event) -> Result<(), serde_json::Error> {
+        event.body_as::<Egress>()?;
+        self.taint.extend(event.header.labels.iter().cloned());
         Ok(())
     }
 
@@ -496,7 +499,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "d83e0b132a56a390".to_owned()),
+            (2, "b439238c946349b8".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );
