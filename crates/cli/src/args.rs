@@ -201,6 +201,12 @@ pub(crate) struct SandboxRun {
     /// Directory seen as the workspace; it is copied, never changed (default: an empty one)
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+    /// Unpacked image whose programs the command uses, instead of this machine's
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// File of system calls: a profile, and names to allow or deny on top of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) seccomp: Option<PathBuf>,
     /// Host that the command may reach through the egress proxy, `*.` before it for all below it;
     /// without a port by 80 and 443. Can be given several times
     #[arg(long, value_name = "HOST[:PORT]")]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Template;
+use crate::{CallList, Template};
 
 /// How much of the isolation holds, from most to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,6 +87,9 @@ pub struct Attestation {
     pub layered: bool,
     /// Cgroup limits.
     pub cgroup: CgroupFacts,
+    /// System calls in force instead of those of the template's profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallList>,
     /// What was asked for.
     pub requested: Template,
     /// The level that the last examination of this host reached, where it found less than is read
@@ -177,6 +180,7 @@ mod tests {
                 cpu_millis: Some(1000),
                 kill: true,
             },
+            calls: None,
             requested: template,
             examined: None,
         };

@@ -4,16 +4,19 @@ mod signals;
 mod terminal;
 
 use std::io::Write;
+use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{OneCommand, OneResult};
 use glasshouse_model::{CanonicalPath, Exit};
 use glasshouse_sandbox::egress::AllowList;
-use glasshouse_sandbox::{Cancel, Live, Orders, SandboxHost, Status, Stream, TemplateName};
+use glasshouse_sandbox::{
+    CallList, Cancel, Live, Orders, SandboxHost, Status, Stream, TemplateName,
+};
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
 use crate::error::Error;
-use crate::{home, output};
+use crate::{home, input, output};
 
 use self::terminal::RawTerminal;
 
@@ -22,8 +25,9 @@ pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
     match command {
         SandboxCommand::Run(run) => {
             check(&run)?;
+            let calls = run.seccomp.as_deref().map(call_list).transpose()?;
             // What fails on our side must not look like the command's own status.
-            execute(&run).or_else(|fault| {
+            execute(&run, calls).or_else(|fault| {
                 crate::fail::tell(&fault, run.json);
                 Ok(Exit::SandboxFailed.status())
             })
@@ -32,11 +36,13 @@ pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
     }
 }
 
-fn execute(run: &SandboxRun) -> Result<u8, Error> {
+fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
     let kernel = home::kernel()?;
     let one = OneCommand {
         argv: run.argv.clone(),
         workspace: run.workspace.clone(),
+        root: run.root.clone(),
+        calls,
         template: match run.template {
             TemplateArgument::CodeExecutor if run.allow_host.is_empty() => {
                 TemplateName::CodeExecutor
@@ -116,11 +122,21 @@ fn check(run: &SandboxRun) -> Result<(), Error> {
             .why("only native is built")
             .fix("leave --backend out"));
     }
-    if let Some(dir) = run.workspace.as_ref().filter(|dir| !dir.is_dir()) {
-        let what = format!("cannot use {} as the workspace", dir.display());
-        return Err(Error::new(codes::PROJECT_UNREADABLE, what).why("it is no directory"));
+    for (dir, use_of_it) in [(&run.workspace, "workspace"), (&run.root, "root")] {
+        if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
+            let what = format!("cannot use {} as the {use_of_it}", dir.display());
+            return Err(Error::new(codes::PROJECT_UNREADABLE, what).why("it is no directory"));
+        }
     }
     Ok(())
+}
+
+/// Largest file of system calls: there are a few hundred names.
+const MAX_CALLS_BYTES: u64 = 64 << 10;
+
+fn call_list(file: &Path) -> Result<CallList, Error> {
+    let text = input::text(file, MAX_CALLS_BYTES)?;
+    Ok(CallList::parse(&text).map_err(|error| error.with("file", file.display().to_string()))?)
 }
 
 /// Variables as the flags name them.

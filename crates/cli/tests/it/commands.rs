@@ -50,6 +50,44 @@ fn e2e_sandbox_run_passes_status_streams_and_changes_nothing() {
 }
 
 #[test]
+fn e2e_sandbox_run_takes_system_calls_from_a_checked_file() {
+    let place = Place::new();
+    let file = place.path("calls.yaml");
+    let (file, child) = (file.to_str().unwrap(), "(exit 0) && echo child");
+    let run = |text: &str| {
+        std::fs::write(file, text).unwrap();
+        place.run(&["sandbox", "run", "--json", "--seccomp", file, "--", "sh", "-c", child])
+    };
+    assert_ne!(run("base: strict\n").last()["exit_code"], 0);
+    assert_eq!(run("base: strict\nallow: [clone, fork, vfork, wait4]\n").last()["exit_code"], 0);
+    let check = |text: &str, says: &str| {
+        let refused = run(text).expect_status(2).last();
+        assert_eq!(refused["error"]["code"], "sandbox_calls_invalid", "{refused}");
+        assert!(refused.to_string().contains(says), "{text}: {refused}");
+    };
+    check("base: strict\nallow: [wait5]\n", "did you mean `wait4`?");
+    check("base: strict\nallow: [mount]\n", "cannot be allowed");
+    check("allow: [wait4]\n", "base");
+    // The record says what was in force.
+    let place = Place::new();
+    let file = place.path("calls.yaml");
+    std::fs::write(&file, "base: strict\n").unwrap();
+    place.run(&["sandbox", "run", "--seccomp", file.to_str().unwrap(), "--", "true"]);
+    let (_, events) = place.events();
+    let proposed = events.iter().find(|event| *event.kind() == Kind::ToolProposed).unwrap();
+    let proposed: serde_json::Value = proposed.body_as().unwrap();
+    assert!(proposed.to_string().contains("strict"), "{proposed}");
+
+    let missing = place.run(&["sandbox", "run", "--json", "--root", "/no/image", "--", "true"]);
+    assert_eq!(missing.last()["error"]["code"], "project_unreadable");
+    let empty = place.path("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    // No host program is left under an image that has none.
+    place.run(&["sandbox", "run", "--root", empty, "--", "/bin/true"]).expect_status(127);
+}
+
+#[test]
 fn e2e_policy_check_follows_the_contract() {
     let place = Place::new();
     let dir = place.path("work");

@@ -17,7 +17,7 @@ use glasshouse_model::{
 use glasshouse_policy::{Consent, Policy, Request};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
-    Cancel, Command, Live, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName,
+    CallList, Cancel, Command, Live, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName,
     WritableMount,
 };
 
@@ -42,6 +42,10 @@ pub struct OneCommand {
     pub argv: Vec<String>,
     /// Directory that is seen as the workspace; it is copied.
     pub workspace: Option<PathBuf>,
+    /// Unpacked image whose programs the command uses, instead of the host's.
+    pub root: Option<PathBuf>,
+    /// System calls, instead of those of the template's profile.
+    pub calls: Option<CallList>,
     /// Limits.
     pub template: TemplateName,
     /// Hosts that the command may reach, as [`AllowList`] reads them; needs a template with a network.
@@ -292,7 +296,9 @@ impl Kernel {
                 empty
             }
         };
-        let (tools, mut drafts) = permitted(&record.policy, &tools_of(&project));
+        // The host's toolchains do not fit an image's libraries.
+        let found = if one.root.is_some() { Vec::new() } else { tools_of(&project) };
+        let (tools, mut drafts) = permitted(&record.policy, &found);
         let base = Arc::new(freeze(&project, &self.home.join("cache/bases"), current_owner())?);
         let head_commit = base.git.as_ref().and_then(|git| git.head.clone());
         let files = base.manifest.len() as u64;
@@ -302,6 +308,8 @@ impl Kernel {
         std::fs::create_dir_all(&cache).map_err(made)?;
         let mut spec = SandboxSpec::new(record.journal.branch.as_str(), one.template.template());
         spec.overlay = Some(workspace.overlay_dirs());
+        spec.root = one.root.as_deref().map(super::start::canonical_project).transpose()?;
+        spec.calls.clone_from(&one.calls);
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
@@ -493,7 +501,16 @@ impl<'a> Record<'a> {
     }
 
     fn propose(&self, one: &OneCommand) -> Result<CallId> {
-        let arguments = serde_json::json!({ "argv": one.argv }).to_string();
+        let mut arguments = serde_json::json!({ "argv": one.argv });
+        if let Some(root) = &one.root {
+            arguments["root"] = root.display().to_string().into();
+        }
+        if let Some(calls) = &one.calls {
+            arguments["calls"] = serde_json::json!({
+                "base": calls.base(), "allow": calls.allowed(), "deny": calls.denied(),
+            });
+        }
+        let arguments = arguments.to_string();
         let body = ToolProposed {
             id: "cli".to_owned(),
             tool: name::SHELL_RUN.to_owned(),

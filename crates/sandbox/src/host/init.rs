@@ -185,6 +185,7 @@ fn attest(parts: &Parts<'_>, landlock_abi: u32, layered: bool) -> Result<Attesta
         landlock_abi,
         layered,
         cgroup: parts.group.facts(),
+        calls: parts.order.calls.clone(),
         requested: parts.order.template.clone(),
         examined: None,
     })

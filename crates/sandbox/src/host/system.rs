@@ -68,7 +68,7 @@ impl System {
     ) -> Result<Self, Failure> {
         let mut system = Self { links: Vec::new(), trees: Vec::new() };
         let place = place_of(image)?;
-        let step = || format!("read the image {}", image.display());
+        let step = || format!("mount the image {}", image.display());
         let list = openat(&place, ".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         for entry in Dir::new(list.step(step)?).step(step)? {
             let entry = entry.step(step)?;

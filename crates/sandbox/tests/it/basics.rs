@@ -59,6 +59,28 @@ fn a_sandbox_goes_on_where_the_last_one_stopped() {
     assert!(!old.upper.join("base.txt").exists());
 }
 
+/// I2: a sibling's reset removes the other's untracked files.
+/// Here each has a tree of its own, and the base they share is nobody's to change.
+#[test]
+fn i2_a_siblings_reset_leaves_other_trees_alone() {
+    let home = Home::new();
+    let shared = home.layers("base").lowers[0].clone();
+    let on_it = |name: &str| {
+        let mut spec = home.spec(name);
+        spec.overlay.as_mut().unwrap().lowers = vec![shared.clone()];
+        home.host.create(&spec).unwrap()
+    };
+    let (mine, theirs) = (on_it("mine"), on_it("theirs"));
+    let digest = "find . -type f -exec sha256sum {} + | sort";
+    shell(&mine, "echo untracked > new; mkdir -p build; echo x > build/out; echo y >> base.txt")
+        .ok();
+    let before = (shell(&mine, digest).ok(), shell(&theirs, digest).ok());
+    shell(&theirs, "rm -rf ./* ./.[!.]*; mkdir dir; echo other > dir/deep.txt").ok();
+    assert_eq!(shell(&mine, digest).ok(), before.0);
+    assert_ne!(shell(&theirs, digest).ok(), before.1, "the control: it did remove its own");
+    assert_eq!(fs::read_to_string(shared.join("dir/deep.txt")).unwrap(), "deep\n");
+}
+
 #[test]
 fn what_is_enforced_is_read_back() {
     let home = Home::new();
@@ -67,7 +89,7 @@ fn what_is_enforced_is_read_back() {
     assert_eq!(found.missing(), None);
     assert!(found.no_new_privs && found.seccomp_mode == 2 && found.capabilities_left.is_empty());
     assert_eq!(found.namespaces.len(), 7);
-    assert!(found.namespaces_shared.is_empty());
+    assert!(found.namespaces_shared.is_empty() && found.layered);
     if is_root() {
         assert_eq!(found.privilege, Privilege::Root);
         assert_eq!(found.uid_map, "1000 100000 1");

@@ -68,7 +68,7 @@ fn what_cannot_be_started_is_a_typed_error_and_the_sandbox_lives_on() {
 }
 
 #[test]
-fn a_background_process_does_not_hold_the_call() {
+fn d10_a_background_process_does_not_hold_the_call() {
     let home = Home::new();
     let sandbox = home.sandbox("s1");
     let started = Instant::now();
@@ -84,7 +84,7 @@ fn a_background_process_does_not_hold_the_call() {
 }
 
 #[test]
-fn a_time_limit_leaves_nothing_behind() {
+fn d11_a_time_limit_leaves_nothing_behind() {
     let home = Home::new();
     let sandbox = home.sandbox("s1");
     let mut command = sh(

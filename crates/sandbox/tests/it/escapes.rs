@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use glasshouse_sandbox::Sandbox;
+
 use self::attempt::{Attempt, Sign};
 use self::bait::Bait;
 use self::seat::{Native, Outcome};
@@ -202,6 +204,51 @@ fn modes_and_owners_give_no_rights() {
     check("grep -c '^Cap...:.0000000000000000$' /proc/self/status", "5\n");
     check("grep NoNewPrivs /proc/self/status | tr -d '\\t '", "NoNewPrivs:1\n");
     check("ls /sys /root /boot /srv /mnt 2>/dev/null | wc -l", "0\n");
+}
+
+/// D8: links in the workspace to places of the user, and the next call mounts what they lead to.
+/// Here what is mounted is named by the owner, and links lead to what does not exist.
+#[test]
+fn d8_links_in_the_workspace_choose_no_mounts() {
+    let home = Home::new();
+    let secrets = home.path("keys");
+    fs::create_dir(&secrets).unwrap();
+    fs::write(secrets.join("key"), "secret").unwrap();
+    let spec = home.spec("s1");
+    let mounts = |sandbox: &Sandbox| shell(sandbox, "cut -d' ' -f5 /proc/self/mountinfo").ok();
+    let first = home.host.create(&spec).unwrap();
+    let before = mounts(&first);
+    for name in [".venv", "node_modules", ".cargo", "keys"] {
+        shell(&first, &format!("ln -s {} {name}", secrets.display())).ok();
+    }
+    first.destroy().unwrap();
+    let next = home.host.create(&spec).unwrap();
+    assert_eq!(mounts(&next), before);
+    for name in [".venv", "node_modules", ".cargo", "keys"] {
+        let ran = shell(&next, &format!("cat {name}/key"));
+        assert!(ran.err.contains("No such file"), "{name}: {ran:?}");
+        // The control: outside, the same link leads to the secret.
+        let link = home.path("s1/upper").join(name).join("key");
+        assert_eq!(fs::read_to_string(link).unwrap(), "secret");
+    }
+}
+
+/// What a command does to the first process must end with the command, or a later one, the tests
+/// for instance, starts with less than its share.
+#[test]
+fn the_next_command_starts_afresh() {
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
+    let state = "nproc; nice; ulimit -n; ulimit -f; grep Cpus_allowed_list /proc/self/status";
+    let before = shell(&sandbox, state).ok();
+    let own = "python3 -c 'import os, resource; os.sched_setaffinity(1, {0}); os.nice(5); \
+        resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99))'";
+    shell(&sandbox, own).ok();
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        let first = shell(&sandbox, "grep Cpus_allowed_list /proc/1/status | cut -f2").ok();
+        assert_eq!(first, "0\n", "the control: it did reach the first process");
+    }
+    assert_eq!(shell(&sandbox, state).ok(), before);
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn limited(home: &Home, change: impl Fn(&mut glasshouse_sandbox::Template)) -> S
 }
 
 #[test]
-fn a_fork_bomb_stays_inside() {
+fn d16_a_fork_bomb_stays_inside() {
     let home = Home::new();
     let sandbox = limited(&home, |template| template.max_pids = 20);
     let mut command = sh("bomb() { bomb | bomb & }; bomb; sleep 2");
@@ -28,7 +28,7 @@ fn a_fork_bomb_stays_inside() {
 }
 
 #[test]
-fn a_memory_bomb_stays_inside() {
+fn d16_a_memory_bomb_stays_inside() {
     let home = Home::new();
     let sandbox = limited(&home, |template| template.memory_bytes = 48 << 20);
     let ran = shell(&sandbox, "python3 -c 'x = bytearray(400 << 20); print(len(x))'");
@@ -58,7 +58,7 @@ fn temporary_files_leave_room_for_processes() {
 }
 
 #[test]
-fn a_disk_bomb_stays_inside() {
+fn d16_a_disk_bomb_stays_inside() {
     let home = Home::new();
     let sandbox = limited(&home, |template| template.disk_bytes = 32 << 20);
     // Many files, each below any limit on one file.

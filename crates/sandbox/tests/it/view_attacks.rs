@@ -78,7 +78,7 @@ fn links_do_not_get_out() {
 }
 
 #[test]
-fn a_dangling_link_creates_nothing_outside() {
+fn d6_a_dangling_link_creates_nothing_outside() {
     let workspace = Workspace::with(&[("d", "-> ../new"), ("e", "-> src/new"), ("src/a", "")]);
     let view = workspace.view();
     for text in ["d", "e"] {
@@ -243,7 +243,7 @@ fn a_link_swapped_in_during_a_read_does_not_get_out() {
 }
 
 #[test]
-fn a_link_swapped_in_during_a_write_does_not_get_out() {
+fn d7_a_link_swapped_in_during_a_write_does_not_get_out() {
     let workspace = Workspace::with(&[("d/keep", ""), ("other", "-> ..")]);
     let view = workspace.view();
     let root = fs::canonicalize(workspace.path()).unwrap();

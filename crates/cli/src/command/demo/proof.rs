@@ -45,6 +45,8 @@ fn a_tunnel_for_another_host_is_refused(home: &Path) -> Result<(), Error> {
     let one = OneCommand {
         argv: ["bash", "-c", FRONTING].map(str::to_owned).to_vec(),
         workspace: None,
+        root: None,
+        calls: None,
         template: TemplateName::IntegrationTest,
         allow_hosts: vec!["allowed.example".to_owned()],
         timeout_ms: Some(10_000),
