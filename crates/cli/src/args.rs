@@ -177,7 +177,7 @@ pub(crate) enum TemplateArgument {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
     /// Run a command in a new sandbox; exits with the command's status
-    Run(SandboxRun),
+    Run(Box<SandboxRun>),
     /// Remove what dead processes and ended sessions left behind
     Gc {
         /// Only say what would be removed
