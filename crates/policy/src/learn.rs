@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Effect};
 use serde_json::{Map, Value, json};
 
@@ -59,6 +60,7 @@ pub fn learn(
     let alone = Policy::compile(beside, protected)?;
     let wanted = decided
         .iter()
+        .filter(|(call, effect)| !opens_every_host(call, *effect))
         .filter(|(call, effect)| *effect != Effect::Deny && effect_of(&alone, call) != *effect);
     let mut rules = together(wanted);
     let mut learned = write(&rules, decided, beside, protected)?;
@@ -115,9 +117,17 @@ fn together<'a>(calls: impl Iterator<Item = &'a (Call, Effect)>) -> Vec<Value> {
     rules
 }
 
+/// Whether a rule for a call would open every host there is: such a rule does not load.
+fn opens_every_host(call: &Call, effect: Effect) -> bool {
+    effect == Effect::Allow && call.syscall == name::NET_CONNECT && call.host.is_none()
+}
+
 /// A stricter rule for a call that is decided too mildly, silent for the calls it would else catch.
 fn tell_apart(at: usize, decided: &[(Call, Effect)]) -> Option<Value> {
     let (call, effect) = &decided[at];
+    if opens_every_host(call, *effect) {
+        return None;
+    }
     let mut matching = match_for(call);
     let caught = decided
         .iter()

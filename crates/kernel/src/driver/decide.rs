@@ -238,6 +238,8 @@ impl Session {
         if let Arguments::WebFetch { url } = arguments {
             let url = Url::parse(url)?;
             call.host = Some(url.host().to_owned());
+            call.port = Some(url.port());
+            call.http_path = Some(url.path().to_owned());
             call.method = Some("GET".to_owned());
         }
         let Some((text, intent)) = arguments.target() else {

@@ -358,9 +358,11 @@ proptest! {
                 prop_assert!(learned.unequal.contains(&at));
             }
         }
-        // Without taint everything that was decided can be told apart.
+        // Without taint everything that was decided can be told apart. A connection to no host in
+        // particular is opened by no rule.
         let plain: Vec<(Call, Effect)> = decided
             .into_iter()
+            .filter(|(call, _)| call.syscall != "net.connect" || call.host.is_some())
             .map(|(mut call, _)| {
                 call.labels.clear();
                 let effect = compiled(&rules, &call).0;

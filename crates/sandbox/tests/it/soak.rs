@@ -79,7 +79,7 @@ fn come_and_go(count: usize) {
     assert!(grown < MEMORY_SLACK_KIB, "this process grew by {grown} KiB");
     let (clean, lost) = (tally.clean.into_inner(), tally.lost.into_inner());
     assert_eq!(clean + lost, count);
-    assert!(lost >= count / 4, "only {lost} of {count} were lost, so this proves little");
+    assert!(lost >= count / 10, "only {lost} of {count} were lost, so this proves little");
     eprintln!(
         "soak: {count} sandboxes in {seconds:.1} s, {clean} ended well, {lost} lost, {} host \
          processes killed; grown by {grown} KiB, host process at most {peak_host_kib} KiB",
