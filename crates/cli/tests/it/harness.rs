@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use glasshouse_log::Log;
+use glasshouse_log::{Log, SessionRow};
 use glasshouse_model::{Event, Kind, SessionId, TenantId};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -151,7 +151,7 @@ impl Place {
             std::thread::sleep(Duration::from_millis(2));
         };
         loop {
-            if log.sessions().is_ok_and(|rows| !rows.is_empty()) {
+            if log.sessions().is_ok_and(|rows| rows.iter().any(is_of_an_agent)) {
                 let (session, events) = events(&log);
                 if condition(&events) {
                     return session;
@@ -164,9 +164,14 @@ impl Place {
     }
 }
 
+/// Whether a session is not the log's own, in which it tells what it found after a kill.
+fn is_of_an_agent(row: &SessionRow) -> bool {
+    row.session.as_str() != "s_log"
+}
+
 fn events(log: &Log) -> (SessionId, Vec<Event>) {
     let rows = log.sessions().unwrap();
-    let row = rows.first().expect("a session");
+    let row = rows.iter().find(|row| is_of_an_agent(row)).expect("a session");
     let events = log.read(&row.main, 1, 100_000).unwrap();
     // What was published about bodies holds for everything that any test here does.
     for event in &events {
