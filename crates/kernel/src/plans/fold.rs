@@ -255,11 +255,12 @@ impl Fold {
 }
 
 impl Version {
-    /// The plan as it is stored.
-    pub(super) fn plan(&self, log: &Log) -> Result<glasshouse_plan::Plan> {
+    /// The plan as it is stored, if it is within limits: a profile may accept less than the one that it
+    /// was registered under.
+    pub(super) fn plan(&self, log: &Log, limits: &Limits) -> Result<glasshouse_plan::Plan> {
         let bytes = log.blob(&self.text.blob)?;
         let text = String::from_utf8_lossy(&bytes);
-        glasshouse_plan::parse(&text, &Limits::default()).map_err(|error| of_plan(&error))
+        glasshouse_plan::parse(&text, limits).map_err(|error| of_plan(&error))
     }
 
     /// Its state as it is now.

@@ -21,6 +21,11 @@ impl Stages {
         done
     }
 
+    /// Adds the stages of another run of the clock behind these.
+    pub fn extend(&mut self, others: &Self) {
+        self.0.extend(&others.0);
+    }
+
     /// Each stage and the time spent in it.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Duration)> + '_ {
         self.0.iter().copied()

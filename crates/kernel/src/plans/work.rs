@@ -6,7 +6,7 @@ use glasshouse_model::body::{
     BlobRef, PlanEvent, PlanRegistered, PlanRolledBack, PlanRun, PlanShown, PlanStateChanged,
     RunMode, RunStatus,
 };
-use glasshouse_model::{Digest, Draft, Kind};
+use glasshouse_model::{Digest, Draft, Exit, Kind};
 use glasshouse_plan::patch::{Live, Patch};
 use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
 use glasshouse_plan::{Context, Event, Html, Limits, Plan, Profile, Report, check, parse, render};
@@ -165,10 +165,10 @@ pub(super) fn work(
     let step = match ask {
         Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile, stages)?,
         Ask::Event { plan, event, expected } => {
-            stages.of("step", || happen(fold, log, plan, event, *expected))?
+            stages.of("step", || happen(fold, log, (plan, event, *expected), profile))?
         }
         Ask::Rollback { plan, version } => {
-            stages.of("step", || roll_back(fold, log, plan, *version))?
+            stages.of("step", || roll_back(fold, log, (plan, *version), profile))?
         }
     };
     let report = stages.of("check", || check(&step.plan, profile));
@@ -253,8 +253,17 @@ fn show(
         report: None,
         given: Some(given.clone()),
     };
-    let parsed = stages.of("parse", || parse(text, &Limits::default()));
-    let plan = parsed.map_err(|error| failed(&error))?;
+    // A text beyond the sizes of the profile is refused as any other plan is.
+    let unread = |error: &glasshouse_plan::Error| {
+        if error.exit_status() != Exit::Denied.status() {
+            return failed(error);
+        }
+        let report = Report::of(error);
+        let (error, given) = (refused(&report), Some(given.clone()));
+        Failure { error, report: Some(Box::new(report)), given }
+    };
+    let parsed = stages.of("parse", || parse(text, &profile.limits()));
+    let plan = parsed.map_err(|error| unread(&error))?;
     let report = stages.of("check", || check(&plan, profile));
     if !report.safe {
         let error = refused(&report);
@@ -270,7 +279,7 @@ fn show(
             drafts.push(Draft::new(Kind::PlanRolledBack, &body));
         }
         let state = known.state(log)?;
-        return Ok(Step::of(known, log, state, drafts, vec![given])?);
+        return Ok(Step::of(known, (log, profile), state, drafts, vec![given])?);
     }
     let version = fold.free_version(&id, plan.version());
     let stored = text_of(&plan, Some(version))?;
@@ -280,7 +289,11 @@ fn show(
         State::initial(&plan, &StateLimits::default()).map_err(|error| failed(&error))?;
     let mut carried = Carried::default();
     if keep_input && let Some(current) = current {
-        carried = carry(&current.state(log)?, &initial(&current.plan(log)?), &mut state);
+        carried = carry(
+            &current.state(log)?,
+            &initial(&current.plan(log, &Limits::default())?),
+            &mut state,
+        );
     }
     let stored = stages.of("keep", || put(log, stored.as_bytes()))?;
     let text = stored.blob;
@@ -303,9 +316,8 @@ fn show(
 fn happen(
     fold: &Fold,
     log: &Log,
-    plan: &str,
-    event: &Event,
-    expected: Expected,
+    (plan, event, expected): (&str, &Event, Expected),
+    profile: &Profile,
 ) -> Result<Step, Failure> {
     let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
     let current = fold.current(plan)?;
@@ -318,7 +330,7 @@ fn happen(
     if let Some(revision) = expected.revision {
         before.expect_revision(revision).map_err(told)?;
     }
-    let parsed = current.plan(log)?;
+    let parsed = current.plan(log, &profile.limits())?;
     let host = Host { user_id: "anonymous", variables: &Map::new() };
     let applied = apply(&before, &parsed, event, &host, &StateLimits::default()).map_err(told)?;
     let body = PlanEvent {
@@ -330,21 +342,30 @@ fn happen(
     if applied.handled {
         drafts.push(state_changed(log, &applied.state, &Carried::default())?);
     }
-    let mut step = Step::of(current, log, applied.state, drafts, Vec::new())?;
+    let mut step = Step::of(current, (log, profile), applied.state, drafts, Vec::new())?;
     step.before = Some(before);
     step.handled = applied.handled;
     step.actions = applied.actions;
     Ok(step)
 }
 
-fn roll_back(fold: &Fold, log: &Log, plan: &str, version: i64) -> Result<Step, Failure> {
+fn roll_back(
+    fold: &Fold,
+    log: &Log,
+    (plan, version): (&str, i64),
+    profile: &Profile,
+) -> Result<Step, Failure> {
     let current = fold.current(plan)?;
     let target = fold.version(plan, version)?;
     let mut state = target.state(log)?;
     let mut drafts = Vec::new();
     let mut carried = Carried::default();
     if target.version != current.version {
-        carried = carry(&current.state(log)?, &initial(&current.plan(log)?), &mut state);
+        carried = carry(
+            &current.state(log)?,
+            &initial(&current.plan(log, &Limits::default())?),
+            &mut state,
+        );
         let body =
             PlanRolledBack { plan: plan.to_owned(), from: current.version, to: target.version };
         drafts.push(Draft::new(Kind::PlanRolledBack, &body));
@@ -353,7 +374,7 @@ fn roll_back(fold: &Fold, log: &Log, plan: &str, version: i64) -> Result<Step, F
             drafts.push(state_changed(log, &state, &carried)?);
         }
     }
-    let mut step = Step::of(target, log, state, drafts, Vec::new())?;
+    let mut step = Step::of(target, (log, profile), state, drafts, Vec::new())?;
     step.carried = carried;
     Ok(step)
 }
@@ -361,13 +382,13 @@ fn roll_back(fold: &Fold, log: &Log, plan: &str, version: i64) -> Result<Step, F
 impl Step {
     fn of(
         version: &Version,
-        log: &Log,
+        (log, profile): (&Log, &Profile),
         state: State,
         drafts: Vec<Draft>,
         blobs: Vec<BlobRef>,
     ) -> Result<Self> {
         Ok(Self {
-            plan: version.plan(log)?,
+            plan: version.plan(log, &profile.limits())?,
             text: version.text.blob,
             state,
             before: None,

@@ -177,6 +177,28 @@ fn a_throttled_run_registers_nothing() {
     assert_eq!(plans.state("form").unwrap().revision, 1);
 }
 
+/// Runs read plans within the reader's own limits, so a text that the profile is too small for was
+/// registered and shown. Each run is held to the profile that it is made under.
+#[test]
+fn a_run_is_held_to_the_sizes_of_its_profile() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let large = form(1, &"y".repeat(300_000), &["name"]);
+    let shown = plans.show(&large, RunMode::Plan, false, ProfileName::Strict);
+    assert_eq!(shown.unwrap_err().code(), "plan_refused");
+    assert!(plans.history(1).unwrap().plans.is_empty(), "nothing is registered");
+    plans.show(&large, RunMode::Plan, false, ProfileName::Relaxed).unwrap();
+    for (profile, code) in
+        [(ProfileName::Relaxed, None), (ProfileName::Strict, Some("plan_refused"))]
+    {
+        let add = Event::new("add", None).unwrap();
+        let ran = plans.event("form", add, Expected::default(), profile);
+        assert_eq!(ran.err().map(|error| error.code()), code);
+        let back = plans.rollback("form", 1, profile);
+        assert_eq!(back.err().map(|error| error.code()), code);
+    }
+}
+
 #[test]
 fn a_refused_plan_leaves_its_reasons_and_nothing_else() {
     let home = home();

@@ -595,11 +595,8 @@ fn is_drawn(text: &str) -> bool {
 /// Whether every function that is called is one of these.
 fn calls_only(text: &str, functions: &[&str]) -> bool {
     text.match_indices('(').all(|(at, _)| {
-        let before = &text[..at];
-        let begins = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
-        let name = &before[begins.map_or(0, |begins| {
-            begins + before[begins..].chars().next().map_or(0, char::len_utf8)
-        })..];
+        let name = text[..at].rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).next();
+        let name = name.unwrap_or_default();
         functions.iter().any(|function| function.eq_ignore_ascii_case(name))
     })
 }

@@ -134,8 +134,6 @@ impl<'c> Lines<'c> {
 
     /// Takes the next bytes. A line has an effect when its end has arrived.
     pub fn push(&mut self, bytes: &[u8]) {
-        // A mark of the byte order in front says nothing about UTF-8.
-        let bytes = if self.bytes == 0 { bytes.strip_prefix(BOM).unwrap_or(bytes) } else { bytes };
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Past the limit lines are counted but no longer kept.
             let room = MAX_BYTES.saturating_sub(self.bytes).min(part.len());
@@ -156,7 +154,9 @@ impl<'c> Lines<'c> {
                     .why(format!("limit {MAX_BYTES} bytes")),
             ))
         } else {
-            match std::str::from_utf8(&line) {
+            // A mark of the byte order in front says nothing about UTF-8.
+            let text = line.strip_prefix(BOM).filter(|_| self.number == 1).unwrap_or(&line);
+            match std::str::from_utf8(text) {
                 Ok(text) if text.trim().is_empty() => None,
                 Ok(text) => self.take(text).err(),
                 Err(_) => Some(issue(
@@ -331,7 +331,8 @@ impl<'c> Lines<'c> {
         if self.line.is_empty() {
             return false;
         }
-        let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&self.line);
+        let text = self.line.strip_prefix(BOM).unwrap_or(&self.line);
+        let whole = serde_json::from_slice::<serde::de::IgnoredAny>(text);
         self.end_line(false);
         whole.is_err_and(|error| error.is_eof())
     }

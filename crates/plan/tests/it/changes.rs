@@ -310,9 +310,11 @@ fn a11_a_malformed_line_is_named_and_later_lines_work() {
 #[test]
 fn a12_lines_that_break_off_are_incomplete() {
     let check = |text: &str, end: End, markup: &str| {
-        let (outcome, shown) = send(text.as_bytes().chunks(5), &profile());
-        assert_eq!((outcome.end, shown.as_str()), (end, markup), "{text}");
-        assert_eq!(outcome.plan.is_some(), end == End::Complete);
+        for width in [1, 5] {
+            let (outcome, shown) = send(text.as_bytes().chunks(width), &profile());
+            assert_eq!((outcome.end, shown.as_str()), (end, markup), "{text}");
+            assert_eq!(outcome.plan.is_some(), end == End::Complete);
+        }
     };
     let list = "<ul></ul>";
     check(LIST, End::Complete, list);

@@ -2,7 +2,7 @@
 //! that are kept in the log.
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Expected, History, Plans, Quota, Run};
+use glasshouse_kernel::plans::{Expected, History, Plans, Quota, Run, Stages};
 use glasshouse_model::Exit;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::json::Document;
@@ -12,7 +12,7 @@ use glasshouse_plan::{Event, Html, Limits, ProfileName, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::show::{self, Timings};
+use super::show;
 use super::{fault, remark};
 use crate::args::{EventArguments, KeptOptions, RunOptions};
 use crate::error::Error;
@@ -48,7 +48,7 @@ fn plans() -> Result<Plans, Error> {
 
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
-    let mut took = Timings::default();
+    let mut took = Stages::default();
     let mut plans = took.of("open", plans).map_err(unrecorded)?;
     match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
         Ok(run) => Ok(tell(&run, options.json, options.timings.then_some(took))),
@@ -82,7 +82,7 @@ fn unrecorded(error: Error) -> Error {
     error
 }
 
-fn tell(run: &Run, json: bool, took: Option<Timings>) -> u8 {
+fn tell(run: &Run, json: bool, took: Option<Stages>) -> u8 {
     if !run.handled {
         output::note("the plan does nothing on this event: it has no transition of that name");
     }
@@ -108,14 +108,14 @@ fn tell(run: &Run, json: bool, took: Option<Timings>) -> u8 {
     }
     if let Some(mut took) = took {
         took.extend(&run.stages);
-        took.tell();
+        show::tell_stages(&took);
     }
     Exit::Done.status()
 }
 
 /// `ui event`.
 pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
-    let mut took = Timings::default();
+    let mut took = Stages::default();
     let payload = members("payload", arguments.payload.as_deref())?;
     let input = members("input", arguments.input.as_deref())?;
     let event = Event::new(&arguments.event, payload).and_then(|event| match input {
@@ -207,7 +207,7 @@ fn list(history: &History) {
 
 /// `ui rollback`.
 pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Result<u8, Error> {
-    let mut took = Timings::default();
+    let mut took = Stages::default();
     let mut plans = took.of("open", plans)?;
     let name = profile_of(&mut plans, plan, options)?;
     let run = plans.rollback(plan, version, name)?;

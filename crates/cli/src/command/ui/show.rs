@@ -1,7 +1,5 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use std::time::Instant;
-
 use glasshouse_kernel::plans::Stages;
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
@@ -11,33 +9,16 @@ use super::{SURFACE, fault, remark, tell};
 use crate::error::Error;
 use crate::output;
 
-/// What each stage took, in microseconds.
-#[derive(Default)]
-pub(super) struct Timings(Vec<(&'static str, u128)>);
-
-impl Timings {
-    pub(super) fn of<T>(&mut self, stage: &'static str, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let done = work();
-        self.0.push((stage, start.elapsed().as_micros()));
-        done
-    }
-
-    /// Adds the stages of a run that the kernel timed.
-    pub(super) fn extend(&mut self, stages: &Stages) {
-        self.0.extend(stages.iter().map(|(stage, spent)| (stage, spent.as_micros())));
-    }
-
-    pub(super) fn tell(&self) {
-        for (stage, us) in &self.0 {
-            output::note(&format!("{stage:8} {us:>8} us"));
-        }
+/// Tells what each stage took.
+pub(super) fn tell_stages(took: &Stages) {
+    for (stage, spent) in took.iter() {
+        output::note(&format!("{stage:8} {:>8} us", spent.as_micros()));
     }
 }
 
 /// `ui check`.
 pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) -> Result<u8, Error> {
-    let mut took = Timings::default();
+    let mut took = Stages::default();
     let (report, status) = match took.of("parse", || parse(text, profile)) {
         Ok(plan) => {
             let report = took.of("check", || glasshouse_plan::check_to_show(&plan, profile));
@@ -55,7 +36,7 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
         tell(&report);
     }
     if timings {
-        took.tell();
+        tell_stages(&took);
     }
     Ok(status)
 }
@@ -67,7 +48,7 @@ pub(super) fn render(
     json: bool,
     timings: bool,
 ) -> Result<u8, Error> {
-    let mut took = Timings::default();
+    let mut took = Stages::default();
     let parsed = took.of("parse", || glasshouse_plan::parse(text, &profile.limits()));
     let plan = match parsed {
         Ok(plan) => plan,
@@ -92,7 +73,7 @@ pub(super) fn render(
         remark(&html.notes);
     }
     if timings {
-        took.tell();
+        tell_stages(&took);
     }
     Ok(Exit::Done.status())
 }
