@@ -218,7 +218,9 @@ fn run(kernel: &Kernel, project: &Path, steps: &[Value]) -> Samples {
         tokens: Some(1 << 40),
         ..BudgetConfig::default()
     };
-    let config = Config { budget, ..own };
+    // A summary in between would be another request than the scenario has.
+    let window_tokens = Some(1 << 40);
+    let config = Config { budget, window_tokens, ..own };
     let new = NewSession {
         project: project.to_owned(),
         config,

@@ -130,6 +130,8 @@ pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
     let project = Config::read(&project.join(PROJECT_FILE))?.of_project(PROJECT_FILE)?;
     let user = user_config()?;
     let own_limit = user.merge.max_auto_lines;
+    // What may be spent is the user's to say as well.
+    let project = project.spending_at_most(&user)?;
     let mut config = flags.or(environment()?).or(project).or(user);
     // What is merged without a person is the user's to say; somebody's repository may only ask for less.
     let most = own_limit.unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES);

@@ -1,9 +1,14 @@
 //! The model providers by the names that people give them.
 
+use std::path::PathBuf;
+
 use glasshouse_kernel::codes;
+use glasshouse_kernel::config::Config;
 use glasshouse_provider::{Dialect, Remote, Secret};
 
+use crate::args::ModelOptions;
 use crate::error::Error;
+use crate::home::Settings;
 use crate::{home, output};
 
 /// A provider with a name.
@@ -60,8 +65,38 @@ pub(crate) struct Connected {
     pub(crate) secrets: Vec<(String, Secret)>,
 }
 
+/// The provider that flags and configuration name, set up for the current directory, which comes first.
+pub(crate) fn configured(options: &ModelOptions) -> Result<(PathBuf, Known, Connected), Error> {
+    let here = std::env::current_dir().map_err(|e| {
+        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
+    })?;
+    let Settings { config, own_server } = home::settings(flags(options), &here)?;
+    let known = known(config.provider.as_deref().ok_or_else(none_set)?)?;
+    let connected =
+        connect(&known, config.base_url.as_deref(), config.model.as_deref(), own_server)?;
+    Ok((here, known, connected))
+}
+
+/// The flags in the shape of a configuration.
+fn flags(options: &ModelOptions) -> Config {
+    Config {
+        provider: options.provider.clone(),
+        model: options.model.clone(),
+        base_url: options.base_url.clone(),
+        ..Config::default()
+    }
+}
+
 /// The provider of a name.
 pub(crate) fn known(name: &str) -> Result<Known, Error> {
+    if name == "scripted" {
+        return Err(Error::new(
+            codes::CONFIG_INVALID,
+            "the provider `scripted` answers nobody here",
+        )
+        .why("it plays a session from a file")
+        .fix("give it to a task with --scenario FILE, or name a server's provider here"));
+    }
     KNOWN.into_iter().find(|known| known.name == name).ok_or_else(|| {
         let names: Vec<_> = KNOWN.iter().map(|known| known.name).chain(["scripted"]).collect();
         Error::new(codes::CONFIG_INVALID, format!("there is no provider `{name}`"))

@@ -2,7 +2,7 @@
 //!
 //! Only keys that are no matter of security are here; those belong to the policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use glasshouse_log::Keeping;
@@ -22,6 +22,8 @@ pub const DEFAULT_MAX_AUTO_MERGE_LINES: u64 = 500;
 
 /// Smallest window that leaves room for the rules, the tools and an answer.
 const MIN_WINDOW_TOKENS: u64 = 8_000;
+/// Most models that are asked in the place of the session's own.
+const MAX_FALLBACK_MODELS: usize = 8;
 
 /// One configuration file, or the flags in the shape of one. Every key may be absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,11 +282,41 @@ impl Config {
         if self.window_tokens.is_some_and(|tokens| tokens < MIN_WINDOW_TOKENS) {
             return refuse(format!("window_tokens is below {MIN_WINDOW_TOKENS}"));
         }
+        let fallback_models = self.fallback_models.clone().unwrap_or_default();
+        if fallback_models.len() > MAX_FALLBACK_MODELS {
+            return refuse(format!("more than {MAX_FALLBACK_MODELS} fallback_models"));
+        }
+        let all: BTreeSet<_> = self.model.iter().chain(&fallback_models).collect();
+        if all.len() < usize::from(self.model.is_some()) + fallback_models.len() {
+            // Which one comes next is found by its name.
+            return refuse("a model stands twice among model and fallback_models".to_owned());
+        }
         Ok(ModelSettings {
-            fallback_models: self.fallback_models.clone().unwrap_or_default(),
+            fallback_models,
             window_tokens: self.window_tokens,
             effort: self.effort.clone(),
         })
+    }
+
+    /// Lowers the limits to those of another configuration, with defaults for what that one leaves out.
+    ///
+    /// # Errors
+    /// As [`Config::budget`].
+    pub fn spending_at_most(mut self, other: &Self) -> Result<Self, Error> {
+        let (most, own) = (other.budget()?, self.budget()?);
+        let lower =
+            |own: Option<u64>, most: Option<u64>| own.map(|own| own.min(most.unwrap_or(own)));
+        let budget = &mut self.budget;
+        budget.tokens = lower(budget.tokens, most.tokens);
+        budget.calls = lower(budget.calls, most.calls);
+        budget.errors = lower(budget.errors, most.errors);
+        if most.time_us.is_some() && own.time_us > most.time_us {
+            budget.time.clone_from(&other.budget.time);
+        }
+        if most.cost_micros.is_some() && own.cost_micros > most.cost_micros {
+            budget.cost.clone_from(&other.budget.cost);
+        }
+        Ok(self)
     }
 
     /// The limits, with defaults for what is absent.
@@ -366,5 +398,42 @@ mod tests {
         assert_eq!(merged.provider.as_deref(), Some("p"));
         assert_eq!(merged.budget().unwrap().calls, Some(1));
         assert_eq!(merged.budget().unwrap().errors, Some(2));
+    }
+
+    /// A repository's file was asked before the user's, so it could raise what the user spends.
+    #[test]
+    fn a_project_may_only_lower_what_is_spent() {
+        let read = |text: &str| Config::parse(text, "c").unwrap();
+        let check = |project: &str, user: &str, expected: &str| {
+            let project = read(&format!("budget: {{ {project} }}\n"));
+            let held = project.spending_at_most(&read(&format!("budget: {{ {user} }}\n"))).unwrap();
+            assert_eq!(
+                held.budget().unwrap(),
+                read(&format!("budget: {{ {expected} }}\n")).budget().unwrap()
+            );
+        };
+        check("tokens: 10", "tokens: 20", "tokens: 10");
+        check("tokens: 999999999", "tokens: 20", "tokens: 20");
+        check("tokens: 999999999", "", "tokens: 2000000");
+        check("calls: 900, errors: 900", "calls: 7", "calls: 7, errors: 50");
+        check("time: 30h", "time: 1h", "time: 1h");
+        check("time: 1m", "time: 1h", "time: 1m");
+        check("time: 30h", "", "");
+        check("cost: '100000'", "cost: '2.50'", "cost: '2.50'");
+        check("cost: '1'", "cost: '2.50'", "cost: '1'");
+        check("cost: '1'", "", "cost: '1'");
+    }
+
+    /// The next model is found by the name of the one before it, so a name twice went in a circle.
+    #[test]
+    fn fallback_models_are_few_and_each_is_another() {
+        let check = |text: &str, is_ok: bool| {
+            assert_eq!(Config::parse(text, "c").is_ok(), is_ok, "{text}");
+        };
+        check("model: m\nfallback_models: [a, b]\n", true);
+        check("model: m\nfallback_models: [a, m]\n", false);
+        check("model: m\nfallback_models: [a, a]\n", false);
+        check("fallback_models: [a, b]\n", true);
+        check("fallback_models: [a, b, c, d, e, f, g, h, i]\n", false);
     }
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::driver::Questions;
-use glasshouse_kernel::{Config, codes};
 use glasshouse_model::Exit;
+use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{
     Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat, ToolSpec,
 };
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{ModelOptions, ProviderCommand};
 use crate::error::Error;
-use crate::home::{self, Settings};
+use crate::home;
 use crate::models::{self, Connected};
 use crate::output;
 
@@ -59,26 +59,25 @@ fn list(json: bool) -> Result<u8, Error> {
 }
 
 fn test(options: &ModelOptions, json: bool) -> Result<u8, Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
-    let Settings { config, own_server } = home::settings(flags(options), &here)?;
-    let name = config.provider.as_deref().ok_or_else(models::none_set)?;
-    let known = models::known(name)?;
-    let Connected { remote, secrets } =
-        models::connect(&known, config.base_url.as_deref(), config.model.as_deref(), own_server)?;
+    let (here, known, Connected { remote, secrets }) = models::configured(options)?;
     let kernel = home::kernel()?;
     let runtime = super::task::runtime()?;
+    let stop = Cancel::new();
+    let switch = stop.clone();
+    runtime.spawn(super::task::on_ctrl_c(move || switch.cancel()));
     let tried = runtime.block_on(async {
         let mut questions = kernel.questions(&here, &remote, &secrets)?;
-        let mut trial = Trial { questions: &mut questions, model: remote.model() };
+        let mut trial = Trial { questions: &mut questions, model: remote.model(), stop: &stop };
         Ok::<_, Error>(trial.run(json).await)
     })?;
+    if stop.is_cancelled() {
+        return Ok(Exit::Cancelled.status());
+    }
     // A form is nice to have; without the others no session can work.
     let ok = tried.iter().all(|tried| tried.ok || tried.check == "structured");
     if json {
         output::json_line(&json!({
-            "ok": ok, "provider": name, "model": remote.model(), "checks": tried.len(),
+            "ok": ok, "provider": known.name, "model": remote.model(), "checks": tried.len(),
         }));
     } else {
         output::note(if ok { "this provider can be used" } else { "this provider cannot be used" });
@@ -86,19 +85,11 @@ fn test(options: &ModelOptions, json: bool) -> Result<u8, Error> {
     Ok(if ok { Exit::Done } else { Exit::Unfinished }.status())
 }
 
-/// The flags in the shape of a configuration.
-pub(crate) fn flags(options: &ModelOptions) -> Config {
-    Config {
-        provider: options.provider.clone(),
-        model: options.model.clone(),
-        base_url: options.base_url.clone(),
-        ..Config::default()
-    }
-}
-
 struct Trial<'q, 'k> {
     questions: &'q mut Questions<'k>,
     model: &'q str,
+    /// Set by whoever waits no longer.
+    stop: &'q Cancel,
 }
 
 type Judged = Result<String, String>;
@@ -151,9 +142,14 @@ impl Trial<'_, '_> {
         let mut sink = |_| {};
         let mut asking = std::pin::pin!(self.questions.ask(request, &mut sink, &cancel));
         let limit = Duration::from_millis(TRY_MS);
-        let answer = match tokio::time::timeout(limit, &mut asking).await {
-            Ok(answer) => answer,
-            Err(_) => {
+        let answer = tokio::select! {
+            answer = &mut asking => Some(answer),
+            () = tokio::time::sleep(limit) => None,
+            () = self.stop.cancelled() => None,
+        };
+        let answer = match answer {
+            Some(answer) => answer,
+            None => {
                 // Its end is recorded like every other.
                 cancel.cancel();
                 asking.await
@@ -246,6 +242,9 @@ impl Trial<'_, '_> {
                 Err("the answer came without a piece to cancel at".to_owned())
             }
             (Ok(_), _) => Ok("the whole answer came in one piece".to_owned()),
+            (Err(error), at) if at.is_none() || !error.is(provider_codes::PROVIDER_CANCELLED) => {
+                Err(error.to_string())
+            }
             (Err(error), None) => Err(error.to_string()),
             (Err(_), Some(ms)) if ms <= u128::from(CANCEL_MS) => {
                 Ok(format!("closed within {ms} ms"))

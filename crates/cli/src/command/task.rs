@@ -306,16 +306,21 @@ fn drive(
 ) -> Result<TurnReport, Error> {
     let cancel = Cancel::new()?;
     let switch = cancel.clone();
-    runtime.spawn(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            if switch.is_cancelled() {
-                std::process::exit(i32::from(Exit::Cancelled.status()));
-            }
-            output::note("stopping; press Ctrl-C again to end at once");
-            switch.cancel();
-        }
-    });
+    runtime.spawn(on_ctrl_c(move || switch.cancel()));
     Ok(runtime.block_on(session.turn(message, &cancel))?)
+}
+
+/// Stops at the first Ctrl-C, in order, and ends the program at the second.
+pub(super) async fn on_ctrl_c(stop: impl Fn() + Send) {
+    let mut is_stopping = false;
+    while tokio::signal::ctrl_c().await.is_ok() {
+        if is_stopping {
+            std::process::exit(i32::from(Exit::Cancelled.status()));
+        }
+        is_stopping = true;
+        output::note("stopping; press Ctrl-C again to end at once");
+        stop();
+    }
 }
 
 /// Tells the outcome of a turn that came to its end earlier.

@@ -5,15 +5,19 @@ use std::collections::BTreeMap;
 
 use glasshouse_log::Log;
 use glasshouse_model::body::{self, BlobRef, ModelCompleted, WrittenCall};
+use glasshouse_model::event::MAX_BODY_BYTES;
 use glasshouse_provider::{Carry, Completion, Finish, TokenUsage};
 use glasshouse_tools::sanitise::Masker;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// What is kept of a raw answer that held a secret.
 const WITHHELD: &[u8] = b"[withheld: the answer held a masked secret]";
 /// Most bytes of one call's arguments that an event holds; a larger file is written in parts.
 const MAX_INLINE_ARGUMENTS_BYTES: usize = 256 * 1024;
+
+/// Largest body of an answer: what an event holds, less what is still added to it.
+const MAX_ANSWER_BYTES: usize = MAX_BODY_BYTES - (4 << 10);
 
 /// Most bytes of signed blocks that an event holds; a request without them is still a request.
 const MAX_CARRY_BYTES: usize = 256 * 1024;
@@ -36,7 +40,8 @@ impl Keeper<'_> {
     /// The body of the event that tells of an answer, its bytes stored.
     ///
     /// # Errors
-    /// The log's errors.
+    /// `provider_response_too_large` for an answer that no event can hold; its bytes are stored. The
+    /// log's errors.
     pub(super) fn completed(
         &self,
         completion: Completion,
@@ -60,7 +65,7 @@ impl Keeper<'_> {
                 arguments: bounded(arguments),
             }
         });
-        Ok(ModelCompleted {
+        let body = ModelCompleted {
             ordinal,
             text: self.masker.mask_str(&completion.text),
             calls: calls.collect(),
@@ -71,7 +76,14 @@ impl Keeper<'_> {
             carry: self.kept(completion.carry),
             cost_micros: None,
             summary: false,
-        })
+        };
+        let bytes = serde_json::to_vec(&body).map_or(usize::MAX, |body| body.len());
+        if bytes > MAX_ANSWER_BYTES {
+            let code = glasshouse_provider::codes::PROVIDER_RESPONSE_TOO_LARGE;
+            return Err(Error::new(code, "the answer is too large to go on with")
+                .why(format!("{bytes} bytes, at most {MAX_ANSWER_BYTES}")));
+        }
+        Ok(body)
     }
 
     /// What the provider wants back. A signed block must not change, so one that holds a secret is
@@ -224,15 +236,42 @@ mod tests {
         check(r#"{"type":"thinking","thinking":"it is zq9-correct\u002dhorse"}"#, false);
         check(r#"{"input":{"a":[{"b":"zq9-correct-horse"}]}}"#, false);
         // Letters of a cipher that look like a token of an issuer.
-        let cipher = "gAAAsk-Zx9Qw8Er7Ty6Ui5Op4As3Df2";
+        let cipher = "gAAA-sk-Zx9Qw8Er7Ty6Ui5Op4As3Df2";
+        assert!(masker.mask_str(cipher).contains("[secret"), "the control: elsewhere it is masked");
         check(&format!(r#"{{"type":"reasoning","encrypted_content":"{cipher}"}}"#), true);
         check(&format!(r#"{{"type":"redacted_thinking","data":"{cipher}"}}"#), true);
-        check(
-            &format!(r#"{{"type":"text","text":"{cipher}"}}"#),
-            !masker.mask_str(cipher).contains("[secret"),
-        );
+        check(&format!(r#"{{"type":"text","text":"{cipher}"}}"#), false);
         check("no json", false);
         let most = "x".repeat(MAX_CARRY_BYTES);
         check(&format!(r#"{{"text":"{most}"}}"#), false);
+    }
+
+    /// An answer that no event holds ended the turn without an end of its request.
+    #[test]
+    fn an_answer_that_is_too_large_is_an_error_and_its_bytes_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
+        let masker = Masker::new(&[], &[]).unwrap();
+        let keeper = Keeper { masker: &masker, log: &log };
+        let check = |text_bytes: usize, code: Option<&str>| {
+            let text = "y".repeat(text_bytes);
+            let raw = format!("raw {text_bytes}").into_bytes();
+            let completion = Completion {
+                text,
+                reasoning: String::new(),
+                calls: Vec::new(),
+                finish: Finish::Stop,
+                usage: TokenUsage::default(),
+                raw: raw.clone(),
+                carry: None,
+            };
+            let kept = keeper.completed(completion, 0, 1);
+            assert_eq!(kept.err().map(|error| error.code()), code, "{text_bytes}");
+            assert_eq!(log.blob(&glasshouse_model::Digest::of(&raw)).unwrap(), raw);
+        };
+        check(10, None);
+        check(MAX_ANSWER_BYTES - 1_000, None);
+        check(MAX_ANSWER_BYTES, Some("provider_response_too_large"));
+        check(2 * MAX_BODY_BYTES, Some("provider_response_too_large"));
     }
 }

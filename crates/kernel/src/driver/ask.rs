@@ -66,14 +66,16 @@ impl Questions<'_> {
         let started = Instant::now();
         let answer = self.provider.stream(&request, sink, cancel).await;
         self.ordinal += 1;
-        let draft = match &answer {
-            Ok(completion) => {
-                let keeper = Keeper { masker: &self.masker, log: &self.kernel.log };
-                let body =
-                    keeper.completed(completion.clone(), request.ordinal, elapsed_us(started))?;
-                let cost_micros = self.provider.cost_micros(&request.model, &completion.usage);
-                Draft::new(Kind::ModelCompleted, &ModelCompleted { cost_micros, ..body })
-            }
+        let kept = answer.map_err(Error::from).and_then(|completion| {
+            let keeper = Keeper { masker: &self.masker, log: &self.kernel.log };
+            let cost_micros = self.provider.cost_micros(&request.model, &completion.usage);
+            let body =
+                keeper.completed(completion.clone(), request.ordinal, elapsed_us(started))?;
+            Ok((ModelCompleted { cost_micros, ..body }, completion))
+        });
+        // Whatever came of it, the request has its one end.
+        let draft = match &kept {
+            Ok((body, _)) => Draft::new(Kind::ModelCompleted, body),
             Err(error) => Draft::new(
                 Kind::ModelFailed,
                 &ModelFailed {
@@ -89,7 +91,7 @@ impl Questions<'_> {
         };
         self.journal.append(vec![draft])?;
         self.kernel.log.sign_head()?;
-        Ok(answer?)
+        Ok(kept?.1)
     }
 
     fn decide(&self, request: &ModelRequest) -> Result<()> {

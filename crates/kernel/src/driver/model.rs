@@ -20,7 +20,7 @@ use super::{Session, TaskEnd, lock};
 use crate::Result;
 use crate::session::{State, is_summary_wanted, model_request, turn_failed};
 
-/// Longest that one answer may take with all its tries.
+/// Time after which no new try of a model begins. A try that is under way has limits of its own.
 const ANSWER_DEADLINE_MS: u64 = 10 * 60 * 1000;
 
 /// All that the task needs; it owns no part of the session.

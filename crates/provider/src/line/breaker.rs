@@ -6,10 +6,9 @@ use crate::{Error, codes};
 pub const OPEN_AFTER: u32 = 5;
 /// How long it is left alone, in milliseconds; then one request tries it.
 pub const OPEN_MS: u64 = 15_000;
-/// How long the one trying request keeps the others waiting when nothing is heard of it, and how
-/// soon they may ask again, in milliseconds.
+/// How long the one trying request keeps the others waiting when nothing is heard of it, in
+/// milliseconds.
 const TRIAL_MS: u64 = 30_000;
-const TRIAL_POLL_MS: u64 = 1_000;
 
 /// Closed while an endpoint answers, open while it is left alone.
 ///
@@ -46,16 +45,17 @@ impl Breaker {
         }
         if self.failures >= OPEN_AFTER {
             if now_ms < self.trial_until_ms {
-                return Err(TRIAL_POLL_MS.min(self.trial_until_ms - now_ms));
+                return Err(self.trial_until_ms - now_ms);
             }
             self.trial_until_ms = now_ms.saturating_add(TRIAL_MS);
         }
         Ok(())
     }
 
-    /// A request was answered.
+    /// A request was answered. A wait that was asked for meanwhile still holds.
     pub fn succeeded(&mut self) {
-        *self = Self::default();
+        self.failures = 0;
+        self.trial_until_ms = 0;
     }
 
     /// A request failed. Only what says that the endpoint itself is in trouble counts; a wait that
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(breaker.admit(1_000), Err(OPEN_MS));
         assert_eq!(breaker.admit(OPEN_MS), Err(1_000));
         assert_eq!(breaker.admit(1_000 + OPEN_MS), Ok(()));
-        assert_eq!(breaker.admit(1_001 + OPEN_MS), Err(TRIAL_POLL_MS), "the others wait");
+        assert_eq!(breaker.admit(1_001 + OPEN_MS), Err(TRIAL_MS - 1), "the others wait");
         breaker.failed(&error(codes::OVERLOADED), 2_000 + OPEN_MS);
         assert_eq!(breaker.admit(2_000 + OPEN_MS), Err(OPEN_MS), "it failed again");
         assert_eq!(breaker.admit(2_000 + 2 * OPEN_MS), Ok(()));
@@ -153,6 +153,8 @@ mod tests {
         let mut breaker = Breaker::default();
         let limited = error(codes::RATE_LIMITED).with("retry_after_ms", 500);
         breaker.failed(&limited, 100);
+        // One that was under way ends well.
+        breaker.succeeded();
         assert_eq!(breaker.admit(100), Err(500));
         assert_eq!(breaker.admit(599), Err(1));
         assert_eq!(breaker.admit(600), Ok(()));

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::{SURFACE, fault, runs, show};
 use crate::args::AskArguments;
-use crate::command::{provider, task};
+use crate::command::task;
 use crate::error::Error;
-use crate::home::{self, Settings};
+use crate::home;
 use crate::models::{self, Connected};
 use crate::output;
 
@@ -49,20 +49,18 @@ struct Made {
 }
 
 pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
-    let Settings { config, own_server } = home::settings(provider::flags(&arguments.model), &here)?;
-    let name = config.provider.as_deref().ok_or_else(models::none_set)?;
-    let known = models::known(name)?;
-    let Connected { remote, secrets } =
-        models::connect(&known, config.base_url.as_deref(), config.model.as_deref(), own_server)?;
+    let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
     let profile = arguments.options.profile.profile();
     let made = {
         let kernel = home::kernel()?;
-        task::runtime()?.block_on(async {
+        let runtime = task::runtime()?;
+        let cancel = Cancel::new();
+        let switch = cancel.clone();
+        runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
+        runtime.block_on(async {
             let questions = kernel.questions(&here, &remote, &secrets)?;
-            Asking { questions, model: remote.model(), profile: &profile, arguments }.make().await
+            let model = remote.model();
+            Asking { questions, model, profile: &profile, arguments, cancel }.make().await
         })?
     };
     if made.repaired {
@@ -97,6 +95,7 @@ struct Asking<'a, 'k> {
     model: &'a str,
     profile: &'a Profile,
     arguments: &'a AskArguments,
+    cancel: Cancel,
 }
 
 impl Asking<'_, '_> {
@@ -159,8 +158,7 @@ impl Asking<'_, '_> {
                 }
             }
         };
-        let cancel = Cancel::new();
-        Ok(self.questions.ask(request.clone(), &mut sink, &cancel).await?)
+        Ok(self.questions.ask(request.clone(), &mut sink, &self.cancel).await?)
     }
 }
 
