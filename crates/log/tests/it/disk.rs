@@ -134,8 +134,6 @@ pub(crate) enum Fault {
     Full,
     /// Half of it was done before the device failed.
     Short,
-    /// A sync fails, and nobody hears of it: as by a log that does not look.
-    Unheard,
 }
 
 #[derive(Default)]
@@ -145,6 +143,8 @@ struct State {
     /// Which of them fails, once, and how.
     fault: Mutex<Option<(u64, Fault)>>,
     syncs: AtomicU64,
+    /// Which sync fails, once, and says that it did not.
+    unheard: Mutex<Option<u64>>,
     fails_to_sync: AtomicBool,
     lies: AtomicBool,
     is_full: AtomicBool,
@@ -204,6 +204,11 @@ impl Disk {
     /// Lets one call fail, counted from the first.
     pub(crate) fn fail_call(&self, call: u64, fault: Fault) {
         *self.state.fault.lock().unwrap() = Some((call, fault));
+    }
+
+    /// Lets one sync fail, counted from the first, and nobody hears of it: as by a log that does not look.
+    pub(crate) fn fail_sync_unheard(&self, sync: u64) {
+        *self.state.unheard.lock().unwrap() = Some(sync);
     }
 
     /// Whether the call that was to fail did.
@@ -386,7 +391,7 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: the file is open.
     match unsafe { state(file) }.next_call() {
-        None | Some(Fault::Unheard) => {}
+        None => {}
         Some(Fault::Io) => return ffi::SQLITE_IOERR_WRITE,
         Some(Fault::Full) => return ffi::SQLITE_FULL,
         Some(Fault::Short) => {
@@ -410,7 +415,7 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, length: sqlite3_int64) -> c_int {
     let change = Change::Truncate(usize::try_from(length).unwrap());
     // SAFETY: the file is open.
-    if unsafe { state(file) }.next_call().is_some_and(|fault| fault != Fault::Unheard) {
+    if unsafe { state(file) }.next_call().is_some() {
         return ffi::SQLITE_IOERR_TRUNCATE;
     }
     // SAFETY: the file is open.
@@ -421,12 +426,7 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, length: sqlite3_int64) ->
 unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: the file is open.
     let state = unsafe { state(file) };
-    if let Some(fault) = state.next_call() {
-        // SAFETY: the file is open.
-        unsafe { with_content(file, |content| content.changes.clear()) };
-        return if fault == Fault::Unheard { ffi::SQLITE_OK } else { ffi::SQLITE_IOERR_FSYNC };
-    }
-    if state.fails_to_sync.load(Ordering::SeqCst) {
+    if state.next_call().is_some() || state.fails_to_sync.load(Ordering::SeqCst) {
         // SAFETY: the file is open.
         unsafe { with_content(file, |content| content.changes.clear()) };
         return ffi::SQLITE_IOERR_FSYNC;
@@ -435,7 +435,12 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
     if let Some(observer) = state.observer.lock().unwrap().as_mut() {
         observer(&files);
     }
-    state.syncs.fetch_add(1, Ordering::SeqCst);
+    let sync = state.syncs.fetch_add(1, Ordering::SeqCst);
+    if *state.unheard.lock().unwrap() == Some(sync) {
+        // SAFETY: the file is open.
+        unsafe { with_content(file, |content| content.changes.clear()) };
+        return ffi::SQLITE_OK;
+    }
     if state.lies.load(Ordering::SeqCst) {
         return ffi::SQLITE_OK;
     }
@@ -457,7 +462,7 @@ unsafe extern "C" fn read(
     at: sqlite3_int64,
 ) -> c_int {
     // SAFETY: the file is open.
-    if unsafe { state(file) }.next_call().is_some_and(|fault| fault != Fault::Unheard) {
+    if unsafe { state(file) }.next_call().is_some() {
         return ffi::SQLITE_IOERR_READ;
     }
     forward!(xRead(file, into, amount, at))

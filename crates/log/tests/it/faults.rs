@@ -146,16 +146,16 @@ fn each(step: u64) -> (u64, u64) {
 fn a2_a_failed_sync_that_nobody_heard_of_is_found() {
     let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
     work(home.path(), &disk, &mut Told::new());
-    let calls = disk.calls();
-    let is_lost = |call: &u64| {
+    let syncs = disk.syncs();
+    let is_lost = |sync: &u64| {
         let (disk, home) = (Disk::new(), tempfile::tempdir().unwrap());
-        disk.fail_call(*call, Fault::Unheard);
+        disk.fail_sync_unheard(*sync);
         let mut told = Told::new();
         work(home.path(), &disk, &mut told);
         survives(home.path(), &disk, &told).is_err()
     };
-    let lost = (0..calls).step_by(3).filter(is_lost).count();
-    assert!(lost > 0, "none of {} runs", calls / 3);
+    let lost = (0..syncs).filter(is_lost).count();
+    assert!(lost > 0, "none of {syncs} syncs");
 }
 
 #[test]
