@@ -58,6 +58,7 @@ pub use approvals::{ApprovalName, PendingApproval};
 pub use ask::Questions;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
+pub(crate) use decide::decide_uncounted;
 pub use decide::{boundary_denial, now_us};
 pub use explain::{Explained, Origin};
 pub use fetch::Outside;
@@ -359,7 +360,8 @@ pub struct Session {
     /// Whether it is a fork of a session that another log recorded.
     is_imported: bool,
     outside: Outside,
-    rates: rates::Rates,
+    /// Shared with the network of the sandbox: connections count too.
+    rates: Arc<Mutex<rates::Rates>>,
 }
 
 /// What a task gives back.
@@ -495,7 +497,10 @@ impl Session {
                 }
                 Effect::Decide(call) => match self.decide_call(tasks, call, cancel).await {
                     // A grant was used or taken back in between: decide on what is true now.
-                    Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {}
+                    Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
+                        let branch = self.recorder.branch();
+                        *lock(&self.rates) = rates::Rates::of(self.recorder.log(), branch)?;
+                    }
                     decided => decided?,
                 },
                 Effect::ProposeMerge => self.propose_merge(None).await?,

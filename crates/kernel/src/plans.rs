@@ -25,10 +25,10 @@ use glasshouse_model::{
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
-use glasshouse_policy::{Policy, Request};
+use glasshouse_policy::Policy;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::now_us;
+use crate::driver::{decide_uncounted, now_us};
 use crate::{Error, Result, codes};
 
 pub use carry::Carried;
@@ -325,8 +325,7 @@ impl Plans {
     fn decide(&self, home: &Home, ask: &Ask) -> (Draft, Decided) {
         let mut call = Call::new(name::UI_RENDER, self.user.clone());
         call.session = Some(home.session.clone());
-        let decision =
-            glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
+        let decision = decide_uncounted(&self.policy, &call);
         let decided = match decision.effect {
             Effect::Allow => Ok(decision.constraints.clone()),
             Effect::Deny | Effect::RequireReview => Err(decision.reasons.join("; ")),

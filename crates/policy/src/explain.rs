@@ -56,9 +56,6 @@ pub fn explain_text(decision: &Decision) -> String {
     if let Some(milliseconds) = constraints.max_duration_ms {
         let _ = writeln!(out, "  at most {milliseconds} ms");
     }
-    if let Some(level) = &constraints.min_isolation {
-        let _ = writeln!(out, "  only in isolation of level {level}");
-    }
     for (rule, rate) in &constraints.rates {
         let _ = writeln!(out, "  {} times in {} ms by {rule}", rate.calls, rate.within_ms);
     }

@@ -218,6 +218,7 @@ fn exchange(
          Accept-Encoding: identity\r\nConnection: close\r\n\r\n",
         url.authority()
     );
+    let until = Instant::now() + TOTAL;
     stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(failed)?;
     let mut reader = BufReader::new(stream);
     let head = Head::read(&mut reader)?;
@@ -228,7 +229,6 @@ fn exchange(
         body: Vec::new(),
         is_cut: false,
     };
-    let until = Instant::now() + TOTAL;
     let mut on = || {
         if is_cancelled() {
             return Err(failed("the turn was cancelled"));
@@ -251,7 +251,10 @@ fn exchange(
     let length = head.get("content-length").map(str::parse).transpose();
     let length = length.map_err(|_| failed("a broken length"))?;
     if !matches!(head.status, 204 | 304) {
-        page.take(&mut reader, length.unwrap_or(u64::MAX), &mut on)?;
+        let whole = page.take(&mut reader, length.unwrap_or(u64::MAX), &mut on)?;
+        if whole && length.is_some_and(|length| (page.body.len() as u64) < length) {
+            return Err(failed("the answer ended in the middle"));
+        }
     }
     Ok(page)
 }
@@ -388,6 +391,7 @@ mod tests {
         };
         check("HTTP/1.1 200 OK\r\n\r\nhello", Some((200, "hello")));
         check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello", Some((200, "he")));
+        check("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhel", None);
         check("HTTP/1.0 404 No\nContent-Length: 0\n\n", Some((404, "")));
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         check(&format!("{chunked}2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"), Some((200, "hello")));

@@ -80,11 +80,32 @@ fn e2e_sandbox_run_takes_system_calls_from_a_checked_file() {
 
     let missing = place.run(&["sandbox", "run", "--json", "--root", "/no/image", "--", "true"]);
     assert_eq!(missing.last()["error"]["code"], "project_unreadable");
+    // The system that a command sees is a mount like any other: decided, and never the keys.
+    let home = place.home();
+    let above = home.parent().unwrap();
+    for root in [home.as_path(), above] {
+        let refused = place.run(&[
+            "sandbox",
+            "run",
+            "--json",
+            "--root",
+            root.to_str().unwrap(),
+            "--",
+            "true",
+        ]);
+        assert_eq!(refused.last()["error"]["code"], "project_unreadable", "{}", root.display());
+    }
     let empty = place.path("empty");
     std::fs::create_dir(&empty).unwrap();
     let empty = empty.to_str().unwrap();
     // No host program is left under an image that has none.
     place.run(&["sandbox", "run", "--root", empty, "--", "/bin/true"]).expect_status(127);
+    let (_, events) = place.events();
+    let mounted = events.iter().filter(|event| *event.kind() == Kind::PolicyDecided).any(|event| {
+        let body: serde_json::Value = event.body_as().unwrap();
+        body["syscall"] == "sandbox.mount" && body["input"]["host_path"] == empty
+    });
+    assert!(mounted, "the root was not decided");
 }
 
 #[test]

@@ -243,7 +243,10 @@ impl Session {
             Answer::Approve | Answer::ApproveFor(_) => (true, "approved"),
         };
         let wider = match answer {
-            Answer::ApproveFor(wider) if approved => self.widen(&request, wider, &approver)?,
+            // What makes no grant, as one that is good for no use, is an answer for the call alone.
+            Answer::ApproveFor(wider) if approved => {
+                self.widen(&request, wider, &approver).ok().flatten()
+            }
             _ => None,
         };
         let scope = wider.as_ref().map_or(GrantScope::Call, |(scope, ..)| *scope);

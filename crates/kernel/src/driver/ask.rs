@@ -7,12 +7,12 @@ use std::time::Instant;
 use glasshouse_model::body::{ModelCompleted, ModelFailed, ModelRequested, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Kind};
-use glasshouse_policy::{Policy, Request};
+use glasshouse_policy::Policy;
 use glasshouse_provider::{Cancel, Completion, Delta, ModelRequest, Provider, Secret};
 use glasshouse_tools::sanitise::Masker;
 
 use super::answer::Keeper;
-use super::decide::now_us;
+use super::decide::decide_uncounted;
 use super::journal::{Journal, local_user};
 use super::model::elapsed_us;
 use super::{Kernel, rules};
@@ -97,8 +97,7 @@ impl Questions<'_> {
     fn decide(&self, request: &ModelRequest) -> Result<()> {
         let mut call = Call::new(name::MODEL_CALL, local_user());
         call.session = Some(self.journal.session.clone());
-        let decision = glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us()));
-        let decision = decision.decision;
+        let decision = decide_uncounted(&self.policy, &call);
         let allowed = decision.is_allowed();
         let reasons = decision.reasons.join("; ");
         let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);

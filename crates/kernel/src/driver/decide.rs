@@ -48,11 +48,27 @@ fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decisio
     decision
 }
 
-fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
+pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
     decision.effect = Effect::Deny;
     decision.rules.push(kernel_rule(name, &reason));
     decision.reasons.push(reason);
     decision
+}
+
+/// Decides an act that nothing counts. What a rule allows only so often it does not allow here: a
+/// demand that cannot be kept is a denial.
+pub(crate) fn decide_uncounted(policy: &Policy, call: &Call) -> Decision {
+    let decision = glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision;
+    match decision.constraints.rates.keys().next() {
+        Some(rule) if decision.is_allowed() => {
+            let reason = format!(
+                "rule `{rule}` limits how often, and `{}` is not counted here",
+                call.syscall
+            );
+            denied_by_kernel(decision, RATE_LIMITED, reason)
+        }
+        _ => decision,
+    }
 }
 
 /// A denial by the kernel itself, told like one of a rule.
@@ -108,13 +124,9 @@ impl Session {
         Principal::new(PrincipalKind::Agent, "agent", TenantId::local())
     }
 
-    /// Asks the policy, presenting an approval if there is one.
-    pub(super) fn decide(&self, call: &Call, approval: Option<(CallId, &Approval)>) -> Verdict {
-        self.decide_counted(call, approval, &Counters::new(self.recorder.log()))
-    }
-
-    /// The same, with the counters that a use has to be stored by.
-    fn decide_counted(
+    /// Asks the policy, presenting an approval if there is one and the standing grants that fit. What the
+    /// verdict uses up has to be stored by the counters.
+    fn decide(
         &self,
         call: &Call,
         approval: Option<(CallId, &Approval)>,
@@ -192,25 +204,20 @@ impl Session {
             Some(reason) => Err(boundary_denial(&self.policy, &reason)),
             None => {
                 let approval = approval.as_ref().map(|approval| (id, approval));
-                Ok(self.decide_counted(&call, approval, &counters))
+                Ok(self.decide(&call, approval, &counters))
             }
         };
-        let mut drafts = Vec::new();
-        let mut cells: Vec<CellWrite> = Vec::new();
-        let decision = match verdict {
-            Err(decision) => decision,
-            Ok(verdict) => {
-                (drafts, cells) = rights(id, &verdict, approval.as_ref(), &counters);
-                verdict.decision
-            }
+        let decision = match &verdict {
+            Err(decision) => decision.clone(),
+            Ok(verdict) => verdict.decision.clone(),
         };
         let decision = in_demanded_sandbox(decision, &arguments);
-        let decision = match self.rates.broken(&decision, now_us()) {
-            Some(reason) => denied_by_kernel(decision, RATE_LIMITED, reason),
-            None => decision,
-        };
-        self.rates.note(&decision, now_us());
+        let decision = lock(&self.rates).hold(decision, now_us());
         let (is_allowed, constraints) = (decision.is_allowed(), decision.constraints.clone());
+        let (mut drafts, cells) = match &verdict {
+            Err(_) => (Vec::new(), Vec::new()),
+            Ok(verdict) => rights(id, (verdict, is_allowed), approval.as_ref(), &counters),
+        };
         let input = masked(&self.masker, call.clone());
         let body = PolicyDecided::new(Some(id), input, subject(&call), decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
@@ -307,12 +314,13 @@ fn uses(verdict: &Verdict) -> impl Iterator<Item = &GrantUse> {
 /// What a decision did to the rights it was made with: events, and the cells that go with them.
 fn rights(
     id: CallId,
-    verdict: &Verdict,
+    (verdict, is_allowed): (&Verdict, bool),
     approval: Option<&Approval>,
     counters: &Counters<'_>,
 ) -> (Vec<Draft>, Vec<CellWrite>) {
     let (mut drafts, mut cells) = (Vec::new(), Vec::new());
-    for used in uses(verdict) {
+    // An act that does not happen uses nothing up.
+    for used in uses(verdict).filter(|_| is_allowed) {
         let body = GrantUsed { grant: used.id.to_string(), counter: used.counter };
         drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
         cells.push(counters.cell(used));

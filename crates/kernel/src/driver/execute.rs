@@ -27,16 +27,16 @@ use glasshouse_tools::{Arguments, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
-use super::decide::{masked, now_us};
+use super::decide::{decide_uncounted, masked, now_us};
 use super::fetch::{self, Outside};
 use super::model::elapsed_us;
-use super::network::{Running, WEB};
+use super::network::Running;
 use super::people::{Cancel, Notice, Observer};
 use super::start::put;
 use super::workbench::{NewCache, Workbench, Write, manifest_bytes};
 use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::classify::is_lock_file;
-use crate::session::refused;
+use crate::session::{WEB, refused};
 use crate::{Error, Result, codes};
 
 /// Longest text of a result that the model is told, in bytes; about 4,000 tokens.
@@ -385,7 +385,7 @@ impl Execution {
                 .why(format!("{} changed; the limit is {MAX_CHANGED_PATHS}", seal.changed.len())));
         }
         let writes = bench.writes(&before, &seal.manifest, &seal.changed)?;
-        let (mut drafts, mut refused) = self.judge(&writes)?;
+        let (mut drafts, mut refused) = self.judge(&writes, bench.has_reached())?;
         seal = self.spare_lock_files(bench, &before, seal, &mut refused, &mut drafts)?;
         if let Some(refused_change) = refused.into_iter().next() {
             bench.rollback()?;
@@ -473,7 +473,7 @@ impl Execution {
 
     /// Decides every changed path as a write. The second part are the changes that may not stay.
     /// Many allowed paths of one kind are told by one event with the list beside it.
-    fn judge(&self, writes: &[Write]) -> Result<(Vec<Draft>, Vec<RefusedChange>)> {
+    fn judge(&self, writes: &[Write], reached: bool) -> Result<(Vec<Draft>, Vec<RefusedChange>)> {
         let mut drafts = Vec::new();
         let mut refused = Vec::new();
         let mut allowed: BTreeMap<(&str, ChangeClass), Vec<PolicyDecided>> = BTreeMap::new();
@@ -489,8 +489,10 @@ impl Execution {
             call.size_bytes = write.size_bytes;
             call.change = Some(write.class);
             call.labels.clone_from(&self.labels);
-            let request = glasshouse_policy::Request::new(&call, now_us());
-            let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            if reached {
+                call.labels.insert(WEB.to_owned());
+            }
+            let decision = decide_uncounted(&self.policy, &call);
             let may_stay = decision.effect == Effect::Allow;
             if !may_stay {
                 refused.push(RefusedChange {

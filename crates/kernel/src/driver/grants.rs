@@ -14,10 +14,10 @@ use glasshouse_model::body::{
 use glasshouse_model::{
     Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
-use glasshouse_policy::{GrantId, GrantUse, REVOKED, Request, Standing, UseCounters};
+use glasshouse_policy::{GrantId, GrantUse, REVOKED, Standing, UseCounters};
 use serde::{Deserialize, Serialize};
 
-use super::decide::now_us;
+use super::decide::{decide_uncounted, now_us};
 use super::journal::Journal;
 use super::start::random;
 use super::{Kernel, rules};
@@ -222,8 +222,9 @@ impl Kernel {
         for (id, Kept { session, branch, issued_us, terms }) in kept(&self.log)? {
             let stored = counters.stored(id);
             let state = match stored {
-                REVOKED => GrantState::Revoked,
+                // What ends a grant whose time is over writes the same counter.
                 _ if now_us() >= terms.expires_us => GrantState::Expired,
+                REVOKED => GrantState::Revoked,
                 uses if terms.max_uses.is_some_and(|most| uses >= most) => GrantState::UsedUp,
                 _ if self.turn_is_over(&terms)? => GrantState::TurnOver,
                 _ => GrantState::Live,
@@ -327,7 +328,7 @@ impl Kernel {
         let journal = Journal::open(self)?;
         let mut call = Call::new("grant.revoke", by.clone());
         call.session = Some(journal.session.clone());
-        let decision = glasshouse_policy::decide(&rules, &Request::new(&call, now_us())).decision;
+        let decision = decide_uncounted(&rules, &call);
         let (allowed, why) = (decision.is_allowed(), decision.reasons.join("; "));
         let decided = PolicyDecided::new(None, call, Some(id.to_string()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &decided)];

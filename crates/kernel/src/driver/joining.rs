@@ -18,13 +18,13 @@ use glasshouse_model::{
     Actor, BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, PrincipalKind, Seq,
     SessionId,
 };
-use glasshouse_policy::{Consent, Request};
+use glasshouse_policy::Consent;
 use serde::Serialize;
 use serde_json::Value;
 
 use self::files::{Brought, Choice};
 use super::Kernel;
-use super::decide::now_us;
+use super::decide::{decide_uncounted, now_us};
 use super::journal::{Journal, local_user};
 use super::people::{Answer, ReviewItem, Reviewer, Withdrawn};
 use super::recorder::{expand, fold_to};
@@ -338,7 +338,7 @@ impl Kernel {
     pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
         let decide = |text| -> Result<Decision> {
             let policy = self.compile(&[text])?;
-            Ok(glasshouse_policy::decide(&policy, &Request::new(call, now_us())).decision)
+            Ok(decide_uncounted(&policy, call))
         };
         let mut decision = decide(shipped(Consent::Joint))?;
         let recorded = state.created.as_ref().map(|created| created.policy.as_slice());

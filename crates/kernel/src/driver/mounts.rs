@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Kind, Principal, PrincipalKind, TenantId};
-use glasshouse_policy::{Policy, Request};
+use glasshouse_policy::Policy;
 use glasshouse_sandbox::ReadOnlyMount;
 use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
 use glasshouse_sandbox::view;
 
-use super::decide::now_us;
+use super::decide::decide_uncounted;
 
 /// Where a sandbox finds the branch's writable cache.
 pub(super) const CACHE_TARGET: &str = "/cache";
@@ -40,7 +40,7 @@ pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>
         let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
         let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
         call.host_path = Some(tool.source.display().to_string());
-        let decision = glasshouse_policy::decide(policy, &Request::new(&call, now_us())).decision;
+        let decision = decide_uncounted(policy, &call);
         let allowed = decision.is_allowed();
         let subject = Some(format!("{}: {}", tool.name, tool.source.display()));
         let body = PolicyDecided::new(None, call, subject, decision);

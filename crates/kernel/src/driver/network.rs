@@ -21,11 +21,11 @@ use tokio::sync::mpsc;
 
 use super::decide::{masked, now_us};
 use super::lock;
+use super::rates::Rates;
 use super::rules::PolicyText;
 use crate::Result;
+use crate::session::WEB;
 
-/// Label of whatever came from the network.
-pub(crate) const WEB: &str = "web";
 /// Name of the rules that `--allow-host` makes, in explanations.
 const ALLOWED_BY_HAND: &str = "--allow-host";
 /// How long an event of a connection may take to be recorded before the connection is refused.
@@ -106,6 +106,7 @@ pub(super) struct Network {
 struct Gate {
     policy: Arc<Policy>,
     masker: Arc<Masker>,
+    rates: Arc<Mutex<Rates>>,
     caller: Principal,
     session: SessionId,
     sink: Sink,
@@ -127,7 +128,7 @@ pub(super) struct Used {
 
 impl Network {
     pub(super) fn new(
-        (policy, masker): (Arc<Policy>, Arc<Masker>),
+        (policy, masker, rates): (Arc<Policy>, Arc<Masker>, Arc<Mutex<Rates>>),
         (caller, session): (Principal, SessionId),
         settings: NetworkSettings,
         sink: Sink,
@@ -135,6 +136,7 @@ impl Network {
         let gate = Gate {
             policy,
             masker,
+            rates,
             caller,
             session,
             sink,
@@ -210,6 +212,7 @@ impl EgressGate for Gate {
         let call = self.call(running, request);
         let decision =
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
+        let decision = lock(&self.rates).hold(decision, now_us());
         let effect = decision.effect;
         let mask = |text: &str| self.masker.mask_str(text);
         let target = format!("{} {}:{}", request.method, request.host, request.port);

@@ -1,6 +1,6 @@
 //! One command in one sandbox, for a person: decided, recorded and sealed like a call of an agent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,8 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Seq,
 };
-use glasshouse_policy::{Consent, Policy, Request};
+use glasshouse_policy::{Consent, Policy};
+use glasshouse_sandbox::toolchain::ToolMount;
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
     CallList, Cancel, Command, Live, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName,
@@ -23,16 +24,17 @@ use glasshouse_sandbox::{
 
 use glasshouse_tools::sanitise::Masker;
 
-use super::decide::now_us;
+use super::decide::{decide_uncounted, now_us};
 use super::execute::{changed_path, check_isolation};
 use super::journal::{Journal, local_user};
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
-use super::network::{Network, Running, WEB, allowed_by_hand, to_the_log};
+use super::network::{Network, Running, allowed_by_hand, to_the_log};
 use super::rules::shipped;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
 use super::{Kernel, operation_id};
 use crate::merge::{self, Authority, Input, OperationDir};
+use crate::session::{USER, WEB};
 use crate::{Error, Result, codes};
 
 /// What to run.
@@ -133,8 +135,7 @@ impl Kernel {
         let mut call = Call::new(name::SHELL_RUN, user);
         call.argv = Some(one.argv.clone());
         call.session = Some(record.journal.session.clone());
-        let decision =
-            glasshouse_policy::decide(&record.policy, &Request::new(&call, now_us())).decision;
+        let decision = decide_uncounted(&record.policy, &call);
         let effect = decision.effect;
         let reasons = decision.reasons.clone();
         let policy_version = decision.policy_version;
@@ -195,8 +196,8 @@ impl Kernel {
             }
             sink(stream, bytes);
         };
-        let labels = BTreeSet::from(["user".to_owned()]);
-        network.begin(Running { call: id, state: None, labels });
+        let mut labels = BTreeSet::from([USER.to_owned()]);
+        network.begin(Running { call: id, state: None, labels: labels.clone() });
         let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
         let run = ran?;
@@ -227,12 +228,13 @@ impl Kernel {
         let mut ends = [Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)];
         if used.reached {
             ends = ends.map(|draft| draft.label(WEB));
+            labels.insert(WEB.to_owned());
         }
         record.append(ends.to_vec())?;
         let connections = used.connections;
         let result =
             OneResult { run, isolation, changes, connections, stdout, stderr, merged: None };
-        Ok(Ran { result, project, workspace, manifest: seal.manifest })
+        Ok(Ran { result, project, workspace, manifest: seal.manifest, labels })
     }
 
     /// Merges what the command changed, where that was asked for and the command finished. The call
@@ -245,7 +247,7 @@ impl Kernel {
         scratch: &Path,
         ran: Ran,
     ) -> Result<OneResult> {
-        let Ran { mut result, project, workspace, manifest } = ran;
+        let Ran { mut result, project, workspace, manifest, labels } = ran;
         let finished = matches!(result.run.status, Status::Exited(0));
         if !(one.merge && one.workspace.is_some() && finished) {
             return Ok(result);
@@ -253,7 +255,7 @@ impl Kernel {
         let blobs = Blobs(self.log.clone());
         let merge = || -> Result<u64> {
             let set = workspace.change_set(&manifest, &blobs)?;
-            record.allow_merge(id, &set)?;
+            record.allow_merge(id, &set, &labels)?;
             let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
             merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)
         };
@@ -296,9 +298,7 @@ impl Kernel {
                 empty
             }
         };
-        // The host's toolchains do not fit an image's libraries.
-        let found = if one.root.is_some() { Vec::new() } else { tools_of(&project) };
-        let (tools, mut drafts) = permitted(&record.policy, &found);
+        let (root, tools) = self.mounts(record, one, &project)?;
         let base = Arc::new(freeze(&project, &self.home.join("cache/bases"), current_owner())?);
         let head_commit = base.git.as_ref().and_then(|git| git.head.clone());
         let files = base.manifest.len() as u64;
@@ -308,7 +308,7 @@ impl Kernel {
         std::fs::create_dir_all(&cache).map_err(made)?;
         let mut spec = SandboxSpec::new(record.journal.branch.as_str(), one.template.template());
         spec.overlay = Some(workspace.overlay_dirs());
-        spec.root = one.root.as_deref().map(super::start::canonical_project).transpose()?;
+        spec.root = root;
         spec.calls.clone_from(&one.calls);
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
@@ -320,7 +320,6 @@ impl Kernel {
             host.create_with_egress(&spec, network.egress()?)?
         };
         let isolation = sandbox.attestation().to_string();
-        check_isolation(demanded, &isolation)?;
         let created = SandboxEvent {
             sandbox: record.journal.branch.to_string(),
             template: one.template.as_str().to_owned(),
@@ -328,13 +327,47 @@ impl Kernel {
             code: None,
             attestation: serde_json::to_value(sandbox.attestation()).ok(),
         };
-        drafts.extend([
+        record.append(vec![
             Draft::new(Kind::WorkspaceFrozen, &frozen),
             Draft::new(Kind::SandboxCreated, &created),
-            Draft::new(Kind::ToolStarted, &ToolStarted { call: id, isolation }),
-        ]);
-        record.append(drafts)?;
+        ])?;
+        check_isolation(demanded, &isolation)?;
+        let started = ToolStarted { call: id, isolation };
+        record.append(vec![Draft::new(Kind::ToolStarted, &started)])?;
         Ok(Bench { project, workspace, sandbox })
+    }
+
+    /// The system that the command sees and the toolchains in it, each mount decided and recorded.
+    fn mounts(
+        &self,
+        record: &Record<'_>,
+        one: &OneCommand,
+        project: &Path,
+    ) -> Result<(Option<PathBuf>, Vec<ToolMount>)> {
+        let Some(root) = &one.root else {
+            let (tools, drafts) = permitted(&record.policy, &tools_of(project));
+            record.append_mounts(drafts)?;
+            return Ok((None, tools));
+        };
+        // The host's toolchains do not fit an image's libraries.
+        let root = super::start::canonical_project(root)?;
+        self.keep_apart(&root)?;
+        let image = ToolMount {
+            name: "root".to_owned(),
+            source: root.clone(),
+            target: PathBuf::from("/"),
+            env: BTreeMap::new(),
+            path: Vec::new(),
+        };
+        let (allowed, drafts) = permitted(&record.policy, &[image]);
+        record.append(drafts)?;
+        if allowed.is_empty() {
+            let what = format!("`{}` may not be the system of a sandbox", root.display());
+            return Err(Error::new(codes::POLICY_DENIED, what)
+                .why("a rule denies mounting it; the data directory with the log and its keys never is")
+                .fix("name the directory of an unpacked image"));
+        }
+        Ok((Some(root), Vec::new()))
     }
 }
 
@@ -351,6 +384,8 @@ struct Ran {
     project: PathBuf,
     workspace: Workspace,
     manifest: SealManifest,
+    /// Taint of what the command changed.
+    labels: BTreeSet<String>,
 }
 
 /// A copy of a directory and the sandbox on it.
@@ -421,6 +456,11 @@ impl<'a> Record<'a> {
         Ok(Self { journal: Journal::open(kernel)?, policy })
     }
 
+    /// Records what mounts were decided; there may be none.
+    fn append_mounts(&self, decided: Vec<Draft>) -> Result<()> {
+        if decided.is_empty() { Ok(()) } else { self.append(decided).map(|_| ()) }
+    }
+
     fn append(&self, events: Vec<Draft>) -> Result<Seq> {
         self.journal.append(events)
     }
@@ -428,7 +468,7 @@ impl<'a> Record<'a> {
     fn network(&self, kernel: &Kernel, masker: &Arc<Masker>) -> Network {
         let (session, branch) = (self.journal.session.clone(), self.journal.branch.clone());
         Network::new(
-            (Arc::clone(&self.policy), Arc::clone(masker)),
+            (Arc::clone(&self.policy), Arc::clone(masker), Arc::default()),
             (local_user(), session.clone()),
             kernel.network.clone(),
             to_the_log(kernel.log.clone(), session, branch),
@@ -453,7 +493,7 @@ impl<'a> Record<'a> {
     }
 
     /// Decides every changed path. A review is given by the person who asked for the merge.
-    fn allow_merge(&self, id: CallId, set: &ChangeSet) -> Result<()> {
+    fn allow_merge(&self, id: CallId, set: &ChangeSet, labels: &BTreeSet<String>) -> Result<()> {
         let mut drafts = Vec::new();
         let mut denied = None;
         let mut reasons = Vec::new();
@@ -461,8 +501,8 @@ impl<'a> Record<'a> {
             let user = local_user();
             let mut call = Call::new(name::MERGE_APPLY, user).at(path.clone());
             call.session = Some(self.journal.session.clone());
-            let request = Request::new(&call, now_us());
-            let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            call.labels.clone_from(labels);
+            let decision = decide_uncounted(&self.policy, &call);
             match decision.effect {
                 Effect::Allow => {}
                 Effect::RequireReview => {
@@ -501,7 +541,18 @@ impl<'a> Record<'a> {
     }
 
     fn propose(&self, one: &OneCommand) -> Result<CallId> {
-        let mut arguments = serde_json::json!({ "argv": one.argv });
+        // Of a variable the name: its value may be a secret.
+        let env: Vec<&str> = one.env.iter().map(|(name, _)| name.as_str()).collect();
+        let mut arguments = serde_json::json!({ "argv": one.argv, "cwd": one.cwd });
+        if !env.is_empty() {
+            arguments["env"] = env.into();
+        }
+        if let Some(timeout_ms) = one.timeout_ms {
+            arguments["timeout_ms"] = timeout_ms.into();
+        }
+        if !one.allow_hosts.is_empty() {
+            arguments["allow_hosts"] = one.allow_hosts.clone().into();
+        }
         if let Some(root) = &one.root {
             arguments["root"] = root.display().to_string().into();
         }

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use glasshouse_log::Log;
 use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Decision, Kind};
 
+use super::decide::denied_by_kernel;
 use crate::Result;
+use crate::session::RATE_LIMITED;
 
 /// Most times that are kept for one rule; a rate above it is that.
 const MAX_KEPT: usize = 10_000;
@@ -25,7 +28,7 @@ impl Rates {
             let event = event?;
             if *event.kind() == Kind::PolicyDecided
                 && let Ok(decided) = event.body_as::<PolicyDecided>()
-                && decided.args_digest.is_some()
+                && is_counted(&decided)
             {
                 rates.note(&decided.decision, event.header.time_us);
             }
@@ -33,8 +36,18 @@ impl Rates {
         Ok(rates)
     }
 
-    /// Counts an allowed call.
-    pub(super) fn note(&mut self, decision: &Decision, now_us: u64) {
+    /// Counts an allowed act, or denies it where it would be one too many.
+    pub(super) fn hold(&mut self, decision: Decision, now_us: u64) -> Decision {
+        match self.broken(&decision, now_us) {
+            Some(reason) => denied_by_kernel(decision, RATE_LIMITED, reason),
+            None => {
+                self.note(&decision, now_us);
+                decision
+            }
+        }
+    }
+
+    fn note(&mut self, decision: &Decision, now_us: u64) {
         if !decision.is_allowed() {
             return;
         }
@@ -48,7 +61,7 @@ impl Rates {
     }
 
     /// Which rate one more call would break.
-    pub(super) fn broken(&self, decision: &Decision, now_us: u64) -> Option<String> {
+    fn broken(&self, decision: &Decision, now_us: u64) -> Option<String> {
         if !decision.is_allowed() {
             return None;
         }
@@ -62,6 +75,12 @@ impl Rates {
             })
         })
     }
+}
+
+/// Whether a decision counts: on a call that was proposed, and on a connection. What a call changes is
+/// part of it.
+fn is_counted(decided: &PolicyDecided) -> bool {
+    decided.args_digest.is_some() || decided.syscall == name::NET_CONNECT
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, Call, Digest, Draft, Effect, Kind, PrincipalKind};
-use glasshouse_policy::{Consent, Policy, Protected, Request, Source};
+use glasshouse_policy::{Consent, Policy, Protected, Source};
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
-use super::decide::now_us;
+use super::decide::{decide_uncounted, now_us};
 use super::journal::{Journal, local_user};
 use super::place::real_path;
 use super::simulate::Simulation;
@@ -138,7 +138,7 @@ impl Kernel {
         let mut call = Call::new(name::POLICY_UPDATE, local_user());
         call.session = Some(journal.session.clone());
         call.args_digest = Some(policy.digest);
-        let decision = glasshouse_policy::decide(&rules, &Request::new(&call, now_us())).decision;
+        let decision = decide_uncounted(&rules, &call);
         let change = PolicyChange {
             project: policy.project.display().to_string(),
             previous,
@@ -444,7 +444,9 @@ mod tests {
             let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
             let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
             call.host_path = Some(at.join(source).display().to_string());
-            !glasshouse_policy::decide(&policy, &Request::new(&call, 1)).decision.is_allowed()
+            !glasshouse_policy::decide(&policy, &glasshouse_policy::Request::new(&call, 1))
+                .decision
+                .is_allowed()
         };
         // The last one does not exist yet.
         for home in ["state/home", "link/home", "link/later"] {

@@ -174,18 +174,19 @@ impl Kernel {
         let policy = Arc::new(policy);
         let (sink, said) = to_the_turn();
         let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+        let rates = match policy.limits_rates() {
+            true => Rates::of(&self.log, recorder.branch())?,
+            false => Rates::default(),
+        };
+        let rates = Arc::new(Mutex::new(rates));
         let network = Network::new(
-            (Arc::clone(&policy), Arc::clone(&masker)),
+            (Arc::clone(&policy), Arc::clone(&masker), Arc::clone(&rates)),
             (agent, recorder.session().clone()),
             self.network.clone(),
             sink,
         );
         let rules = Arc::clone(&policy);
         let workbench = Workbench::new(self, recorder.branch(), created, rules, network)?;
-        let rates = match policy.limits_rates() {
-            true => Rates::of(&self.log, recorder.branch())?,
-            false => Rates::default(),
-        };
         Ok(Session {
             rates,
             recorder,

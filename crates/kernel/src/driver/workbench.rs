@@ -453,7 +453,12 @@ impl Workbench {
         Ok(ran?)
     }
 
-    /// Whether a command reached the network since the last call.
+    /// Whether a command reached the network since the driver last asked for it.
+    pub(super) const fn has_reached(&self) -> bool {
+        self.reached
+    }
+
+    /// The same; from here on none has.
     pub(super) fn take_reached(&mut self) -> bool {
         std::mem::take(&mut self.reached)
     }

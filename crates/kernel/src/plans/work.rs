@@ -134,6 +134,11 @@ impl Failure {
     pub(super) fn new(error: Error) -> Self {
         Self { error, report: None, given: None }
     }
+
+    /// A plan that may not be shown.
+    fn unsafe_plan(report: Report, given: Option<BlobRef>) -> Self {
+        Self { error: refused(&report), report: Some(Box::new(report)), given }
+    }
 }
 
 impl<E: Into<Error>> From<E> for Failure {
@@ -173,11 +178,7 @@ pub(super) fn work(
     };
     let report = stages.of("check", || check(&step.plan, profile));
     if !report.safe {
-        return Err(Failure {
-            error: refused(&report),
-            report: Some(Box::new(report)),
-            given: step.blobs.first().cloned(),
-        });
+        return Err(Failure::unsafe_plan(report, step.blobs.first().cloned()));
     }
     let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
     let event = match ask {
@@ -253,21 +254,15 @@ fn show(
         report: None,
         given: Some(given.clone()),
     };
-    // A text beyond the sizes of the profile is refused as any other plan is.
-    let unread = |error: &glasshouse_plan::Error| {
-        if error.exit_status() != Exit::Denied.status() {
-            return failed(error);
-        }
-        let report = Report::of(error);
-        let (error, given) = (refused(&report), Some(given.clone()));
-        Failure { error, report: Some(Box::new(report)), given }
-    };
     let parsed = stages.of("parse", || parse(text, &profile.limits()));
-    let plan = parsed.map_err(|error| unread(&error))?;
+    let plan = parsed.map_err(|error| match error.exit_status() == Exit::Denied.status() {
+        // A text beyond the sizes of the profile is refused as any other plan is.
+        true => Failure::unsafe_plan(Report::of(&error), Some(given.clone())),
+        false => failed(&error),
+    })?;
     let report = stages.of("check", || check(&plan, profile));
     if !report.safe {
-        let error = refused(&report);
-        return Err(Failure { error, report: Some(Box::new(report)), given: Some(given) });
+        return Err(Failure::unsafe_plan(report, Some(given)));
     }
     let id = plan.id().to_owned();
     let content = Digest::of(text_of(&plan, None)?.as_bytes());
