@@ -34,7 +34,11 @@ fn boot() -> String {
 
 /// The level of the last examination since the machine started; a file that cannot be read refuses.
 pub(crate) fn level(home: &Path) -> Option<Level> {
-    let meta = fs::symlink_metadata(file(home)).ok()?;
+    let meta = match fs::symlink_metadata(file(home)) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(_) => return Some(Level::Refused),
+    };
     let read = || {
         let text = (meta.is_file() && meta.len() <= MAX_BYTES)
             .then(|| fs::read_to_string(file(home)).ok())

@@ -1,8 +1,8 @@
 //! The escape suite: each file of `tests/escapes` is one attempt to get out of a sandbox.
 //!
 //! An attempt is refused by ours, and the same payload undefended succeeds, or its refusal proves
-//! nothing. The same payloads run in bubblewrap: an independent sandbox that refuses most of them
-//! too shows that the suite attacks, and does not merely miss.
+//! nothing. The same payloads run in bubblewrap: an independent sandbox that refuses many of
+//! them too shows that the suite attacks, and does not merely miss.
 
 mod attempt;
 mod bait;
