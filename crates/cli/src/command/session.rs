@@ -125,7 +125,7 @@ fn refuse_archived(kernel: &Kernel, id: &SessionId) -> Result<(), Error> {
     let Some(archive) = kernel.log().archive_of(id)? else { return Ok(()) };
     let file = home::data_dir()?.join("archive").join(archive.file);
     let what = format!("session {id} was archived");
-    let error = Error::new(codes::SESSION_ARCHIVED, what);
+    let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
     Err(if file.exists() {
         error.why(format!("its {} events are in {}", archive.events, file.display()))
     } else {
