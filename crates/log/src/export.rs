@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::import;
 use crate::log::Log;
 use crate::proof::ProvedEvent;
+use crate::record::Record;
 
 /// Version of the lines.
 const VERSION: u32 = 1;
@@ -69,6 +70,20 @@ pub(crate) struct ExportedEvent {
     pub(crate) seq: Seq,
     #[serde(flatten)]
     pub(crate) event: ProvedEvent,
+}
+
+impl ExportedEvent {
+    /// The event as a log stores it, its position aside; of one whose body was erased, as if the first
+    /// event of all said so. `None` when its salt is none.
+    pub(crate) fn record(&self) -> Option<Record> {
+        let ProvedEvent { hash, header, salt, body, .. } = &self.event;
+        let (salt, body) = match (salt, body) {
+            (None, None) => (0_u64.to_be_bytes().to_vec(), Vec::new()),
+            (_, body) => (self.event.salt_bytes()?.to_vec(), body.as_ref()?.as_bytes().to_vec()),
+        };
+        let (hash, header) = (*hash, header.as_bytes().to_vec());
+        Some(Record { seq: self.seq, position: 0, hash, header, salt, body })
+    }
 }
 
 struct Writer<'w> {

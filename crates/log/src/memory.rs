@@ -20,6 +20,7 @@ use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
 use crate::import::ImportedBranch;
+use crate::keeping::ARCHIVES;
 use crate::lease::{self, Fence};
 use crate::record::{Place, Record, seal};
 use crate::rules;
@@ -215,6 +216,8 @@ impl Memory {
             let line = state.line(parent)?;
             rules::check_session(&line.row, &new.session)?;
             check_fork(&line.row, *fork_seq)?;
+            let archive = state.cells.get(&(ARCHIVES.to_owned(), new.session.to_string()));
+            rules::check_kept(&new.session, archive.and_then(|(_, bytes)| bytes.as_deref()))?;
             ancestors = ancestors_of_child(parent, line.ancestors.clone(), *fork_seq)?;
             let owner = ancestors.last().expect("a fork within the parent has an ancestor");
             let shared = state.line(&owner.branch)?.record(*fork_seq);

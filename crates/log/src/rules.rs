@@ -86,6 +86,16 @@ pub(crate) fn check_erase(branch: &BranchId, seq: Seq, record: Option<&Record>) 
     Ok(record.erased_by().is_none())
 }
 
+/// Checks that a session may be forked: `archive` is the cell that names its archive. Its bodies go once
+/// there is one, and what was forked meanwhile would be in no archive.
+pub(crate) fn check_kept(session: &SessionId, archive: Option<&[u8]>) -> Result<()> {
+    if archive.is_none() {
+        return Ok(());
+    }
+    Err(Error::new(codes::SESSION_ARCHIVED, format!("could not fork session {session}"))
+        .why("its events are in an archive, or about to be"))
+}
+
 pub(crate) fn is_taken(branch: &BranchId) -> Error {
     Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}"))
         .why("a branch with this id exists")

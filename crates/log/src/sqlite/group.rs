@@ -17,6 +17,7 @@ use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
 use crate::import::ImportedBranch;
+use crate::keeping::ARCHIVES;
 use crate::lease;
 use crate::record::{Place, Record, seal};
 use crate::rules;
@@ -236,6 +237,8 @@ impl<'c> Group<'c> {
         rules::check_session(&touched.row, &new.session)?;
         check_fork(&touched.row, *fork_seq)?;
         let parent_number = touched.number;
+        let archive = sql(queries::cell(self.connection, ARCHIVES, new.session.as_str()))?;
+        rules::check_kept(&new.session, archive.and_then(|(_, bytes)| bytes).as_deref())?;
         let ancestors = sql(queries::ancestors(self.connection, parent_number))?;
         let ancestors = ancestors_of_child(parent, ancestors, *fork_seq)?;
         let owner = ancestors.last().expect("a fork within the parent has an ancestor");
