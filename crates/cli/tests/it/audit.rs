@@ -223,6 +223,42 @@ fn e2e_law_2_cells_are_only_an_index() {
     let said = place.run(&["audit", "log", "--kind", "log.recovered", "--json"]).stdout;
     assert_eq!(said.lines().count(), 1, "{said}");
     place.run(&["audit", "verify"]).expect_status(0);
+
+    // Cells that no event made: a right goes, and a count that cannot be read is made again.
+    let log = place.log();
+    let rows = log.sessions().unwrap();
+    let row = rows.iter().find(|row| row.session.as_str() != "s_log").unwrap();
+    let cell = |space: &str, key: &str| glasshouse_log::CellWrite {
+        space: space.to_owned(),
+        key: key.to_owned(),
+        expected_version: None,
+        bytes: Some(b"{}".to_vec()),
+    };
+    let added = [("grants", "g"), ("plans.governor", "local"), (space, "other")];
+    let event = glasshouse_model::Draft::new(glasshouse_model::Kind::Heartbeat, &1);
+    let append = glasshouse_log::Append {
+        cells: added.map(|(space, key)| cell(space, key)).to_vec(),
+        ..glasshouse_log::Append::new(row.session.clone(), row.main.clone(), vec![event])
+    };
+    log.append(append).unwrap();
+    drop(log);
+    let found = check().expect_status(5).last();
+    let mut found: Vec<_> = found["cells"].as_array().unwrap().clone();
+    found.sort_by_key(|cell| cell["space"].to_string());
+    let found =
+        found.iter().map(|cell| (cell["space"].as_str().unwrap(), cell["key"].as_str().unwrap()));
+    assert_eq!(found.collect::<Vec<_>>(), added);
+    let log = place.log();
+    assert_eq!(log.cell("grants", "g").unwrap(), None);
+    assert_eq!(log.cell(space, "other").unwrap(), None);
+    assert_eq!(
+        log.cell(space, &key).unwrap().unwrap().bytes,
+        made.bytes,
+        "what was accepted stays"
+    );
+    drop(log);
+    assert_eq!(check().expect_status(0).last()["ok"], true);
+    place.run(&["audit", "verify"]).expect_status(0);
 }
 
 fn snapshot_files(root: &std::path::Path) -> Vec<std::path::PathBuf> {

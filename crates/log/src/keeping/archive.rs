@@ -162,7 +162,9 @@ fn why_other(store: &dyn Store, session: &SessionId, file: File) -> Result<Optio
     });
     match read {
         Err(error) if error.is(codes::EXPORT_INVALID) => return Ok(Some(error.to_string())),
-        other => drop(other?),
+        other => {
+            other?;
+        }
     }
     for row in store.branches(Some(session))? {
         let has_own = row.head.seq > row.base().seq;
