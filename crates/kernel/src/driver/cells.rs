@@ -148,7 +148,9 @@ fn expected(log: &Log) -> Result<Expected> {
     if let Some((name, bytes)) = fold.plans {
         cells.insert(name, bytes);
     }
-    cells.extend(plans::expected_quota(log, &fold.runs, now_us())?);
+    if let Some((key, bytes)) = plans::expected_quota(log, &fold.runs, now_us())? {
+        cells.insert((plans::QUOTAS.to_owned(), key), bytes);
+    }
     Ok(cells)
 }
 

@@ -71,13 +71,9 @@ impl Runs {
     }
 }
 
-/// The cell of what is used as the events say: the one that is there, where it counts the same; nothing
-/// where nothing ever ran.
-pub(crate) fn expected(
-    log: &Log,
-    runs: &Runs,
-    now_us: u64,
-) -> Result<Option<((String, String), Vec<u8>)>> {
+/// Key and bytes of the cell of what is used as the events say: of the one that is there, where it counts the
+/// same; nothing where nothing ever ran.
+pub(crate) fn expected(log: &Log, runs: &Runs, now_us: u64) -> Result<Option<(String, Vec<u8>)>> {
     let key = tenant(log).as_str().to_owned();
     let cell = log.cell(SPACE, &key)?;
     if runs.begun_us.is_empty() && cell.is_none() {
@@ -88,10 +84,10 @@ pub(crate) fn expected(
     {
         usage.expire(now_us);
         if runs.are(&usage, now_us) {
-            return Ok(Some(((SPACE.to_owned(), key), cell.bytes)));
+            return Ok(Some((key, cell.bytes)));
         }
     }
-    Ok(Some(((SPACE.to_owned(), key), bytes_of(&runs.usage(now_us))?)))
+    Ok(Some((key, bytes_of(&runs.usage(now_us))?)))
 }
 
 fn bytes_of(usage: &Usage) -> Result<Vec<u8>> {

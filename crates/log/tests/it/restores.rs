@@ -68,7 +68,7 @@ fn backups_of_what_was_given_up_take_no_place() {
     }
     fixture.close();
     assert_eq!(put_back(&fixture, &first, true), "1 -4");
-    assert_eq!(backups(fixture.path()).unwrap(), [first.clone()]);
+    assert_eq!(backups(fixture.path()).unwrap(), std::slice::from_ref(&first));
     let log = fixture.open();
     log.append(numbered("b_main", 2)).unwrap();
     let made = log.back_up().unwrap();

@@ -107,7 +107,7 @@ fn a2_a_full_disk_stops_a_backup_and_a_rotation() {
     ballast.set_len(bytes - (600 << 10)).unwrap();
     clock.now_us.store(365 * 24 * 3_600 * 1_000_000, Ordering::SeqCst);
     let keeping = Keeping::default();
-    let mut rotate = || log.rotate(&keeping, false, &mut |_| Ok(true));
+    let rotate = || log.rotate(&keeping, false, &mut |_| Ok(true));
     let files = |name: &str| {
         let days = fs::read_dir(home.join(name)).into_iter().flatten();
         let paths = days.flat_map(|entry| {
@@ -122,7 +122,7 @@ fn a2_a_full_disk_stops_a_backup_and_a_rotation() {
     for _ in 0..2 {
         assert_eq!(refusal(log.back_up(), ""), "storage_full");
         assert_eq!(refusal(rotate(), ""), "storage_full");
-        assert_eq!(files("backups"), [first.clone()]);
+        assert_eq!(files("backups"), std::slice::from_ref(&first));
         assert_eq!(files("archive"), Vec::<std::path::PathBuf>::new());
         assert_eq!(numbers(&log, "b_main").len(), 40);
     }
