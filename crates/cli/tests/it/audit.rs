@@ -223,9 +223,22 @@ fn e2e_law_2_cells_are_only_an_index() {
     let said = place.run(&["audit", "log", "--kind", "log.recovered", "--json"]).stdout;
     assert_eq!(said.lines().count(), 1, "{said}");
     place.run(&["audit", "verify"]).expect_status(0);
+}
 
-    // Cells that no event made: a right goes, and a count that cannot be read is made again.
+/// Cells that no event made: a right goes, and a count that cannot be read is made again.
+#[test]
+fn e2e_law_2_a_right_that_no_event_gave_is_none() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let text = "capabilities: [{ name: all, match: {}, action: allow }]\n";
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    let check = || place.run(&["audit", "check-state", "--json"]);
+    let space = "policy.accepted";
     let log = place.log();
+    let (key, made) = log.cells(space, "", 9).unwrap().pop().unwrap();
     let rows = log.sessions().unwrap();
     let row = rows.iter().find(|row| row.session.as_str() != "s_log").unwrap();
     let cell = |space: &str, key: &str| glasshouse_log::CellWrite {
