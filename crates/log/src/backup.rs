@@ -91,6 +91,20 @@ pub(crate) fn forbid(home: &Home) -> Result<FileLock> {
     Ok(lock)
 }
 
+/// Moves the backups of events that are given up: by their names they would be newer than any that follows,
+/// and would be kept in its place.
+pub(crate) fn give_up_beyond(directory: &Path, aside: &Path, events: u64) -> Result<()> {
+    let last = name_of(events);
+    for backup in list(directory)? {
+        let name = backup.file_name().unwrap_or_default();
+        if *name > *last {
+            home::create_directory(aside)?;
+            home::rename_durably(&backup, &aside.join(name))?;
+        }
+    }
+    Ok(())
+}
+
 fn remove_old(directory: &Path) -> Result<()> {
     let kept = list(directory)?;
     remove(&kept[..kept.len().saturating_sub(KEPT_BACKUPS)])

@@ -8,7 +8,7 @@
 mod check;
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -103,7 +103,12 @@ impl Writer<'_> {
     }
 
     fn text(&mut self, text: &[u8]) -> Result<()> {
-        self.out.write_all(text).map_err(|cause| failed(&cause))?;
+        self.out.write_all(text).map_err(|cause| match cause.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Error::new(codes::STORAGE_FULL, "could not write the export").why(cause)
+            }
+            _ => failed(&cause),
+        })?;
         self.digest = next_digest(&self.digest, text);
         Ok(())
     }

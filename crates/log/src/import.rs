@@ -140,16 +140,16 @@ pub(crate) fn run(
             return Err(Error::new(codes::SESSION_ARCHIVED, what)
                 .why(format!("it was here before, and went to {}", archive.file)));
         }
-        let mut missing: BTreeSet<_> = missing_of(log, &imported.session)?.into_iter().collect();
-        let lacked = missing.len();
-        if !missing.is_disjoint(&heads.brought) {
-            let again = read(from_start()?, &mut |item| fill(log, &mut missing, &item))?;
-            if again != imported.exported {
+        let mut filling = Filling { log, named: &heads.named, missing: BTreeSet::new(), found: 0 };
+        let lacked = lacked_by(log, &imported.session)?;
+        if !lacked.is_empty() {
+            filling.missing.extend(lacked.into_iter().filter(|digest| log.blob(digest).is_err()));
+            if read(from_start()?, &mut |item| filling.visit(&item))? != imported.exported {
                 return Err(changed());
             }
         }
-        imported.found_blobs = (lacked - missing.len()) as u64;
-        imported.missing_blobs = missing.into_iter().collect();
+        imported.found_blobs = filling.found;
+        imported.missing_blobs = filling.missing.into_iter().collect();
         return Ok(imported);
     }
     heads.check_places(log)?;
@@ -165,24 +165,35 @@ pub(crate) fn run(
     Ok(imported)
 }
 
-/// Stores a blob that an earlier import lacked.
-fn fill(log: &Log, missing: &mut BTreeSet<Digest>, item: &Item<'_>) -> Result<()> {
-    if let Item::Blob(content) = item
-        && missing.remove(&Digest::of(content))
-    {
-        log.put_blob(content)?;
-    }
-    Ok(())
+/// Stores blobs that an earlier import lacked: those that it listed, and those that no event names, which
+/// they name in turn. What else is not here was erased.
+struct Filling<'a> {
+    log: &'a Log,
+    /// By events.
+    named: &'a BTreeSet<Digest>,
+    missing: BTreeSet<Digest>,
+    found: u64,
 }
 
-/// The blobs of an imported session that did not come with it, as far as they are not here since.
-fn missing_of(log: &Log, session: &SessionId) -> Result<Vec<Digest>> {
+impl Filling<'_> {
+    fn visit(&mut self, item: &Item<'_>) -> Result<()> {
+        let Item::Blob(content) = item else { return Ok(()) };
+        let digest = Digest::of(content);
+        let is_lacking = self.missing.remove(&digest) || !self.named.contains(&digest);
+        if is_lacking && self.log.blob(&digest).is_err() {
+            self.log.put_blob(content)?;
+            self.found += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The blobs that did not come with an imported session.
+fn lacked_by(log: &Log, session: &SessionId) -> Result<Vec<Digest>> {
     let cell = log.cell(SPACE, session.as_str())?;
     let origin = cell.and_then(|cell| serde_json::from_slice::<Origin>(&cell.bytes).ok());
     let Some(list) = origin.and_then(|origin| origin.missing) else { return Ok(Vec::new()) };
-    let mut missing = listed(&log.blob(&list)?);
-    missing.retain(|digest| log.blob(digest).is_err());
-    Ok(missing)
+    Ok(listed(&log.blob(&list)?))
 }
 
 /// Digests, one a line.

@@ -179,6 +179,7 @@ fn set_aside(place: &Home, events: u64, gives_up: bool) -> Result<PathBuf> {
     home::create_directory(&aside)?;
     if gives_up {
         heads::give_up_beyond(&place.heads(), &aside.join("heads"), events)?;
+        backup::give_up_beyond(&place.backups(), &aside.join("backups"), events)?;
     }
     // The side files first: a database without them is whole as of its last checkpoint, while they
     // beside another database would be taken for its own.

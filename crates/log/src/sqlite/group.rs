@@ -225,10 +225,8 @@ impl<'c> Group<'c> {
         if sql(queries::last_branch_number(self.connection))? >= MAX_BRANCH_NUMBER {
             return Err(too_many_branches());
         }
-        let is_taken = sql(queries::branch(self.connection, &new.branch))?.is_some();
-        let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
-        let is_root = new.parent.is_none();
-        rules::check_new_branch(&new.branch, &new.name, is_root, is_taken, &siblings)?;
+        let taken = sql(queries::taken(self.connection, new))?;
+        rules::check_new_branch(&new.branch, &new.name, new.parent.is_none(), &taken)?;
         let Some((parent, fork_seq)) = &new.parent else {
             self.insert_branch(new, None, Head::EMPTY)?;
             return Ok(Head::EMPTY);

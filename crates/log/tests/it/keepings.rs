@@ -525,3 +525,52 @@ fn blobs_count_and_cost_no_archive_that_would_not_make_room() {
     let done = rotate(log, usage.bytes - archive.bytes + 50_000);
     assert_eq!(done.deleted, [archive.file]);
 }
+
+/// Forks and a rotation at once: each fork is refused or is whole in the log or in the archive.
+#[test]
+fn forks_that_race_with_a_rotation_lose_nothing() {
+    for round in 0..8_u64 {
+        let clock = clock();
+        let fixture = Fixture::with(clocked(&clock));
+        let log = fixture.log();
+        add_session(log, 2, 300, 20);
+        clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+        let mut recorded = all_bodies_in_log(log);
+        let other = Log::open_with(fixture.path(), &TenantId::local(), clocked(&clock)).unwrap();
+        std::thread::scope(|scope| {
+            let forking = scope.spawn(|| {
+                let mut forked = Vec::new();
+                for n in 0..25 {
+                    let id = format!("b_f{n}");
+                    let new = fork(&id, "b_2", 1 + (n + round) % 300);
+                    let new = glasshouse_log::NewBranch { session: session("s_2"), ..new };
+                    let events = vec![Draft::new(Kind::MessageReceived, &json!({"forked": n}))];
+                    match other.create_branch_with(new, events) {
+                        Ok(made) => forked.push((id, made.head.seq, json!({"forked": n}))),
+                        Err(error) => {
+                            assert_eq!(error.code(), "session_archived");
+                            break;
+                        }
+                    }
+                }
+                forked
+            });
+            // Until one gets through between two forks.
+            loop {
+                let done = rotate(log, u64::MAX);
+                if !done.archived.is_empty() {
+                    break;
+                }
+                clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+            }
+            let forked = forking.join().unwrap().into_iter();
+            recorded.extend(forked.map(|(id, seq, body)| ((id, seq), body.to_string())));
+        });
+        let mut kept = all_bodies_in_log(log);
+        kept.extend(bodies_in_archives(fixture.path()));
+        for (place, body) in &recorded {
+            assert_eq!(kept.get(place), Some(body), "round {round}: {place:?}");
+        }
+        assert!(log.verify().unwrap().is_ok());
+    }
+}
