@@ -365,7 +365,7 @@ fn refine(element: ElementId, name: &str, kind: Kind) -> Kind {
         ("button", "type") => Kind::Words(BUTTON_TYPES),
         ("ol", "type") => Kind::Words(LIST_TYPES),
         ("label", "for") => Kind::Id,
-        (_, "width" | "height") if element.has(element::DRAWING) => Kind::Text,
+        (_, "width" | "height") if element.has(element::DRAWING) => Kind::Drawn,
         ("progress" | "meter" | "li", "value" | "min" | "max") => Kind::Number,
         _ => kind,
     }
