@@ -19,13 +19,15 @@ pub(crate) fn tell(error: &Error, json: bool) {
     if json {
         output::json_line(&serde_json::json!({ "error": report }));
     } else {
-        output::note(&format!("error: {} [{}]", report.what, report.code));
+        // It may name files and repeat what a model wrote.
+        let note = |line: String| output::note(&output::visible(&line, true));
+        note(format!("error: {} [{}]", report.what, report.code));
         if !report.why.is_empty() {
-            output::note(&format!("  why: {}", report.why));
+            note(format!("  why: {}", report.why));
         }
-        output::note(&format!("  fix: {}", report.fix));
+        note(format!("  fix: {}", report.fix));
         for (key, value) in &report.context {
-            output::note(&format!("  {key}: {value}"));
+            note(format!("  {key}: {value}"));
         }
     }
 }

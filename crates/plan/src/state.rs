@@ -35,7 +35,7 @@ impl Default for StateLimits {
 }
 
 /// The state of one plan version.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// The plan it belongs to.
@@ -49,6 +49,12 @@ pub struct State {
 }
 
 impl State {
+    /// Approximate bytes of all values, as [`StateLimits`] counts them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size::of_members(&self.values).bytes
+    }
+
     /// The state a plan begins with.
     ///
     /// # Errors
@@ -134,6 +140,12 @@ pub struct Host<'a> {
     pub user_id: &'a str,
     /// Other values.
     pub variables: &'a Map<String, Value>,
+}
+
+/// Approximate bytes of a value in a state, as [`StateLimits`] counts them.
+#[must_use]
+pub fn value_bytes(value: &Value) -> usize {
+    size::of(value).bytes
 }
 
 /// Applies an event: a pure function of its arguments.

@@ -1,6 +1,6 @@
 //! What goes over from the state of one version to the state of another.
 
-use glasshouse_plan::state::State;
+use glasshouse_plan::state::{State, StateLimits, value_bytes};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -17,40 +17,58 @@ pub struct Carried {
 }
 
 /// Puts into `to` every value of `from` that is not as `initial` was: what a person entered. A value
-/// has a place where `to` has one of the same kind at the same path.
+/// has a place where `to` has one of the same kind at the same path, and where the state stays within
+/// what a state may hold.
 pub(super) fn carry(from: &State, initial: &Map<String, Value>, to: &mut State) -> Carried {
-    let mut carried = Carried::default();
+    let room = StateLimits::default().bytes.saturating_sub(to.bytes());
+    let mut over = Over { room, carried: Carried::default() };
     for (key, value) in &from.values {
         let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-        over(&path, value, initial.get(key), to.values.get_mut(key), &mut carried);
+        over.value(&path, value, initial.get(key), to.values.get_mut(key));
     }
-    carried
+    over.carried
 }
 
-/// Calls itself once a level; a state has at most 32.
-fn over(
-    path: &str,
-    value: &Value,
-    initial: Option<&Value>,
-    place: Option<&mut Value>,
-    carried: &mut Carried,
-) {
-    if initial == Some(value) {
-        return;
-    }
-    match (value, place) {
-        (Value::Object(members), Some(Value::Object(places))) => {
-            for (key, value) in members {
-                let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
-                let initial = initial.and_then(|initial| initial.get(key));
-                over(&path, value, initial, places.get_mut(key), carried);
+/// What is going over.
+struct Over {
+    /// Bytes by which the state may still grow.
+    room: usize,
+    carried: Carried,
+}
+
+impl Over {
+    /// Calls itself once a level; a state has at most 32.
+    fn value(
+        &mut self,
+        path: &str,
+        value: &Value,
+        initial: Option<&Value>,
+        place: Option<&mut Value>,
+    ) {
+        if initial == Some(value) {
+            return;
+        }
+        match (value, place) {
+            (Value::Object(members), Some(Value::Object(places))) => {
+                for (key, value) in members {
+                    let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+                    let initial = initial.and_then(|initial| initial.get(key));
+                    self.value(&path, value, initial, places.get_mut(key));
+                }
             }
+            (value, Some(place)) if same_kind(value, place) && self.fits(value, place) => {
+                value.clone_into(place);
+                name(&mut self.carried.kept, path);
+            }
+            _ => name(&mut self.carried.dropped, path),
         }
-        (value, Some(place)) if same_kind(value, place) => {
-            value.clone_into(place);
-            name(&mut carried.kept, path);
-        }
-        _ => name(&mut carried.dropped, path),
+    }
+
+    /// Whether a value may take a place; then its room is taken.
+    fn fits(&mut self, value: &Value, place: &Value) -> bool {
+        let left = (self.room + value_bytes(place)).checked_sub(value_bytes(value));
+        self.room = left.unwrap_or(self.room);
+        left.is_some()
     }
 }
 
@@ -114,5 +132,16 @@ mod tests {
             &["/form/gone"],
         );
         check(json!({"a": "x"}), json!({}), json!({"a": null}), json!({"a": "x"}), &["/a"], &[]);
+        // The failure: two versions filled one after the other made a state that no event accepted.
+        // Now: what the state has no room for is named among what did not go over.
+        let (large, small) = ("x".repeat(600_000), "y".repeat(10));
+        check(
+            json!({"a": large, "b": small}),
+            json!({"a": "", "b": ""}),
+            json!({"a": "", "b": "", "c": large}),
+            json!({"a": "", "b": small, "c": large}),
+            &["/b"],
+            &["/a"],
+        );
     }
 }

@@ -39,6 +39,9 @@ impl Ask {
         if run.status == RunStatus::Throttled {
             return Err(not_replayable("it never began"));
         }
+        if run.code.as_deref() == Some(codes::PLAN_CONFLICT.name) {
+            return Err(not_replayable("it was meant for another version or revision"));
+        }
         let plan = || shown.plan.clone().ok_or_else(|| not_replayable("it names no plan"));
         match run.mode {
             RunMode::Prompt | RunMode::Plan => {
@@ -196,7 +199,11 @@ pub(super) fn work(
     if let Some(before) = &step.before {
         let old = surface.state(before);
         let changes = || -> Result<Vec<Patch>, glasshouse_plan::Error> {
-            Live::new(step.plan.clone(), profile, &old)?.update(&context.state(&step.state))
+            let mut live = Live::new(step.plan.clone(), profile, &old)?;
+            let new = context.state(&step.state);
+            let patches = live.update(&new)?;
+            // Which event led to what is shown is not known here.
+            if live.reads_event() { live.anew(&new) } else { Ok(patches) }
         };
         patches = stages.of("patch", changes).map_err(told)?;
     }
@@ -254,12 +261,13 @@ fn show(
         report: None,
         given: Some(given.clone()),
     };
-    let parsed = stages.of("parse", || parse(text, &profile.limits()));
-    let plan = parsed.map_err(|error| match error.exit_status() == Exit::Denied.status() {
+    let unread = |error: glasshouse_plan::Error| match error.exit_status() == Exit::Denied.status()
+    {
         // A text beyond the sizes of the profile is refused as any other plan is.
         true => Failure::unsafe_plan(Report::of(&error), Some(given.clone())),
         false => failed(&error),
-    })?;
+    };
+    let plan = stages.of("parse", || parse(text, &profile.limits())).map_err(unread)?;
     let report = stages.of("check", || check(&plan, profile));
     if !report.safe {
         return Err(Failure::unsafe_plan(report, Some(given)));
@@ -268,27 +276,23 @@ fn show(
     let content = Digest::of(text_of(&plan, None)?.as_bytes());
     let current = fold.current(&id).ok();
     if let Some(known) = fold.with_content(&id, &content) {
-        let mut drafts = Vec::new();
+        let mut back = Back { state: known.state(log)?, ..Back::default() };
         if let Some(current) = current.filter(|current| current.version != known.version) {
-            let body = PlanRolledBack { plan: id, from: current.version, to: known.version };
-            drafts.push(Draft::new(Kind::PlanRolledBack, &body));
+            back.go(log, current, &id, keep_input)?;
         }
-        let state = known.state(log)?;
-        return Ok(Step::of(known, (log, profile), state, drafts, vec![given])?);
+        let Back { state, drafts, carried } = back;
+        let step = Step::of(known, (log, profile), state, drafts, vec![given])?;
+        return Ok(Step { carried, ..step });
     }
     let version = fold.free_version(&id, plan.version());
     let stored = text_of(&plan, Some(version))?;
-    let parsed = stages.of("parse", || parse(&stored, &Limits::default()));
-    let plan = parsed.map_err(|error| failed(&error))?;
+    // As it is kept it may be longer than as it was written.
+    let plan = stages.of("parse", || parse(&stored, &profile.limits())).map_err(unread)?;
     let mut state =
         State::initial(&plan, &StateLimits::default()).map_err(|error| failed(&error))?;
     let mut carried = Carried::default();
     if keep_input && let Some(current) = current {
-        carried = carry(
-            &current.state(log)?,
-            &initial(&current.plan(log, &Limits::default())?),
-            &mut state,
-        );
+        carried = carry_from(current, log, &mut state)?;
     }
     let stored = stages.of("keep", || put(log, stored.as_bytes()))?;
     let text = stored.blob;
@@ -352,26 +356,44 @@ fn roll_back(
 ) -> Result<Step, Failure> {
     let current = fold.current(plan)?;
     let target = fold.version(plan, version)?;
-    let mut state = target.state(log)?;
-    let mut drafts = Vec::new();
-    let mut carried = Carried::default();
+    let mut back = Back { state: target.state(log)?, ..Back::default() };
     if target.version != current.version {
-        carried = carry(
-            &current.state(log)?,
-            &initial(&current.plan(log, &Limits::default())?),
-            &mut state,
-        );
-        let body =
-            PlanRolledBack { plan: plan.to_owned(), from: current.version, to: target.version };
-        drafts.push(Draft::new(Kind::PlanRolledBack, &body));
-        if !carried.kept.is_empty() || !carried.dropped.is_empty() {
-            state.revision += 1;
-            drafts.push(state_changed(log, &state, &carried)?);
-        }
+        back.go(log, current, plan, true)?;
     }
-    let mut step = Step::of(target, (log, profile), state, drafts, Vec::new())?;
-    step.carried = carried;
-    Ok(step)
+    let Back { state, drafts, carried } = back;
+    let step = Step::of(target, (log, profile), state, drafts, Vec::new())?;
+    Ok(Step { carried, ..step })
+}
+
+/// The way back to an earlier version.
+#[derive(Default)]
+struct Back {
+    /// The state of that version.
+    state: State,
+    drafts: Vec<Draft>,
+    carried: Carried,
+}
+
+impl Back {
+    fn go(&mut self, log: &Log, from: &Version, plan: &str, keep_input: bool) -> Result<()> {
+        let to = self.state.plan_version;
+        let body = PlanRolledBack { plan: plan.to_owned(), from: from.version, to };
+        self.drafts.push(Draft::new(Kind::PlanRolledBack, &body));
+        if keep_input {
+            self.carried = carry_from(from, log, &mut self.state)?;
+        }
+        if !self.carried.kept.is_empty() || !self.carried.dropped.is_empty() {
+            self.state.revision += 1;
+            self.drafts.push(state_changed(log, &self.state, &self.carried)?);
+        }
+        Ok(())
+    }
+}
+
+/// Brings what was entered into a version over into the state of another.
+fn carry_from(version: &Version, log: &Log, state: &mut State) -> Result<Carried> {
+    let initial = initial(&version.plan(log, &Limits::default())?);
+    Ok(carry(&version.state(log)?, &initial, state))
 }
 
 impl Step {

@@ -29,6 +29,8 @@ pub struct Live {
     readers: HashMap<String, Vec<usize>>,
     /// Bound nodes that read the event, the user or the host's variables.
     restless: Vec<usize>,
+    /// Whether what is shown depends on the event that led to it.
+    reads_event: bool,
 }
 
 /// A node with templates.
@@ -82,6 +84,7 @@ impl Live {
             bound: Vec::new(),
             readers: HashMap::new(),
             restless: Vec::new(),
+            reads_event: false,
         };
         live.bind(context)?;
         Ok(live)
@@ -108,6 +111,7 @@ impl Live {
                 if reads.restless {
                     self.restless.push(at);
                 }
+                self.reads_event |= reads.event;
             }
         }
         Ok(())
@@ -148,6 +152,24 @@ impl Live {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The patches that make any view of the plan show it as it is now: for a view that was led to by an
+    /// event which is not known, where the plan reads the event.
+    ///
+    /// # Errors
+    ///
+    /// `plan_output_too_large`.
+    pub fn anew(&self, context: &Context<'_>) -> Result<Vec<Patch>, Error> {
+        let mut patches = vec![Patch::Del { id: 0 }];
+        patches.extend(self.first(context)?);
+        Ok(patches)
+    }
+
+    /// Whether what is shown depends on the event that led to it.
+    #[must_use]
+    pub fn reads_event(&self) -> bool {
+        self.reads_event
     }
 
     /// The patches that make an empty view show the plan.
@@ -238,6 +260,7 @@ fn within(bytes: usize) -> Result<(), Error> {
 struct Reads {
     any: bool,
     restless: bool,
+    event: bool,
     keys: BTreeSet<String>,
 }
 
@@ -252,6 +275,7 @@ impl Reads {
             let restless = ["vars.", "event.", "context."];
             if restless.iter().any(|prefix| expression.starts_with(prefix)) {
                 self.restless = true;
+                self.event |= expression.starts_with("event.");
                 continue;
             }
             let path = expression.strip_prefix("state.").unwrap_or(expression);

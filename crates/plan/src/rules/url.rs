@@ -231,7 +231,8 @@ mod tests {
         let check = |space: &str, expected: bool| {
             let written = format!("{space}data:image/png;base64,{{{{state.s}}}}");
             let filled = Cow::Owned(format!("{space}data:image/png;base64,AAAA"));
-            let judged = image_template(&written).is_ok() && image(filled, true, &profile()).is_ok();
+            let judged =
+                image_template(&written).is_ok() && image(filled, true, &profile()).is_ok();
             assert_eq!(judged, expected, "{space:?}");
         };
         for space in ["", " ", "\n\t", "\u{1}"] {

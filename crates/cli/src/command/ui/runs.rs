@@ -8,7 +8,7 @@ use glasshouse_model::body::RunMode;
 use glasshouse_plan::json::Document;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
-use glasshouse_plan::{Event, Html, Limits, ProfileName, Report};
+use glasshouse_plan::{Event, Html, Limits, Plan, ProfileName, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -59,7 +59,7 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
             // For a person: every fault with its place, and not the first one only.
             let profile = options.profile.profile();
             match show::parse(text, &profile) {
-                Ok(plan) => refusal(&glasshouse_plan::check_to_show(&plan, &profile), error),
+                Ok(plan) => refusal(&plan, &glasshouse_plan::check_to_show(&plan, &profile), error),
                 Err(unread) => Ok(show::unread(&unread)),
             }
         }
@@ -68,8 +68,8 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
 }
 
 /// The report of a refusal; what the profile alone accepts was refused by the policy's word on it.
-fn refusal(report: &Report, error: glasshouse_kernel::Error) -> Result<u8, Error> {
-    if report.safe { Err(error.into()) } else { Ok(show::refuse(report)) }
+fn refusal(plan: &Plan, report: &Report, error: glasshouse_kernel::Error) -> Result<u8, Error> {
+    if report.safe { Err(error.into()) } else { Ok(show::refuse_plan(plan, report)) }
 }
 
 /// What cannot be decided and recorded is not shown; checking and rendering alone needs no log.

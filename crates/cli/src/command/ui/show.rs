@@ -54,10 +54,7 @@ pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Res
     };
     let report = took.of("check", || glasshouse_plan::check(&plan, profile));
     if !report.safe && !json {
-        if let Some(fallback) = plan.fallback() {
-            output::note(&format!("fallback: {fallback}"));
-        }
-        return Ok(refuse(&report));
+        return Ok(refuse_plan(&plan, &report));
     }
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
     let html = took
@@ -95,7 +92,7 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
         tell(&probe.report);
     }
     for module in &probe.dependencies {
-        output::data(&line(module));
+        output::data(&output::visible(&line(module), false));
     }
     output::data(if probe.ok { "ok" } else { "not ok" });
     Ok(status(probe.ok))
@@ -115,6 +112,14 @@ pub(super) fn parse(text: &str, profile: &Profile) -> Result<Plan, glasshouse_pl
 pub(super) fn unread(error: &glasshouse_plan::Error) -> u8 {
     tell(&Report::of(error));
     error.exit_status()
+}
+
+/// Tells why a plan is refused, and what it says itself for that case.
+pub(super) fn refuse_plan(plan: &Plan, report: &Report) -> u8 {
+    if let Some(fallback) = plan.fallback() {
+        output::note(&format!("fallback: {}", output::visible(fallback, false)));
+    }
+    refuse(report)
 }
 
 pub(super) fn refuse(report: &Report) -> u8 {
