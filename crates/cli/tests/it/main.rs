@@ -24,6 +24,7 @@ mod live;
 mod merges;
 mod merging;
 mod models;
+mod modes;
 mod odd_files;
 mod people;
 mod plans;
