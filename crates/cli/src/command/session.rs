@@ -222,7 +222,8 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": state.head, "state": status, "workflow": state.workflow(), "task": title,
+                "events": state.head, "state": status, "mode": state.mode(),
+                "workflow": state.workflow(), "task": title,
             }));
             continue;
         }
