@@ -89,8 +89,8 @@ fn explore(place: &Place, directory: &str, paths: &[String], last: &str) -> Ran 
 /// What the last look at the directory printed.
 fn seen(place: &Place) -> String {
     let (_, events) = place.events();
-    let ends = events.iter().filter(|event| *event.kind() == Kind::ToolCompleted);
-    let last = ends.last().unwrap();
+    let mut ends = events.iter().filter(|event| *event.kind() == Kind::ToolCompleted);
+    let last = ends.next_back().unwrap();
     last.body["text"].as_str().unwrap().to_owned()
 }
 
