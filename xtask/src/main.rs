@@ -10,6 +10,7 @@ mod ci;
 mod conformance;
 mod demo;
 mod hooks;
+mod mutants;
 mod needs;
 mod place;
 mod process;
@@ -65,6 +66,12 @@ const COMMANDS: &[Command] = &[
         run: sabotage::command,
     },
     Command {
+        name: "mutants",
+        arguments: "[FILE]... [--every N]",
+        about: "change one token of what the policy decides with, and require a test to fail",
+        run: mutants::command,
+    },
+    Command {
         name: "bench",
         arguments: "[CRATE]... [--short] [--gate]",
         about: "run the benchmarks and print each promise with its bound",
@@ -85,7 +92,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "soak",
         arguments: "",
-        about: "the long checks: ignored tests with GLASSHOUSE_SOAK=1, and every sabotage",
+        about: "the long checks: ignored tests with GLASSHOUSE_SOAK=1, every sabotage, every mutant",
         run: soak::command,
     },
     Command {

@@ -129,7 +129,7 @@ impl<'a> Workshop<'a> {
 
 /// Makes `to` hold exactly these files of `from`. A file with equal bytes is left alone, so its time
 /// stays; a file that differs is written and so is newer than every build of the old bytes.
-fn mirror(from: &Path, files: &[String], to: &Path) -> Result<(), Failure> {
+pub(crate) fn mirror(from: &Path, files: &[String], to: &Path) -> Result<(), Failure> {
     let mut wanted = BTreeSet::new();
     for name in files {
         let (source, target) = (from.join(name), to.join(name));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::place::Place;
 use crate::process::{Doing, Failure, run};
-use crate::sabotage;
+use crate::{mutants, sabotage};
 
 /// Tells ignored tests that they have hours, not seconds.
 const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
@@ -21,8 +21,11 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     let commit = crate::process::capture(place.git().args(["rev-parse", "HEAD"]))?;
     let mut report = format!("commit {commit}");
     let mut failed = Vec::new();
-    let parts: [(&str, Part); 2] =
-        [("ignored tests", ignored_tests), ("sabotage", |place| sabotage::command(place, &[]))];
+    let parts: [(&str, Part); 3] = [
+        ("ignored tests", ignored_tests),
+        ("sabotage", |place| sabotage::command(place, &[])),
+        ("mutants", |place| mutants::command(place, &[])),
+    ];
     for (name, part) in parts {
         let start = Instant::now();
         let outcome = part(place);

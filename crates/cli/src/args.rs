@@ -46,8 +46,8 @@ pub(crate) struct TaskArguments {
 /// How a session works.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionOptions {
-    /// Workflow mode; only `strict` is built
-    #[arg(long, value_name = "MODE", hide = true)]
+    /// How strictly to work: strict (tests first), explore, or debug (once a person agreed)
+    #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
     /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
     #[arg(long, value_name = "NAME")]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommitCreated, MergeAnswered,
-    MergeFailed, MergeProposed, MessageReceived, ModelCompleted, ModelFailed, PolicyDecided,
-    SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned,
-    WorkspaceFrozen, WorkspaceSealed,
+    MergeFailed, MergeProposed, MessageReceived, ModeChanged, ModelCompleted, ModelFailed,
+    PolicyDecided, SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
+    WorkflowTransitioned, WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::{CallId, Event, Kind};
 use serde_json::Value;
@@ -81,6 +81,10 @@ fn conversation(event: &Event) -> Result<String, serde_json::Error> {
         Kind::ApprovalResolved => {
             let it: ApprovalResolved = event.body_as()?;
             format!("{} by {}", it.code, it.approver.id)
+        }
+        Kind::SessionModeChanged => {
+            let it: ModeChanged = event.body_as()?;
+            format!("{} -> {}", it.from, it.to)
         }
         Kind::WorkflowTransitioned => {
             let it: WorkflowTransitioned = event.body_as()?;

@@ -147,7 +147,7 @@ fn environment() -> Result<Config, Error> {
         Some(word) => Some(word.parse().map_err(|why: String| {
             Error::new(codes::CONFIG_INVALID, format!("GLASSHOUSE_MODE={word} is no mode"))
                 .why(why)
-                .fix("unset GLASSHOUSE_MODE, or set it to strict")
+                .fix("unset GLASSHOUSE_MODE, or set it to strict, explore or debug")
         })?),
     };
     Ok(Config {

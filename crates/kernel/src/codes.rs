@@ -9,9 +9,6 @@ pub const CONFIG_INVALID: Code = Code::new(
     false,
     "correct the named key; `glasshouse config get` lists them",
 );
-/// A mode that is not built yet.
-pub const MODE_UNAVAILABLE: Code =
-    Code::new("mode_unavailable", Exit::Usage, false, "use `--mode strict`");
 /// An approval that nothing asks for.
 pub const APPROVAL_UNKNOWN: Code = Code::new(
     "approval_unknown",
@@ -433,7 +430,6 @@ pub const ANSWER_CONTENT_FILTER: Code = Code::new(
 /// All of them.
 pub const ALL: &[Code] = &[
     CONFIG_INVALID,
-    MODE_UNAVAILABLE,
     APPROVAL_UNKNOWN,
     APPROVAL_FORBIDDEN,
     APPROVAL_MISMATCH,

@@ -258,6 +258,8 @@ impl Config {
             "`log` says how long the log of every project is kept, so it is the user's to say"
         } else if !is_default(&self.network) {
             "`network` says where keys go, and a repository may not say that"
+        } else if self.mode.is_some_and(|mode| mode != Mode::Strict) {
+            "`mode` says how strictly tests come first, so less than strict is the user's to say"
         } else {
             return Ok(self);
         };

@@ -18,6 +18,7 @@ mod joining;
 mod journal;
 mod keep;
 mod merging;
+mod mode;
 mod model;
 mod mounts;
 mod network;

@@ -100,7 +100,7 @@ fn sealed(policy: &Policy, calls: &[Call]) -> bool {
         max_uses: 1_000,
         expires_us: 10,
         policy_version: policy.version(),
-        parent: None,
+        ancestors: Vec::new(),
     };
     let grant = SealedGrant::seal(&key, terms).expect("the terms are valid");
     let counters = |_: GrantId| 4;

@@ -234,7 +234,9 @@ impl Ledger {
         self.constraints.min_isolation =
             self.min_isolation.and_then(|at| ISOLATION_LEVELS.get(at)).map(|at| (*at).to_owned());
         if let Some(rate) = demands.rate {
-            self.constraints.rates.insert(rule.name.to_string(), rate);
+            // Two files may use one name for two rules; each has a count of its own.
+            let name = format!("{} ({})", rule.name, policy.source_name(rule.source));
+            self.constraints.rates.insert(name, rate);
         }
         self.tighten_interface(&demands.interface);
     }

@@ -3,7 +3,7 @@
 //! A grant is a fixed sequence of bytes under an HMAC-SHA256 tag. It names no algorithm, so there
 //! is none to negotiate down. It is bound to a sandbox, a syscall, optionally a path pattern, a
 //! number of uses, an expiry and a policy version: a changed policy ends every grant made under
-//! the old one. A holder's part can be split off as a narrower grant, which ends with the first.
+//! the old one. A holder's part can be split off as a narrower grant, which ends with each grant above it.
 //!
 //! The seal is checked once, when the bytes come in: a [`SealedGrant`] can not exist without a
 //! valid one. Everything that may change between two uses is checked at each use, in the
@@ -20,7 +20,7 @@ use sha2::Sha256;
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::glob::{Components, Glob};
-use crate::limits::{MAX_GRANT_FIELD_BYTES, MAX_PATTERN_BYTES};
+use crate::limits::{MAX_GRANT_DEPTH, MAX_GRANT_FIELD_BYTES, MAX_PATTERN_BYTES};
 use crate::relation::glob_covers;
 
 /// Name of a grant, unique by its 128 random bits; the key of its use counter.
@@ -134,8 +134,8 @@ pub struct GrantTerms {
     pub expires_us: u64,
     /// Policy in force when it was issued.
     pub policy_version: Digest,
-    /// Grant that it was split off from; it ends with that one.
-    pub parent: Option<GrantId>,
+    /// Grants that it was split off from, the first one first; it ends with any of them.
+    pub ancestors: Vec<GrantId>,
 }
 
 /// A grant whose seal holds. `Debug` leaves the tag out.
@@ -148,11 +148,9 @@ pub struct SealedGrant {
 }
 
 const TAG_BYTES: usize = 32;
-const LAYOUT_VERSION: u8 = 2;
-/// Version, id, parent, expiry, uses, policy version, and the lengths of the three texts.
-const FIXED_BYTES: usize = 1 + 16 + 16 + 8 + 8 + 32 + 2 + 2 + 2;
-/// Stands for no parent: ids are drawn, and none is this one.
-const NO_PARENT: [u8; 16] = [0; 16];
+const LAYOUT_VERSION: u8 = 3;
+/// Version, id, expiry, uses, policy version, the number of ancestors, and the lengths of the three texts.
+const FIXED_BYTES: usize = 1 + 16 + 8 + 8 + 32 + 1 + 2 + 2 + 2;
 /// Length that stands for "no path pattern".
 const NO_GLOB: u16 = u16::MAX;
 
@@ -185,7 +183,8 @@ impl SealedGrant {
     /// to be stored in the transaction that issues the new grant, `stored` being the counter found.
     ///
     /// # Errors
-    /// `grant_wider` naming the first term that is not narrower; `grant_malformed`.
+    /// `grant_wider` naming the first term that is not narrower; `grant_malformed`, also when there are
+    /// [`MAX_GRANT_DEPTH`] grants above it already.
     pub fn split(
         &self,
         key: &SealingKey,
@@ -194,14 +193,15 @@ impl SealedGrant {
     ) -> Result<(Self, GrantUse)> {
         let mine = &self.terms;
         let uses = terms.max_uses;
-        let child = Self::seal(key, GrantTerms { parent: Some(mine.id), ..terms })?;
+        let ancestors: Vec<_> = mine.ancestors.iter().copied().chain([mine.id]).collect();
+        let child = Self::seal(key, GrantTerms { ancestors, ..terms })?;
         let narrow = &child.terms;
         let counter = stored.checked_add(uses).filter(|counter| *counter <= mine.max_uses);
         let inside = mine.path_glob.is_none()
             || (narrow.path_glob.is_some()
                 && child.globs.iter().all(|glob| self.globs.iter().any(|g| glob_covers(g, glob))));
         let kept = [
-            (narrow.id != mine.id, "id"),
+            (!narrow.ancestors.contains(&narrow.id), "id"),
             (narrow.syscall == mine.syscall, "syscall"),
             (inside, "path_glob"),
             (narrow.expires_us <= mine.expires_us, "expires_us"),
@@ -257,6 +257,9 @@ fn check(terms: &GrantTerms) -> Result<Vec<Glob>> {
             return Err(bad(what, "it is empty or too long").with("limit_bytes", most));
         }
     }
+    if terms.ancestors.len() > MAX_GRANT_DEPTH {
+        return Err(bad("a grant", "it was split off too often").with("limit", MAX_GRANT_DEPTH));
+    }
     if terms.max_uses == 0 || terms.max_uses == REVOKED {
         return Err(bad("uses of a grant", "there is at least one, and a finite number"));
     }
@@ -271,10 +274,11 @@ fn encode(terms: &GrantTerms) -> Result<Vec<u8>> {
     let mut body = Vec::with_capacity(FIXED_BYTES + 64);
     body.push(LAYOUT_VERSION);
     body.extend(terms.id.0);
-    body.extend(terms.parent.map_or(NO_PARENT, |parent| parent.0));
     body.extend(terms.expires_us.to_be_bytes());
     body.extend(terms.max_uses.to_be_bytes());
     body.extend(terms.policy_version.as_bytes());
+    body.push(u8::try_from(terms.ancestors.len()).map_err(|_| malformed())?);
+    body.extend(terms.ancestors.iter().flat_map(|ancestor| ancestor.0));
     body.extend(length(&terms.sandbox)?.to_be_bytes());
     body.extend(length(&terms.syscall)?.to_be_bytes());
     let glob = terms.path_glob.as_deref();
@@ -291,10 +295,12 @@ fn decode(body: &[u8]) -> Option<GrantTerms> {
         return None;
     }
     let (id, rest) = rest.split_first_chunk::<16>()?;
-    let (parent, rest) = rest.split_first_chunk::<16>()?;
     let (expires, rest) = rest.split_first_chunk::<8>()?;
     let (uses, rest) = rest.split_first_chunk::<8>()?;
     let (policy, rest) = rest.split_first_chunk::<32>()?;
+    let (count, rest) = rest.split_first()?;
+    let (ancestors, rest) = rest.split_at_checked(usize::from(*count) * 16)?;
+    let (ancestors, _) = ancestors.as_chunks::<16>();
     let (sandbox, rest) = rest.split_first_chunk::<2>()?;
     let (syscall, rest) = rest.split_first_chunk::<2>()?;
     let (glob, rest) = rest.split_first_chunk::<2>()?;
@@ -318,7 +324,7 @@ fn decode(body: &[u8]) -> Option<GrantTerms> {
         max_uses: u64::from_be_bytes(*uses),
         expires_us: u64::from_be_bytes(*expires),
         policy_version: Digest::from_bytes(*policy),
-        parent: (*parent != NO_PARENT).then_some(GrantId(*parent)),
+        ancestors: ancestors.iter().copied().map(GrantId).collect(),
     })
 }
 
@@ -422,7 +428,7 @@ impl TokenUse<'_> {
         if self.counter <= stored {
             return Err(TokenRefusal::Replayed);
         }
-        if terms.parent.is_some_and(|parent| counters.stored(parent) == REVOKED) {
+        if terms.ancestors.iter().any(|ancestor| counters.stored(*ancestor) == REVOKED) {
             return Err(TokenRefusal::Replayed);
         }
         if self.counter > terms.max_uses {

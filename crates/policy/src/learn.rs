@@ -11,9 +11,10 @@ use glasshouse_model::{Call, Effect};
 use serde_json::{Map, Value, json};
 
 use crate::builtin::Protected;
+use crate::codes;
 use crate::decide::{Request, decide};
-use crate::error::Result;
-use crate::limits::MAX_LIST_ITEMS;
+use crate::error::{Error, Result};
+use crate::limits::{MAX_LEARNED, MAX_LIST_ITEMS};
 use crate::policy::Policy;
 use crate::source::Source;
 use crate::write::match_for;
@@ -51,12 +52,18 @@ pub struct Learned {
 /// ```
 ///
 /// # Errors
-/// The load errors of `beside`; `policy_limit` when it would take more rules than a policy has.
+/// The load errors of `beside`; `policy_limit` when it would take more rules than a policy has, or the calls
+/// are more than can be learned from.
 pub fn learn(
     decided: &[(Call, Effect)],
     beside: &[Source<'_>],
     protected: &Protected,
 ) -> Result<Learned> {
+    if decided.len() > MAX_LEARNED {
+        return Err(Error::new(codes::LIMIT, "no policy can be learned from so many calls")
+            .why(format!("there are {}", decided.len()))
+            .with("limit", MAX_LEARNED));
+    }
     let alone = Policy::compile(beside, protected)?;
     let wanted = decided
         .iter()

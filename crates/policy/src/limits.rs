@@ -36,5 +36,7 @@ pub const MAX_SCRIPT_DEPTH: usize = 48;
 pub const MAX_BUILT_INS: usize = 10;
 /// Most grants of which one is derived from the next.
 pub const MAX_GRANT_DEPTH: usize = 8;
+/// Most recorded calls that a policy is learned from: each is decided again by what was learned.
+pub const MAX_LEARNED: usize = 20_000;
 /// Longest sandbox identity or syscall name in a sealed grant, in bytes.
 pub const MAX_GRANT_FIELD_BYTES: usize = 255;

@@ -171,7 +171,7 @@ fn run(case: &Case, rules: &[String], built_ins: &[BuiltIn], now_us: u64) -> Run
             max_uses: token.max_uses,
             expires_us: token.expires_us,
             policy_version: policy.version(),
-            parent: None,
+            ancestors: Vec::new(),
         };
         SealedGrant::seal(&key, terms).unwrap()
     });

@@ -33,7 +33,7 @@ pub use denial::Denial;
 pub use host::Host;
 pub use proxy::EgressProxy;
 pub use secret::{BoundSecret, PLACEHOLDER};
-pub use tls::connector as tls_connector;
+pub use tls::{client_config, connector as tls_connector};
 pub use upstream::{Dialer, Resolver, System};
 pub use via::ViaProxy;
 

@@ -10,10 +10,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glasshouse_sandbox::egress::{Egress, EgressProxy};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use glasshouse_sandbox::egress::{Egress, EgressProxy, client_config};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::codes;
 use crate::error::{Error, Result};
@@ -188,23 +187,9 @@ fn fetch_by(
         return Err(failed(head.lines().next().unwrap_or_default()));
     }
     let name = ServerName::try_from(url.host.clone()).map_err(failed)?;
-    let tls = ClientConnection::new(Arc::new(tls_config(roots)?), name).map_err(failed)?;
+    let tls = ClientConnection::new(Arc::new(client_config(roots).map_err(failed)?), name)
+        .map_err(failed)?;
     exchange(StreamOwned::new(tls, stream), &url.target, url, is_cancelled)
-}
-
-fn tls_config(roots_pem: &[String]) -> Result<ClientConfig> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for pem in roots_pem {
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(failed)?).map_err(failed)?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(failed)?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }
 
 fn exchange(

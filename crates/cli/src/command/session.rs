@@ -223,7 +223,8 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": listing.head, "state": status, "workflow": listing.workflow(), "task": title,
+                "events": listing.head, "state": status, "mode": listing.mode(),
+                "workflow": listing.workflow(), "task": title,
             }));
             continue;
         }

@@ -113,6 +113,7 @@ impl Work {
             self.scenario.as_deref(),
             Rights { own_server: self.own_server, scripted_answers: true, approver: self.approver },
         )?;
+        let wanted = self.config.mode;
         let new = NewSession {
             project: self.project,
             config: self.config,
@@ -130,9 +131,15 @@ impl Work {
         if created.is_some_and(|created| created.policy.iter().any(|source| source.apart)) {
             output::note(super::policy::NOT_ACCEPTED);
         }
+        let mode = session.state().mode();
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != mode) {
+            output::note(&format!(
+                "the mode {wanted} was not allowed here; this session works in {mode} mode"
+            ));
+        }
         if !self.json {
             output::note(&format!(
-                "glasshouse {} · strict · session {}",
+                "glasshouse {} · {mode} · session {}",
                 env!("CARGO_PKG_VERSION"),
                 session.id()
             ));

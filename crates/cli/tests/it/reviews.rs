@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::driver::{ApprovalName, PendingApproval};
-use glasshouse_kernel::{Answer, Kernel};
+use glasshouse_kernel::{Answer, Kernel, Wider};
 use glasshouse_log::{Append, CellWrite, NewBranch};
 use glasshouse_model::body::{ApprovalAnswered, GrantScope};
-use glasshouse_model::{Actor, BranchId, Draft, Event, Kind, Principal, PrincipalKind, SessionId};
+use glasshouse_model::{
+    Actor, BranchId, Draft, Event, Kind, Principal, PrincipalKind, SessionId, TenantId,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Running, assert_each_ended_once, count, statuses};
@@ -119,6 +121,49 @@ fn f11_seven_questions_wait_at_once_and_are_answered_in_any_order() {
     assert_eq!(count(&events, &Kind::ApprovalResolved), 7);
     assert!(kernel(&place).pending_approvals().unwrap().is_empty());
     place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// A wider answer that would be good for no use is an answer for its call alone: the next one is asked for
+/// again. With a use it is not: the control.
+#[test]
+fn a_wider_answer_without_a_use_grants_nothing() {
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: c1, tool: fs.read, args: { path: ask1.txt } } } ]
+  - expect: { results: { c1: completed } }
+    emit: [ { call: { id: c2, tool: fs.read, args: { path: ask2.txt } } } ]
+  - expect: { results: { c2: SECOND } }
+    emit: [ { text: done } ]
+";
+    let check = |max_uses: u64, second: &str, scope: &str, grants: usize| {
+        let place = Place::new();
+        let project = asking_project(&place);
+        let mut running = start(&place, &project, &yaml.replace("SECOND", second));
+        let first = pending(&place, 1).remove(0);
+        let rule = json!({ "syscall": "fs.read", "path_glob": "ask*.txt" });
+        let wider = Wider {
+            scope: GrantScope::Session,
+            rule: Some(rule),
+            lifetime_us: None,
+            max_uses: Some(max_uses),
+        };
+        let ada = Principal::new(PrincipalKind::User, "ada", TenantId::local());
+        kernel(&place)
+            .answer_approval(&first.approval, Answer::ApproveFor(wider), None, &ada)
+            .unwrap();
+        if second == "denied" {
+            let again = next_after(&place, &first).approval.to_string();
+            answer(&place, &["reject", &again]);
+        }
+        assert_eq!(running.wait(PATIENCE), Some(0));
+        let events = events(&place);
+        let resolved = events.iter().find(|event| *event.kind() == Kind::ApprovalResolved).unwrap();
+        assert_eq!(resolved.body["scope"].as_str().unwrap_or("call"), scope);
+        assert_eq!(count(&events, &Kind::GrantIssued), grants);
+    };
+    check(0, "denied", "call", 0);
+    check(1, "completed", "session", 1);
 }
 
 /// F12: calls that are done show as completed while another one waits for a person.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use glasshouse_log::CellWrite;
+use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope,
     StandingTerms,
@@ -152,10 +152,7 @@ impl Session {
             self.resolve(asked, answered).await?;
             return Ok(true);
         }
-        let patch = self.state().merge.as_ref().and_then(|merge| {
-            let bytes = self.recorder.log().blob(&merge.proposed.patch.blob).ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        });
+        let patch = patch_of(self.recorder.log(), &request);
         let withdrawn = Withdrawn::default();
         asked.waiting.insert(approval, withdrawn.clone());
         let item = ReviewItem { approval, request, patch, withdrawn };
@@ -325,17 +322,13 @@ impl Kernel {
                 state.pending_approvals.iter().filter(|(seq, _)| open(&state, **seq))
             {
                 let approval = ApprovalName { branch: branch.clone(), seq: *seq };
-                let patch = match request.subject {
-                    ApprovalSubject::Merge => self.log.blob(&request.args_digest).ok(),
-                    ApprovalSubject::Call | ApprovalSubject::Policy => None,
-                };
                 pending.push(PendingApproval {
                     running: self.log.is_owned(&branch)?,
                     answered: self.log.cell(ANSWERS, &approval.to_string())?.is_some(),
                     approval,
                     session: session.clone(),
                     request: request.clone(),
-                    patch: patch.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+                    patch: patch_of(&self.log, request),
                 });
             }
         }
@@ -447,6 +440,17 @@ impl Kernel {
     }
 }
 
+/// The diff that a question about a merge shows: what is asked for has its digest.
+fn patch_of(log: &Log, request: &ApprovalRequested) -> Option<String> {
+    match request.subject {
+        ApprovalSubject::Merge => {
+            let bytes = log.blob(&request.args_digest).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        ApprovalSubject::Call | ApprovalSubject::Policy => None,
+    }
+}
+
 /// Whether a question still waits: its call or merge may have ended otherwise.
 fn open(state: &State, seq: Seq) -> bool {
     let by_call = state.open_calls.iter().any(|call| {
@@ -454,5 +458,5 @@ fn open(state: &State, seq: Seq) -> bool {
     });
     let by_merge =
         state.merge.as_ref().is_some_and(|merge| merge.phase == MergePhase::InReview(Some(seq)));
-    by_call || by_merge
+    by_call || by_merge || state.mode_question() == Some(seq)
 }

@@ -292,7 +292,8 @@ impl Execution {
 
     fn fetch(&self, url: &str) -> Result<TaskEnd> {
         let url = Url::parse(url)?;
-        let (mut drafts, page) = fetch::page(self.id, &url, &self.outside, &self.cancel);
+        let (mut drafts, page) =
+            fetch::page(self.id, &url, (&self.outside, &self.masker), &self.cancel);
         drafts.push(match page {
             Ok(page) => self.end(End::done(fetch::told(&url, &page))),
             Err(error) => failed_call(self.id, &Fault::from(error)),

@@ -3,14 +3,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use glasshouse_model::body::Egress as Connection;
-use glasshouse_model::{CallId, Draft, Kind};
+use glasshouse_model::{CallId, Draft};
 use glasshouse_sandbox::egress::{
-    Dialer, Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict, Host, Resolver, System,
+    Dialer, Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict, Resolver, System,
+    ViaProxy,
 };
+use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Page, Url, fetch};
 
 use super::lock;
+use super::network::{NetworkSettings, ended};
 use super::people::Cancel;
 use crate::{Error, Result};
 
@@ -31,11 +33,27 @@ impl Default for Outside {
     }
 }
 
+impl Outside {
+    /// The same by the way out that the user set.
+    ///
+    /// # Errors
+    /// `egress_invalid` for a proxy that cannot be used.
+    pub(super) fn through(&self, settings: &NetworkSettings) -> Result<Self> {
+        let mut outside = self.clone();
+        outside.roots_pem.extend(settings.roots_pem.iter().cloned());
+        if let Some(url) = &settings.upstream_proxy {
+            outside.dialer = Arc::new(ViaProxy::parse(url)?);
+        }
+        Ok(outside)
+    }
+}
+
 /// Lets one host and port through and keeps what became of it.
 struct OneHost {
     call: CallId,
     host: String,
     port: u16,
+    masker: Arc<Masker>,
     ended: Mutex<Vec<Draft>>,
 }
 
@@ -46,20 +64,7 @@ impl EgressGate for OneHost {
     }
 
     fn record(&self, record: &EgressRecord) {
-        let body = Connection {
-            call: Some(self.call),
-            host: record.host.as_ref().and_then(Host::name).unwrap_or(&self.host).to_owned(),
-            port: if record.port == 0 { self.port } else { record.port },
-            method: record.method.clone(),
-            path: record.path.clone(),
-            address: record.address.map(|address| address.to_string()),
-            code: record.denial.map(|denial| denial.as_str().to_owned()),
-            sent_bytes: record.sent_bytes,
-            received_bytes: record.received_bytes,
-            duration_us: record.duration_us,
-        };
-        let kind = if record.denial.is_none() { Kind::EgressConnected } else { Kind::EgressDenied };
-        lock(&self.ended).push(Draft::new(kind, &body));
+        lock(&self.ended).push(ended(&self.masker, self.call, record).1);
     }
 }
 
@@ -67,13 +72,14 @@ impl EgressGate for OneHost {
 pub(super) fn page(
     call: CallId,
     url: &Url,
-    outside: &Outside,
+    (outside, masker): (&Outside, &Arc<Masker>),
     cancel: &Cancel,
 ) -> (Vec<Draft>, Result<Page>) {
     let gate = Arc::new(OneHost {
         call,
         host: url.host().to_owned(),
         port: url.port(),
+        masker: Arc::clone(masker),
         ended: Mutex::default(),
     });
     let mut egress = Egress::new(Arc::clone(&gate) as Arc<dyn EgressGate>);
@@ -83,7 +89,7 @@ pub(super) fn page(
     let fetched = fetch(url, egress, &|| cancel.is_cancelled());
     let ended = std::mem::take(&mut *lock(&gate.ended));
     // To a plain request the proxy answers itself; its words are no page.
-    let refused = ended.iter().find(|draft| draft.kind == Kind::EgressDenied);
+    let refused = ended.iter().find(|draft| !draft.body["code"].is_null());
     let page = match refused {
         Some(draft) => {
             Err(Error::new(glasshouse_tools::codes::FETCH_FAILED, "the page did not come")

@@ -7,7 +7,7 @@ use glasshouse_model::body::{
     CommitCreated, MergeApplied, MergeFailed, MergeProposed, PolicyDecided,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Seq};
+use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Mode, Seq};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
 use super::decide::{decide_uncounted, masked, now_us};
@@ -23,6 +23,8 @@ use crate::{Error, Result, codes};
 
 /// First line of a commit when nobody gave a message.
 const DEFAULT_SUBJECT: &str = "Change made by an agent";
+/// What a trailer says of a change that came without a test that failed before it.
+const VERIFIED: &str = "Glasshouse-Verified:";
 /// Longest first line of a derived message, in characters.
 const MAX_SUBJECT_CHARS: usize = 72;
 
@@ -145,6 +147,22 @@ impl Session {
         if first.trim().is_empty() { DEFAULT_SUBJECT.to_owned() } else { first }
     }
 
+    /// A message that says so where the work was not done test-first. What it says of that itself is not
+    /// the agent's to say.
+    fn marked(&self, message: String) -> String {
+        if self.state().mode() == Mode::Strict {
+            return message;
+        }
+        let claims = |line: &&str| {
+            let start = line.trim_start().get(..VERIFIED.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(VERIFIED))
+        };
+        let lines: Vec<_> = message.lines().filter(|line| !claims(line)).collect();
+        let text = lines.join("\n");
+        let text = if text.trim().is_empty() { DEFAULT_SUBJECT } else { text.trim_end() };
+        format!("{text}\n\n{VERIFIED} no")
+    }
+
     async fn record_proposal(
         &mut self,
         id: Option<CallId>,
@@ -170,7 +188,7 @@ impl Session {
         let log = self.recorder.log();
         let body = MergeProposed {
             call: id,
-            message: self.masker.mask_str(&message),
+            message: self.masker.mask_str(&self.marked(message)),
             base,
             patch: put(log, proposal.patch.as_bytes())?,
             manifest: put(log, &manifest)?,
@@ -225,6 +243,9 @@ impl Session {
         let mut unmet = Vec::new();
         if self.is_imported {
             unmet.push("the session was imported".to_owned());
+        }
+        if self.state().mode() != Mode::Strict {
+            unmet.push("it was explored: no test was seen failing before the change".to_owned());
         }
         if self.state().green().is_none() {
             unmet.push("the tests were not seen passing on exactly this content".to_owned());

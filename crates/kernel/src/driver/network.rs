@@ -238,13 +238,7 @@ impl EgressGate for Gate {
     fn record(&self, record: &EgressRecord) {
         let running = self.read();
         let Some(running) = running.as_ref() else { return };
-        let body = told(&self.masker, running.call, record);
-        // One that was cut short has brought what it brought.
-        let draft = match record.address {
-            Some(_) => Draft::new(Kind::EgressConnected, &body).label(WEB),
-            None => Draft::new(Kind::EgressDenied, &body),
-        };
-        let draft = draft.caused_by(running.call.0);
+        let (body, draft) = ended(&self.masker, running.call, record);
         let mut told = lock(&self.told);
         if told.len() < MAX_TOLD {
             told.push(body);
@@ -253,6 +247,17 @@ impl EgressGate for Gate {
         // Its connection is over or was never made: there is nothing left to refuse.
         let _ = (self.sink)(vec![draft]);
     }
+}
+
+/// A connection that is over, or that was never made, and its event.
+pub(super) fn ended(masker: &Masker, call: CallId, record: &EgressRecord) -> (Connection, Draft) {
+    let body = told(masker, call, record);
+    // One that was cut short has brought what it brought.
+    let draft = match record.address {
+        Some(_) => Draft::new(Kind::EgressConnected, &body).label(WEB),
+        None => Draft::new(Kind::EgressDenied, &body),
+    };
+    (body, draft.caused_by(call.0))
 }
 
 /// A connection as events tell it.

@@ -409,7 +409,6 @@ pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<V
     Ok(ours.into_iter().chain(theirs).collect())
 }
 
-/// Paths can be longer than a key may be.
 /// Space, key and bytes of the cell that says what was accepted for a project.
 pub(super) fn accepted_cell(project: &str, digest: Digest) -> Result<(String, String, Vec<u8>)> {
     let accepted = Accepted { project: project.to_owned(), digest };
@@ -418,6 +417,7 @@ pub(super) fn accepted_cell(project: &str, digest: Digest) -> Result<(String, St
     Ok((ACCEPTED_SPACE.to_owned(), cell_key(Path::new(project)), bytes))
 }
 
+/// Paths can be longer than a key may be.
 fn cell_key(project: &Path) -> String {
     Digest::of(project.as_os_str().as_encoded_bytes()).to_string()
 }

@@ -12,6 +12,7 @@ use super::Kernel;
 use super::rules::{PolicyText, WORKFLOW_POLICY, of_session, protected};
 use crate::session::decided_by_kernel;
 use crate::{Error, Result, codes};
+use glasshouse_policy::limits::MAX_LEARNED;
 
 /// One decision that would have been another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -155,7 +156,7 @@ impl Kernel {
         let unknown =
             || Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"));
         let row = row.ok_or_else(unknown)?;
-        let (workflow, decided) = self.decided_in(&row, usize::MAX)?.ok_or_else(unknown)?;
+        let (workflow, decided) = self.decided_in(&row, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
         let calls: Vec<_> = decided
             .into_iter()
             .filter_map(|(_, decided)| Some((decided.input.clone()?, by_rules(&decided))))

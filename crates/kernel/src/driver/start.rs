@@ -59,14 +59,10 @@ impl Kernel {
     /// Starts a session: recorded before it returns.
     ///
     /// # Errors
-    /// `mode_unavailable`, `project_unreadable`, `tests_unknown`, the policy's load errors, the
+    /// `project_unreadable`, `tests_unknown`, the policy's load errors, the
     /// log's errors.
     pub async fn start(&self, new: NewSession) -> Result<Session> {
         let mode = new.config.mode.unwrap_or(Mode::Strict);
-        if mode != Mode::Strict {
-            return Err(Error::new(codes::MODE_UNAVAILABLE, format!("mode {mode} cannot be used"))
-                .why("only the strict workflow is built"));
-        }
         let project = canonical_project(&new.project)?;
         self.keep_apart(&project)?;
         let test = test_setup(&project, &new.config)?;
@@ -74,7 +70,8 @@ impl Kernel {
         let policy = self.compile(&texts)?;
         let scenario = new.scenario.as_ref().map(|bytes| put(&self.log, bytes)).transpose()?;
         let body = SessionCreated {
-            mode,
+            // Another mode is asked for below, and has to be allowed.
+            mode: Mode::Strict,
             project: project.display().to_string(),
             provider: new.config.provider.clone().unwrap_or_else(|| new.provider.name().to_owned()),
             model: new.config.model.clone().unwrap_or_else(|| new.provider.name().to_owned()),
@@ -122,6 +119,9 @@ impl Kernel {
             People { provider: new.provider, reviewer: new.reviewer, secrets: new.secrets };
         let mut session = self.session(recorder, lease, policy, people, &body)?;
         session.recorder.record(vec![Draft::new(Kind::SessionCreated, &body)]).await?;
+        if mode != Mode::Strict {
+            session.ask_for_mode(mode).await?;
+        }
         Ok(session)
     }
 
@@ -158,6 +158,7 @@ impl Kernel {
         )?;
         session.is_imported = is_imported;
         session.recover(epoch).await?;
+        session.await_mode().await?;
         Ok(session)
     }
 
@@ -201,7 +202,7 @@ impl Kernel {
             partial: Arc::default(),
             answer_by: std::time::Instant::now(),
             is_imported: false,
-            outside: self.outside.clone(),
+            outside: self.outside.through(&self.network)?,
         })
     }
 

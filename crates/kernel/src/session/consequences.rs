@@ -3,16 +3,16 @@
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BudgetCharged, CallEnd, CallStatus,
     CommitCreated, GrantRule, MergeAnswered, MergeFailed, MergeProposed, MessageReceived,
-    ModelCompleted, ModelFailed, Outcome, PolicyDecided, TestEvidence, ToolProposed, ToolStarted,
-    TurnEnd, WorkflowTransitioned,
+    ModeChanged, ModelCompleted, ModelFailed, Outcome, PolicyDecided, TestEvidence, ToolProposed,
+    ToolStarted, TurnEnd, WorkflowTransitioned,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, CallId, Decision, Draft, Effect as PolicyEffect, Event, Kind, Layer, RuleTrace, Seq,
-    State as Workflow, Usage,
+    Actor, Call, CallId, Decision, Digest, Draft, Effect as PolicyEffect, Event, Kind, Layer, Mode,
+    PrincipalKind, RuleTrace, Seq, State as Workflow, Usage,
 };
 
-use super::state::total_tokens;
+use super::state::{asks_for_mode, total_tokens};
 use super::{State, compaction, workflow};
 use crate::codes;
 
@@ -165,7 +165,7 @@ fn on_summary(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
 }
 
 fn agent() -> Actor {
-    Actor { kind: glasshouse_model::PrincipalKind::Agent, id: "agent".to_owned() }
+    Actor { kind: PrincipalKind::Agent, id: "agent".to_owned() }
 }
 
 /// The model made no call: the turn is over, or the work is not finished.
@@ -180,7 +180,11 @@ fn on_rest(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
 
 /// Whether everything is ready for the change set to be merged.
 pub(crate) fn merge_wanted(state: &State) -> bool {
-    state.committed.is_none() && state.workflow() == Workflow::Reviewing && state.has_changes()
+    // Debugging leaves probes behind: only what the agent asks to commit is put up.
+    state.committed.is_none()
+        && state.mode() != Mode::Debug
+        && state.workflow() == Workflow::Reviewing
+        && state.has_changes()
 }
 
 /// What ends a turn in which the model has nothing more to ask for, or reminds it of what is missing.
@@ -193,7 +197,8 @@ pub(crate) fn rest(state: &State) -> Vec<Draft> {
                        not give the isolation for one, and nothing was committed";
         return turn_failed(state, glasshouse_sandbox::codes::ISOLATION_UNAVAILABLE.name, message);
     }
-    if !state.has_changes() && state.workflow() != Workflow::CodeWriting {
+    let leaves_probes = state.mode() == Mode::Debug;
+    if leaves_probes || (!state.has_changes() && state.workflow() != Workflow::CodeWriting) {
         let mut drafts = transition(workflow::on_finished(state, "answered without a change"));
         drafts.extend(turn_ends(state, Outcome::Answered, None, None));
         return drafts;
@@ -244,7 +249,7 @@ pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String
 }
 
 fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
-    let Some(call) = decided.call else { return Vec::new() };
+    let Some(call) = decided.call else { return on_mode_decided(state, decided) };
     let Some(args_digest) = decided.args_digest else { return Vec::new() };
     let Some(record) = state.calls.get(&call).filter(|record| !record.is_ended()) else {
         return Vec::new();
@@ -274,6 +279,40 @@ fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
             vec![Draft::new(Kind::ApprovalRequested, &request)]
         }
     }
+}
+
+/// What follows from the decision whether the person who starts a session may have it in another mode.
+fn on_mode_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
+    let Some((to, call)) = decided.input.as_ref().and_then(wanted_mode) else { return Vec::new() };
+    match decided.decision.effect {
+        PolicyEffect::Deny => Vec::new(),
+        PolicyEffect::Allow => vec![mode_changed(state, to)],
+        PolicyEffect::RequireReview => {
+            let request = ApprovalRequested {
+                subject: ApprovalSubject::Call,
+                call: None,
+                tool: call.syscall.clone(),
+                shown: to.to_string(),
+                reasons: review_reasons(&decided.decision),
+                args_digest: Digest::of(to.as_str().as_bytes()),
+                policy_version: decided.decision.policy_version,
+                base: Digest::ZERO,
+                offer: None,
+            };
+            vec![Draft::new(Kind::ApprovalRequested, &request)]
+        }
+    }
+}
+
+/// The mode that a person asks for.
+fn wanted_mode(call: &Call) -> Option<(Mode, &Call)> {
+    let asks = call.syscall == name::SESSION_SET_MODE && call.caller.kind == PrincipalKind::User;
+    let word = call.argv.as_ref().filter(|_| asks)?.first()?;
+    Some((word.parse().ok()?, call))
+}
+
+fn mode_changed(state: &State, to: Mode) -> Draft {
+    Draft::new(Kind::SessionModeChanged, &ModeChanged { from: state.mode(), to })
 }
 
 /// The rule that a wider answer would grant. What a built-in rule asks for is looked at every time.
@@ -333,7 +372,10 @@ fn on_resolved(state: &State, resolved: &ApprovalResolved) -> Vec<Draft> {
         return vec![Draft::new(kind, &body).by(resolved.approver.clone())];
     }
     if resolved.approved {
-        return Vec::new();
+        let about = state.granted.get(&resolved.approval).map(|(request, _)| request);
+        let to = about.filter(|request| asks_for_mode(request));
+        let to = to.and_then(|request| request.shown.parse().ok());
+        return to.map(|to| mode_changed(state, to)).into_iter().collect();
     }
     let waiting = state.open_calls.iter().find(|call| {
         state

@@ -31,6 +31,8 @@ pub enum MergeKind {
 /// Every key of a [`State`], and the labels of its events.
 pub const MERGE_KINDS: &[(&str, MergeKind)] = &[
     ("created", MergeKind::EqualOrConflict),
+    // What was explored does not become test-first by a merge.
+    ("mode", MergeKind::EqualOrConflict),
     ("frozen", MergeKind::ByPath),
     ("seal", MergeKind::ByPath),
     ("labels", MergeKind::SetUnion),

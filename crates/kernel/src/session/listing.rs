@@ -3,9 +3,9 @@
 
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
-    MessageReceived, Outcome, SessionCreated, TurnEnd, WorkflowTransitioned,
+    MessageReceived, ModeChanged, Outcome, SessionCreated, TurnEnd, WorkflowTransitioned,
 };
-use glasshouse_model::{Event, Kind, Seq, State as Workflow};
+use glasshouse_model::{Event, Kind, Mode, Seq, State as Workflow};
 use serde::{Deserialize, Serialize};
 
 /// Longest task in characters.
@@ -22,6 +22,8 @@ pub struct Listing {
     pub task: Option<String>,
     /// Where the workflow stands.
     pub workflow: Option<Workflow>,
+    /// How strictly it works, once that was changed.
+    pub mode: Option<Mode>,
     /// Whether a turn is open.
     pub is_open: bool,
     /// How the last turn ended, when none is open.
@@ -31,7 +33,7 @@ pub struct Listing {
 impl Projection for Listing {
     const NAME: &'static str = "listing";
     /// Goes up with every change of what folding does or of the shape.
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, event: &Event) {
         self.head = event.seq();
@@ -45,6 +47,9 @@ impl Projection for Listing {
             Kind::WorkflowTransitioned => {
                 let transition = event.body_as::<WorkflowTransitioned>();
                 self.workflow = transition.ok().map(|transition| transition.to);
+            }
+            Kind::SessionModeChanged => {
+                self.mode = event.body_as().ok().map(|changed: ModeChanged| changed.to);
             }
             Kind::TurnStarted => (self.is_open, self.outcome) = (true, None),
             kind if kind.ends_turn() => {
@@ -70,6 +75,12 @@ impl Listing {
     pub fn workflow(&self) -> Workflow {
         self.workflow.unwrap_or(Workflow::Idle)
     }
+
+    /// How strictly the branch works.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Strict)
+    }
 }
 
 fn task(message: &MessageReceived) -> String {
@@ -90,8 +101,8 @@ mod tests {
     #[test]
     fn the_saved_shape_belongs_to_its_version() {
         let saved = String::from_utf8(Listing::default().save().unwrap()).unwrap();
-        let shape = r#"{"head":0,"project":null,"task":null,"workflow":null,"is_open":false,"outcome":null}"#;
-        assert_eq!((Listing::VERSION, saved.as_str()), (1, shape));
+        let shape = r#"{"head":0,"project":null,"task":null,"workflow":null,"mode":null,"is_open":false,"outcome":null}"#;
+        assert_eq!((Listing::VERSION, saved.as_str()), (2, shape));
         assert_eq!(Listing::load(saved.as_bytes()), Some(Listing::default()));
     }
 

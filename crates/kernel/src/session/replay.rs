@@ -178,7 +178,10 @@ impl<'a> Replay<'a> {
             }
             Kind::CommitCreated => wanted.iter().any(|effect| matches!(effect, Effect::Commit(_))),
             // Only events that imply them can bring these.
-            Kind::WorkflowTransitioned | Kind::ToolProposed | Kind::ContextCompacted => false,
+            Kind::WorkflowTransitioned
+            | Kind::ToolProposed
+            | Kind::ContextCompacted
+            | Kind::SessionModeChanged => false,
             // What another branch spent is news from outside.
             Kind::BudgetCharged => {
                 event.body_as::<BudgetCharged>().is_ok_and(|charged| charged.branch.is_some())

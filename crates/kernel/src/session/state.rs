@@ -6,13 +6,13 @@ use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, BranchForked, BranchMerged,
     BudgetCharged, CallEnd, Carry, CommitCreated, ContextCompacted, ContextPinned, LogRecovered,
-    MergeAnswered, MergeApplied, MergeProposed, MergedWorkspace, MessageReceived, ModelCompleted,
-    ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated, TestEvidence,
-    ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen,
-    WorkspaceRolledBack, WorkspaceSealed,
+    MergeAnswered, MergeApplied, MergeProposed, MergedWorkspace, MessageReceived, ModeChanged,
+    ModelCompleted, ModelFailed, ModelRequested, Outcome, PolicyDecided, SessionCreated,
+    TestEvidence, ToolProposed, ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned,
+    WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
-    BranchId, Call, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq,
+    BranchId, Call, CallId, Effect as PolicyEffect, Event, Kind, Mode, PrincipalKind, Seq,
     State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,8 @@ pub struct State {
     pub created: Option<SessionCreated>,
     /// Sequence of the last event folded.
     pub head: Seq,
+    /// Mode in force, once it is another than strict.
+    pub mode: Option<Mode>,
     /// Workflow state.
     pub workflow: Option<Workflow>,
     /// Open turn: sequence of its `turn.started`.
@@ -238,7 +240,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);
@@ -270,6 +272,20 @@ impl State {
         self.workflow.unwrap_or(Workflow::Idle)
     }
 
+    /// How strictly the branch works.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or(Mode::Strict)
+    }
+
+    /// The open question whether the session may work in another mode, asked before its first turn.
+    #[must_use]
+    pub fn mode_question(&self) -> Option<Seq> {
+        let before_turns = self.turn.is_none() && self.last_turn.is_none();
+        let mut pending = self.pending_approvals.iter().filter(|_| before_turns);
+        pending.find(|(_, request)| asks_for_mode(request)).map(|(seq, _)| *seq)
+    }
+
     /// Folds one event. Unknown kinds change nothing but the head.
     pub fn apply(&mut self, event: &Event) {
         self.head = event.seq();
@@ -283,6 +299,7 @@ impl State {
         self.taint.apply(event)?;
         match event.kind() {
             Kind::SessionCreated => self.created = Some(event.body_as()?),
+            Kind::SessionModeChanged => self.mode = Some(event.body_as::<ModeChanged>()?.to),
             Kind::ContextPinned => self.pinned(event.body_as()?),
             Kind::ContextCompacted => self.compacted(event.body_as()?),
             Kind::MessageReceived => self.message(event.body_as::<MessageReceived>()?, event),
@@ -690,6 +707,13 @@ impl State {
     }
 }
 
+/// Whether an approval is about the mode of the session, not about a call of the model.
+pub(super) fn asks_for_mode(request: &ApprovalRequested) -> bool {
+    request.subject == ApprovalSubject::Call
+        && request.call.is_none()
+        && request.tool == glasshouse_model::syscall::name::SESSION_SET_MODE
+}
+
 /// Every token of an answer and its request.
 pub(super) fn total_tokens(answer: &ModelCompleted) -> u64 {
     input_tokens(answer).saturating_add(answer.tokens.get("output").copied().unwrap_or(0))
@@ -716,7 +740,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "2b0a64ea5b5cd519".to_owned()),
+            (3, "84ccd236c1f584bb".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );
@@ -765,7 +789,7 @@ mod tests {
         assert_eq!((spent.tokens, spent.calls, state.usage.tokens), (7, 1, 0));
         assert_eq!(super::super::consequences(&State::fold(&events[..1]), &events[0]).len(), 1);
         let digest = Digest::of(&state.save().unwrap()).hex();
-        assert_eq!(&digest[..16], "a8c069206de6935b");
+        assert_eq!(&digest[..16], "1b5a26f24f6b65f5");
 
         // Any other transition out of rest begins on files that are still to be frozen.
         let anew = event(2, Kind::WorkflowTransitioned, Some(7), moved("idle", "planning"));

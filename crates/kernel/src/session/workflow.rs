@@ -1,4 +1,4 @@
-//! The strict workflow: which transitions there are and what their guards look at.
+//! The workflow: which transitions there are and what their guards look at.
 //!
 //! Guards look only at evidence that the kernel produced itself: what a seal contains and how a
 //! test run of the kernel ended. What a model claims moves nothing but the plan.
@@ -9,16 +9,34 @@
 //!                                          fails (red)    tests run        pass
 //! ```
 //!
-//! `plan.complete` in `code_writing` or `reviewing` goes back to `test_writing`: another cycle, with
-//! the same guards ahead of it. A rejected merge goes back to `code_writing`.
+//! Explore and debug write without a failing test. What they bring is always seen by a person, who may
+//! want tests first, and its commit says that it is unverified:
+//!
+//! ```text
+//! planning -> exploring -> validating -> reviewing -> committing -> idle
+//!        plan.complete  changed,     all pass, | ^    approved
+//!                       tests run    or none   v | tests changed, and all pass
+//!                                     retroactive_testing
+//! ```
+//!
+//! In strict mode `plan.complete` in `code_writing` or `reviewing` goes back to `test_writing`: another cycle, with
+//! the same guards ahead of it. A rejected merge goes back to where the work was written.
 
-use glasshouse_model::State as Workflow;
 use glasshouse_model::body::{TestEvidence, WorkflowTransitioned};
+use glasshouse_model::{Mode, State as Workflow};
 
 use super::State;
 
 fn to(from: Workflow, to: Workflow, because: impl Into<String>) -> Option<WorkflowTransitioned> {
     (from != to).then(|| WorkflowTransitioned { from, to, because: because.into() })
+}
+
+/// Where work is written in the mode in force.
+fn writing(state: &State) -> Workflow {
+    match state.mode() {
+        Mode::Strict => Workflow::CodeWriting,
+        Mode::Explore | Mode::Debug => Workflow::Exploring,
+    }
 }
 
 /// A message arrived.
@@ -33,21 +51,32 @@ pub fn on_message(state: &State) -> Option<WorkflowTransitioned> {
 /// The model said that its plan is complete.
 #[must_use]
 pub fn on_plan_complete(state: &State) -> Option<WorkflowTransitioned> {
-    match state.workflow() {
-        from @ (Workflow::Planning | Workflow::CodeWriting | Workflow::Reviewing) => {
-            to(from, Workflow::TestWriting, "plan.complete")
+    let next = match (state.mode(), state.workflow()) {
+        (Mode::Strict, Workflow::Planning | Workflow::CodeWriting | Workflow::Reviewing) => {
+            Workflow::TestWriting
         }
-        _ => None,
-    }
+        (Mode::Explore | Mode::Debug, Workflow::Planning) => Workflow::Exploring,
+        (Mode::Explore | Mode::Debug, Workflow::Reviewing) => Workflow::RetroactiveTesting,
+        _ => return None,
+    };
+    to(state.workflow(), next, "plan.complete")
 }
 
 /// A test run starts.
 #[must_use]
 pub fn on_tests_started(state: &State) -> Option<WorkflowTransitioned> {
-    let code_changed = state.seal.as_ref().is_some_and(|seal| seal.sources_changed);
+    let seal = state.seal.as_ref();
+    let code_changed = seal.is_some_and(|seal| seal.sources_changed);
+    let tests_changed = seal.is_some_and(|seal| seal.tests_changed);
     match state.workflow() {
         Workflow::CodeWriting if code_changed => {
             to(Workflow::CodeWriting, Workflow::Validating, "the code changed and its tests run")
+        }
+        Workflow::Exploring if code_changed || tests_changed => {
+            to(Workflow::Exploring, Workflow::Validating, "something changed and the tests run")
+        }
+        from @ Workflow::RetroactiveTesting if tests_changed => {
+            to(from, Workflow::Validating, "tests were added and run")
         }
         _ => None,
     }
@@ -65,13 +94,25 @@ pub fn on_evidence(state: &State, evidence: &TestEvidence) -> Option<WorkflowTra
         Workflow::Validating if evidence.passed && evidence.ran => {
             to(Workflow::Validating, Workflow::Reviewing, "all tests pass")
         }
+        Workflow::Validating if state.mode() != Mode::Strict && had_none(state, evidence) => {
+            to(Workflow::Validating, Workflow::Reviewing, "there are no tests")
+        }
         Workflow::Validating => to(
             Workflow::Validating,
-            Workflow::CodeWriting,
+            writing(state),
             format!("the tests do not pass (exit {})", evidence.exit_code),
         ),
         _ => None,
     }
+}
+
+/// Whether a runner ended well and found nothing to run.
+fn had_none(state: &State, evidence: &TestEvidence) -> bool {
+    /// How pytest says it.
+    const NO_TESTS_COLLECTED: i32 = 5;
+    let is_pytest = state.created.as_ref().is_some_and(|created| created.test.kind == "pytest");
+    let code = evidence.exit_code;
+    !evidence.ran && (code == 0 || (is_pytest && code == NO_TESTS_COLLECTED))
 }
 
 /// A test run ended, with or without evidence.
@@ -79,7 +120,7 @@ pub fn on_evidence(state: &State, evidence: &TestEvidence) -> Option<WorkflowTra
 pub fn on_tests_ended(state: &State) -> Option<WorkflowTransitioned> {
     match state.workflow() {
         Workflow::Validating => {
-            to(Workflow::Validating, Workflow::CodeWriting, "the test run brought no evidence")
+            to(Workflow::Validating, writing(state), "the test run brought no evidence")
         }
         _ => None,
     }
@@ -92,7 +133,7 @@ pub fn on_branch_merged(state: &State) -> Option<WorkflowTransitioned> {
     match state.workflow() {
         Workflow::Idle => to(Workflow::Idle, Workflow::Planning, "another branch was merged"),
         from @ (Workflow::Validating | Workflow::Reviewing | Workflow::Committing) => {
-            to(from, Workflow::CodeWriting, "another branch was merged and changed the files")
+            to(from, writing(state), "another branch was merged and changed the files")
         }
         _ => None,
     }
@@ -107,7 +148,7 @@ pub fn on_merge_approved(state: &State) -> Option<WorkflowTransitioned> {
 /// A merge was rejected by a person.
 #[must_use]
 pub fn on_merge_rejected(state: &State) -> Option<WorkflowTransitioned> {
-    to(state.workflow(), Workflow::CodeWriting, "the merge was rejected")
+    to(state.workflow(), writing(state), "the merge was rejected")
 }
 
 /// A merge failed after it was approved.
@@ -141,8 +182,11 @@ pub fn missing(state: &State) -> &'static str {
             "call git.commit with a message; the change set is reviewed, merged and committed"
         }
         Workflow::Committing => "the merge to end",
-        Workflow::Exploring | Workflow::RetroactiveTesting => {
-            "this state belongs to a mode that is not in force"
+        Workflow::Exploring => {
+            "change what you need, then call test.run: the change is reviewed once every test passes"
+        }
+        Workflow::RetroactiveTesting => {
+            "write tests for what was explored, then call test.run until every test passes"
         }
     }
 }
@@ -151,8 +195,9 @@ pub fn missing(state: &State) -> &'static str {
 #[must_use]
 pub fn writable(state: &State) -> &'static str {
     match state.workflow() {
-        Workflow::TestWriting => "test files only",
+        Workflow::TestWriting | Workflow::RetroactiveTesting => "test files only",
         Workflow::CodeWriting => "source files only; tests are read-only",
+        Workflow::Exploring => "every file that the policy allows",
         _ => "nothing",
     }
 }

@@ -350,6 +350,71 @@ capabilities:
     assert_eq!(by("[env, curl, --version]"), "net");
 }
 
+/// The ways that others were evaded by: the rule is found in each, and a script that only prints or looks
+/// for the words is left alone. Without the rule all of them run: the control.
+#[test]
+fn f1_f2_f3_a_denied_command_is_found_however_it_is_written() {
+    let allow = "{ name: all, match: { syscall: shell.run }, action: allow }";
+    let deny = "{ name: never, match: { argv_prefix: [rm -rf, curl] }, action: deny }";
+    let (open, closed) = (
+        compile(&format!("capabilities: [{allow}]")).unwrap(),
+        compile(&format!("capabilities: [{allow}, {deny}]")).unwrap(),
+    );
+    let check = |argv: &[&str], expected: Effect| {
+        let mut asked = call("{ syscall: shell.run }");
+        asked.argv = Some(argv.iter().map(|word| (*word).to_owned()).collect());
+        let effect = |policy| decide(policy, &Request::new(&asked, 0)).decision.effect;
+        assert_eq!((effect(&open), effect(&closed)), (Effect::Allow, expected), "{argv:?}");
+    };
+    for script in [
+        "ls & rm -rf x",
+        "(rm -rf x)",
+        "{ rm -rf x; }",
+        "echo $(rm -rf x)",
+        "echo `rm -rf x`",
+        "env rm -rf x",
+        "echo x | xargs rm -rf",
+        "bash -c 'rm -rf x'",
+        "true\nrm -rf x",
+        "if true; then rm -rf x; fi",
+        // Hidden in what a redirection reads or writes.
+        "echo ok > >(curl a.test)",
+        "cat < <(curl a.test)",
+        // Escaped letters, and a program of the same name elsewhere.
+        "r\\m -rf x",
+        "cu''rl a.test",
+        "$'c\\x75rl' a.test",
+        "./rm -rf x",
+        "ws/bin/curl a.test",
+    ] {
+        check(&["sh", "-c", script], Effect::Deny);
+    }
+    check(&["env", "rm", "-rf", "x"], Effect::Deny);
+    check(&["xargs", "-0", "rm", "-rf"], Effect::Deny);
+    for script in ["echo 'rm -rf x'", "grep -r 'curl a.test' .", "rg -e curl", "rm x"] {
+        check(&["sh", "-c", script], Effect::Allow);
+    }
+}
+
+/// A program under a path that the agent can write has the name of another, and not its trust.
+#[test]
+fn f3_a_name_in_a_writable_directory_is_not_trusted() {
+    let policy = compile(
+        "capabilities: [{ name: look, match: { syscall: shell.run, argv_prefix: [cat, git status] }, action: allow }]",
+    )
+    .unwrap();
+    let check = |argv: &str, expected: Effect| {
+        assert_eq!(effect(&policy, &format!("{{ syscall: shell.run, argv: {argv} }}")), expected);
+    };
+    check("[cat, a]", Effect::Allow);
+    check("[git, status]", Effect::Allow);
+    check("[./cat, a]", Effect::Deny);
+    check("[ws/bin/git, status]", Effect::Deny);
+    check("[/usr/bin/cat, a]", Effect::Deny);
+    check("[sh, -c, './cat a']", Effect::Deny);
+    check("[sh, -c, 'PATH=ws/bin cat a']", Effect::Deny);
+}
+
 #[test]
 fn network_groups_open_their_hosts_and_no_other() {
     let policy = compile(

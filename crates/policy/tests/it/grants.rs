@@ -26,7 +26,7 @@ fn terms(policy: &Policy) -> GrantTerms {
         max_uses: 3,
         expires_us: 1_000,
         policy_version: policy.version(),
-        parent: None,
+        ancestors: Vec::new(),
     }
 }
 
@@ -198,10 +198,12 @@ proptest! {
         max_uses in 1..u64::MAX,
         expires_us in any::<u64>(),
         policy in any::<[u8; 32]>(),
+        above in proptest::collection::vec(any::<[u8; 16]>(), 0..=8),
     ) {
+        let ancestors = above.into_iter().map(GrantId::from_random).collect();
         let policy_version = Digest::from_bytes(policy);
         let id = GrantId::from_random(id);
-        let terms = GrantTerms { id, sandbox, syscall, path_glob: glob, max_uses, expires_us, policy_version, parent: None };
+        let terms = GrantTerms { id, sandbox, syscall, path_glob: glob, max_uses, expires_us, policy_version, ancestors };
         // `**` inside a name is refused; every other pattern of this shape is sealed.
         if let Ok(grant) = SealedGrant::seal(&key(), terms.clone()) {
             let opened = SealedGrant::open(&key(), &grant.to_bytes()).unwrap();

@@ -347,7 +347,7 @@ fn a_sealed_grant_splits_into_narrower_ones() {
         max_uses: 5,
         expires_us: 100,
         policy_version: policy.version(),
-        parent: None,
+        ancestors: Vec::new(),
     };
     let parent = SealedGrant::seal(&key, terms(1)).unwrap();
     let split = |change: &dyn Fn(&mut GrantTerms), stored: u64| {
@@ -372,17 +372,37 @@ fn a_sealed_grant_splits_into_narrower_ones() {
     check(&|_| (), 4, "max_uses");
     check(&|_| (), REVOKED, "max_uses");
 
-    // The seal holds the parent, and with that one it ends.
-    let child = SealedGrant::open(&key, &child.to_bytes()).unwrap();
-    assert_eq!(child.terms().parent, Some(id(1)));
+    // The seal holds every grant above, and with any of them it ends.
+    let narrow =
+        |n: u8| GrantTerms { max_uses: 1, path_glob: Some("src/a/**".to_owned()), ..terms(n) };
+    let (grandchild, _) = child.split(&key, narrow(3), 0).unwrap();
+    let grandchild = SealedGrant::open(&key, &grandchild.to_bytes()).unwrap();
+    assert_eq!(grandchild.terms().ancestors, [id(1), id(2)]);
     let call = call("{ syscall: fs.write, path: src/a/x, sandbox: sb-1 }");
-    let effect = |parent: u64| {
-        let counters = move |of: GrantId| if of == id(1) { parent } else { 0 };
+    let check = |grant: &SealedGrant, revoked: Option<u8>, expected: Effect| {
+        let counters = |of: GrantId| if Some(of) == revoked.map(id) { REVOKED } else { 0 };
         let mut request = Request::new(&call, 1);
         request.counters = &counters;
-        request.token = Some(TokenUse { grant: &child, counter: 1 });
-        decide(&policy, &request).decision.effect
+        request.token = Some(TokenUse { grant, counter: 1 });
+        assert_eq!(decide(&policy, &request).decision.effect, expected, "{revoked:?}");
     };
-    assert_eq!(effect(3), Effect::Allow);
-    assert_eq!(effect(REVOKED), Effect::Deny);
+    check(&child, None, Effect::Allow);
+    check(&child, Some(1), Effect::Deny);
+    check(&child, Some(3), Effect::Allow);
+    check(&grandchild, None, Effect::Allow);
+    check(&grandchild, Some(1), Effect::Deny);
+    check(&grandchild, Some(2), Effect::Deny);
+
+    // No grant is its own ancestor, and there are only so many above one.
+    let own = child.split(&key, narrow(1), 0).unwrap_err();
+    assert_eq!(own.report().context["term"], "id");
+    let mut last = parent;
+    let deepest = (10..=u8::MAX).find_map(|n| match last.split(&key, narrow(n), 0) {
+        Ok((next, _)) => {
+            last = next;
+            None
+        }
+        Err(error) => Some((n - 10, error.code().to_owned())),
+    });
+    assert_eq!(deepest, Some((8, "grant_malformed".to_owned())));
 }

@@ -14,6 +14,14 @@ use crate::{Error, Result, codes};
 /// # Errors
 /// `egress_invalid` when a text holds no certificate, or one that cannot be read.
 pub fn connector(roots_pem: &[String]) -> Result<TlsConnector> {
+    client_config(roots_pem).map(|config| TlsConnector::from(Arc::new(config)))
+}
+
+/// What [`connector`] connects with, for whoever does not wait asynchronously.
+///
+/// # Errors
+/// As [`connector`].
+pub fn client_config(roots_pem: &[String]) -> Result<ClientConfig> {
     let refuse = |why: &dyn std::fmt::Display| {
         Error::new(codes::EGRESS_INVALID, "a root certificate cannot be used").why(why)
     };
@@ -35,5 +43,5 @@ pub fn connector(roots_pem: &[String]) -> Result<TlsConnector> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(config)
 }

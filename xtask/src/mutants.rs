@@ -1,0 +1,305 @@
+//! Mutants of the policy: one token of the code that decides is changed, and a test has to fail.
+//!
+//! Each mutant is built and tested in a copy of the tree outside the clone. One that passes every test
+//! survives: it shows a line that no test holds. `tests/mutants.txt` lists those that may, each with a
+//! reason; a survivor that is not listed fails the run, and so does a listed one that no longer survives.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::place::{Place, cargo};
+use crate::process::{Doing, Failure, status_within};
+use crate::sabotage::mirror;
+
+/// Files whose mutants must all be noticed: evaluation and grants.
+const FILES: &[&str] = &["approval.rs", "decide.rs", "grant.rs", "standing.rs"];
+const FOLDER: &str = "crates/policy/src";
+/// The survivors that may be, as `FILE | LINE | FROM -> TO | REASON`.
+const LISTED: &str = "tests/mutants.txt";
+/// Building and testing take seconds; this is a loop without end.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What is put in the place of what, outside of texts and comments.
+const CHANGES: &[(&str, &str)] = &[
+    (" == ", " != "),
+    (" != ", " == "),
+    (" < ", " <= "),
+    (" <= ", " < "),
+    (" > ", " >= "),
+    (" >= ", " > "),
+    (" && ", " || "),
+    (" || ", " && "),
+    (" + ", " - "),
+    (" |= ", " &= "),
+    ("(!", "("),
+    (" !", " "),
+    (".any(", ".all("),
+    (".all(", ".any("),
+    (".min(", ".max("),
+    (".max(", ".min("),
+    (".is_some()", ".is_none()"),
+    (".is_none()", ".is_some()"),
+    (".is_some_and(", ".is_none_or("),
+    (".is_none_or(", ".is_some_and("),
+    ("true", "false"),
+    ("false", "true"),
+    ("Effect::Deny", "Effect::Allow"),
+    ("Effect::Allow", "Effect::Deny"),
+    ("Effect::RequireReview", "Effect::Allow"),
+];
+
+/// One change of one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mutant {
+    file: &'static str,
+    /// Index of the line.
+    line: usize,
+    /// Where on it.
+    column: usize,
+    from: &'static str,
+    to: &'static str,
+    /// The line as it was, trimmed.
+    text: String,
+}
+
+impl Mutant {
+    /// Its name in the list, which other lines of the file do not change.
+    fn name(&self) -> String {
+        format!("{} | {} | {} -> {}", self.file, self.text, self.from.trim(), self.to.trim())
+    }
+
+    fn apply(&self, source: &str) -> String {
+        let mut lines: Vec<String> = source.lines().map(str::to_owned).collect();
+        lines[self.line].replace_range(self.column..self.column + self.from.len(), self.to);
+        lines.join("\n") + "\n"
+    }
+}
+
+/// What became of a mutant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Noticed,
+    /// It does not compile, so it is no program that a test could meet.
+    Unbuilt,
+    Survived,
+}
+
+/// `cargo xtask mutants`: every file, or those that are named; of many only each `--every`th.
+pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure> {
+    let (files, every) = read(arguments)?;
+    let listed = listed(place)?;
+    let workshop = Workshop::open(place)?;
+    let mut met: BTreeMap<String, Fate> = BTreeMap::new();
+    for file in &files {
+        let source = workshop.source(file)?;
+        for mutant in mutants(file, &source).iter().step_by(every) {
+            let fate = workshop.fate(mutant, &source)?;
+            println!("{fate:?}: {}:{} {}", mutant.file, mutant.line + 1, mutant.name());
+            let worst = met.entry(mutant.name()).or_insert(fate);
+            if fate == Fate::Survived {
+                *worst = fate;
+            }
+        }
+        workshop.write(file, &source)?;
+    }
+    judge(&met, &listed)
+}
+
+fn read(arguments: &[String]) -> Result<(Vec<&'static str>, usize), Failure> {
+    let (mut files, mut every) = (Vec::new(), 1);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--every" {
+            let count = arguments.next().and_then(|text| text.parse().ok());
+            every = count
+                .filter(|count| *count > 0)
+                .ok_or_else(|| Failure::new("`--every` takes a number, at least 1"))?;
+        } else if let Some(file) = FILES.iter().find(|file| **file == argument.as_str()) {
+            files.push(*file);
+        } else {
+            let known = FILES.join(", ");
+            return Err(Failure::new(format!("no mutants of `{argument}`; there are: {known}")));
+        }
+    }
+    if files.is_empty() {
+        files = FILES.to_vec();
+    }
+    Ok((files, every))
+}
+
+/// The survivors that are not listed, and the listed ones that were met and did not survive.
+fn judge(met: &BTreeMap<String, Fate>, listed: &[String]) -> Result<(), Failure> {
+    let mut wrong = Vec::new();
+    for (name, fate) in met {
+        match (fate, listed.contains(name)) {
+            (Fate::Survived, false) => wrong.push(format!("survived: {name}")),
+            (Fate::Noticed | Fate::Unbuilt, true) => {
+                wrong.push(format!("listed for nothing: {name}"))
+            }
+            _ => {}
+        }
+    }
+    let noticed = met.values().filter(|fate| **fate == Fate::Noticed).count();
+    println!("{} mutants, {noticed} noticed by a test", met.len());
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::new(wrong.join("\n"))) }
+}
+
+/// The names of the list. A line without a reason is none.
+fn listed(place: &Place) -> Result<Vec<String>, Failure> {
+    let text = fs::read_to_string(place.root().join(LISTED))
+        .doing(format_args!("could not read {LISTED}"))?;
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| match line.rsplit_once(" | ") {
+            Some((name, reason))
+                if name.matches(" | ").count() >= 2 && !reason.trim().is_empty() =>
+            {
+                Ok(name.to_owned())
+            }
+            _ => Err(Failure::new(format!(
+                "{LISTED}: expected FILE | LINE | CHANGE | REASON: {line}"
+            ))),
+        })
+        .collect()
+}
+
+/// Every mutant of a file, in its order. Its unit tests are left as they are.
+fn mutants(file: &'static str, source: &str) -> Vec<Mutant> {
+    let mut found = Vec::new();
+    for (line, text) in source.lines().enumerate() {
+        if text.starts_with("#[cfg(test)]") {
+            break;
+        }
+        let trimmed = text.trim_start();
+        if trimmed.starts_with("//") || trimmed.starts_with('#') || trimmed.starts_with("use ") {
+            continue;
+        }
+        for (from, to) in CHANGES {
+            for (column, _) in text.match_indices(from) {
+                if is_code(text, column) && is_word(text, column, from) {
+                    let text = trimmed.to_owned();
+                    found.push(Mutant { file, line, column, from, to, text });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a place is neither in a text nor in a comment. Texts of several lines hold prose.
+fn is_code(line: &str, column: usize) -> bool {
+    let before = &line[..column];
+    before.replace("\\\"", "").matches('"').count() % 2 == 0 && !before.contains(" //")
+}
+
+/// Whether a change of a word does not change a part of another one.
+fn is_word(line: &str, column: usize, from: &str) -> bool {
+    let in_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    !from.starts_with(in_word)
+        || !(line[..column].ends_with(in_word) || line[column + from.len()..].starts_with(in_word))
+}
+
+/// The copy of the tree that is changed, with its own build folder.
+struct Workshop {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Workshop {
+    /// Copies the tree; its tests must pass, or a failure means nothing.
+    fn open(place: &Place) -> Result<Self, Failure> {
+        let folder = place.cache()?.join("mutants");
+        fs::create_dir_all(&folder).doing(format_args!("could not make {}", folder.display()))?;
+        let workshop = Self { tree: folder.join("tree"), target: folder.join("target") };
+        fs::create_dir_all(&workshop.tree).doing("could not make the tree")?;
+        mirror(place.root(), &place.files()?, &workshop.tree)?;
+        if workshop.build()? && workshop.test()? {
+            return Ok(workshop);
+        }
+        Err(Failure::new("without any change the tests of the policy do not pass"))
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.tree.join(Path::new(FOLDER)).join(file)
+    }
+
+    fn source(&self, file: &str) -> Result<String, Failure> {
+        fs::read_to_string(self.path(file)).doing(format_args!("could not read {file}"))
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Failure> {
+        fs::write(self.path(file), text).doing(format_args!("could not write {file}"))
+    }
+
+    fn fate(&self, mutant: &Mutant, source: &str) -> Result<Fate, Failure> {
+        self.write(mutant.file, &mutant.apply(source))?;
+        if !self.build()? {
+            return Ok(Fate::Unbuilt);
+        }
+        Ok(if self.test()? { Fate::Survived } else { Fate::Noticed })
+    }
+
+    fn build(&self) -> Result<bool, Failure> {
+        self.cargo(&["--no-run"])
+    }
+
+    fn test(&self) -> Result<bool, Failure> {
+        self.cargo(&[])
+    }
+
+    /// Runs the tests of the crate; one that never ends has noticed something.
+    fn cargo(&self, more: &[&str]) -> Result<bool, Failure> {
+        let mut command = cargo(&self.tree);
+        command.args(["test", "--quiet", "--locked", "--package", "glasshouse-policy"]);
+        command.args(["--lib", "--test", "it"]).args(more);
+        command.env("CARGO_TARGET_DIR", &self.target).env("PROPTEST_CASES", "32");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = status_within(&mut command, LIMIT)?;
+        Ok(status.is_some_and(|status| status.success()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_of_the_code_is_changed_once() {
+        let source = "// a == b\nif a == b && !c { \"x == y\" } // == z\nlet truest = true;\n#[cfg(test)]\na == b\n";
+        let found = mutants("f.rs", source);
+        let changed: Vec<String> = found
+            .iter()
+            .map(|mutant| {
+                mutant.apply(source).lines().nth(mutant.line).map(str::to_owned).unwrap_or_default()
+            })
+            .collect();
+        assert_eq!(
+            changed,
+            [
+                "if a != b && !c { \"x == y\" } // == z",
+                "if a == b || !c { \"x == y\" } // == z",
+                "if a == b && c { \"x == y\" } // == z",
+                "let truest = false;",
+            ]
+        );
+        assert_eq!(found[0].name(), "f.rs | if a == b && !c { \"x == y\" } // == z | == -> !=");
+    }
+
+    #[test]
+    fn a_survivor_is_listed_and_a_listed_one_survives() {
+        let check = |fate: Fate, listed: bool, passes: bool| {
+            let met = BTreeMap::from([("m".to_owned(), fate)]);
+            let listed = if listed { vec!["m".to_owned()] } else { Vec::new() };
+            assert_eq!(judge(&met, &listed).is_ok(), passes, "{fate:?}");
+        };
+        check(Fate::Survived, false, false);
+        check(Fate::Survived, true, true);
+        check(Fate::Noticed, false, true);
+        check(Fate::Noticed, true, false);
+        check(Fate::Unbuilt, false, true);
+        assert!(judge(&BTreeMap::new(), &["elsewhere".to_owned()]).is_ok());
+    }
+}
