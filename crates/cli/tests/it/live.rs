@@ -93,6 +93,13 @@ fn e2e_input_output_environment_and_directory_of_a_command() {
     let last = ran.last();
     let stdout = place.log().blob(&last["stdout_blob"].as_str().unwrap().parse().unwrap()).unwrap();
     assert_eq!(String::from_utf8(stdout).unwrap(), "/workspace/below\nb=c here\n");
+    // What is kept is masked, however the value came in; too short a one occurs by chance.
+    let mut command = place.command(&["sandbox", "run", "--json", "-e", "KEY", "-e", "PIN=1234"]);
+    command.args(["-e", "WORD=given here", "--", "sh", "-c", "echo $KEY $PIN $WORD"]);
+    let masked = Ran::new(&command.env("KEY", "k3y-0f-s0me").output().unwrap()).expect_status(0);
+    let kept = masked.last()["stdout_blob"].as_str().unwrap().parse().unwrap();
+    let kept = String::from_utf8(place.log().blob(&kept).unwrap()).unwrap();
+    assert_eq!(kept, "[secret:KEY] 1234 [secret:WORD]\n");
     assert_eq!(last["background_processes"], 1);
     assert!(last["usage"]["memory_peak_bytes"].as_u64() > Some(0), "{last}");
     let absent = ["sandbox", "run", "-e", "SURELY_NOT_SET", "--", "true"];
