@@ -76,6 +76,13 @@ impl Orders {
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
     }
 
+    /// Whether an order was not taken yet by the command that it is for.
+    #[must_use]
+    pub fn are_waiting(&self) -> bool {
+        let waiting = guard(&self.0.waiting);
+        waiting.standing.is_some() || waiting.window.is_some()
+    }
+
     pub(crate) fn take(&self) -> impl Iterator<Item = Order> {
         let mut counter = [0; 8];
         let _ = rustix::io::read(&self.0.wake, &mut counter);
@@ -124,6 +131,7 @@ mod tests {
         let window = |rows| Window { rows, columns: 80 };
         let check = |given: &[Order], expected: &[Order]| {
             given.iter().for_each(|order| orders.give(*order));
+            assert_eq!(orders.are_waiting(), !given.is_empty());
             assert_eq!(orders.take().collect::<Vec<_>>(), expected, "{given:?}");
             assert_eq!(orders.take().count(), 0);
         };

@@ -438,7 +438,7 @@ fn e2e_a_call_is_denied_where_the_host_isolates_too_weakly() {
             "
 version: 1
 steps:
-  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: [touch, made] }} }} }} ]
+  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: ["true"] }} }} }} ]
   - expect: {{ results: {{ a: {status} }} }}
     emit: [ {{ text: done }} ]
 "
@@ -447,6 +447,11 @@ steps:
         let (_, events) = place.events();
         let started = count(&events, &Kind::ToolStarted);
         assert_eq!(started, usize::from(status == "completed"), "{examined} {demanded}");
+        // Denied for this reason and no other.
+        let is_told = |event: &glasshouse_model::Event| {
+            serde_json::to_string(&event.body).unwrap().contains("isolation_too_weak")
+        };
+        assert_eq!(events.iter().any(is_told), status == "denied", "{examined} {demanded}");
     };
     check("no-landlock", "no-landlock", "completed");
     check("no-landlock", "no-layers", "denied");
