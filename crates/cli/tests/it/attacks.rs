@@ -438,7 +438,7 @@ fn e2e_a_call_is_denied_where_the_host_isolates_too_weakly() {
             "
 version: 1
 steps:
-  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: ["true"] }} }} }} ]
+  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: [\"true\"] }} }} }} ]
   - expect: {{ results: {{ a: {status} }} }}
     emit: [ {{ text: done }} ]
 "
