@@ -2,6 +2,7 @@
 //! command may have meant.
 
 use clap::{Command, CommandFactory};
+use glasshouse_model::suggest::distance;
 
 use crate::args::Arguments;
 
@@ -134,21 +135,6 @@ pub(crate) fn meant(word: &str) -> Option<String> {
     nearest.map(|(_, name)| name.to_owned())
 }
 
-/// How many letters must be put in, left out or replaced to make one word of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (line, letter) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (at, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Command;
@@ -164,7 +150,7 @@ mod tests {
         check("sessions", Some("session"));
         check("sandox", Some("sandbox"));
         check("polcy", Some("policy"));
-        check("audti", None);
+        check("audti", Some("audit"));
         check("dmo", Some("demo"));
         check("uo", None);
         check("session", None);

@@ -65,7 +65,7 @@ pub struct Constraints {
     /// Sandbox template that must be used.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub require_sandbox: Option<String>,
-    /// Least isolation that the act may run with: `no-landlock`, `no-cgroup` or `full`.
+    /// Least isolation that the act may run with: `no-landlock`, `no-layers`, `no-cgroup` or `full`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub min_isolation: Option<String>,
     /// Largest file that may be written, in bytes.

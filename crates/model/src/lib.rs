@@ -16,6 +16,7 @@ pub mod event;
 pub mod id;
 pub mod path;
 pub mod principal;
+pub mod suggest;
 pub mod syscall;
 pub mod units;
 pub mod workflow;

@@ -44,7 +44,6 @@ mod shipped;
 mod sketch;
 mod source;
 mod standing;
-mod suggest;
 mod suite;
 mod write;
 mod yaml;

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use glasshouse_model::suggest;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
-use crate::{command, network, suggest};
+use crate::{command, network};
 
 /// Names to compare a misspelt syscall with; other names are legal (plugins bring their own).
 const KNOWN_SYSCALLS: &[&str] = &[
@@ -75,7 +76,7 @@ pub(crate) struct Interface {
 }
 
 /// Levels of isolation that a sandbox can have, the weakest first.
-pub const ISOLATION_LEVELS: [&str; 3] = ["no-landlock", "no-cgroup", "full"];
+pub const ISOLATION_LEVELS: [&str; 4] = ["no-landlock", "no-layers", "no-cgroup", "full"];
 
 /// Profiles of interfaces, the most careful first.
 pub const UI_PROFILES: [&str; 4] = ["strict", "balanced", "trusted", "relaxed"];
@@ -244,7 +245,9 @@ impl Conditions {
             .unwrap_or_default()
             .iter()
             .filter(|name| !KNOWN_SYSCALLS.contains(&&***name))
-            .filter_map(|name| Some((&**name, suggest::nearest(name, KNOWN_SYSCALLS)?)))
+            .filter_map(|name| {
+                Some((&**name, suggest::nearest(name, KNOWN_SYSCALLS.iter().copied())?))
+            })
             .collect()
     }
 }

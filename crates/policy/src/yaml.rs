@@ -5,14 +5,14 @@
 
 use std::fmt;
 
-use glasshouse_model::Code;
+use glasshouse_model::{Code, suggest};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use crate::codes;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_SOURCE_BYTES, MAX_YAML_DEPTH};
-use crate::{codes, suggest};
 
 /// A node and where it stands, both from 1.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ impl Reader<'_> {
                     )
                     .why(format!("known keys are {}", known.join(", ")))
                     .with("key", key.text.as_str());
-                return Err(match suggest::nearest(&key.text, known) {
+                return Err(match suggest::nearest(&key.text, known.iter().copied()) {
                     Some(word) => {
                         error.fix(format!("did you mean `{word}`?")).with("suggestion", word)
                     }
@@ -156,7 +156,7 @@ impl Reader<'_> {
         let error = self
             .error(codes::BAD_VALUE, node, format!("unknown {what} `{text}`"))
             .why(format!("expected one of {}", known.join(", ")));
-        Err(match suggest::nearest(text, known) {
+        Err(match suggest::nearest(text, known.iter().copied()) {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
             None => error,
         })

@@ -8,7 +8,6 @@
 mod expect;
 mod file;
 mod render;
-mod suggest;
 
 use std::sync::Arc;
 use std::time::Duration;

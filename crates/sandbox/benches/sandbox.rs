@@ -48,6 +48,46 @@ fn main() {
     );
     report("new sandbox, added", &raw, &whole, Bound::Added(3000.0));
     bubblewrap(pairs, &host, &spec);
+    overlay(pairs, &host, &spec);
+    at_once(&host, home.path());
+}
+
+/// What the workspace's overlay adds to a sandbox: the same one with a plain temporary workspace.
+fn overlay(pairs: usize, host: &SandboxHost, spec: &SandboxSpec) {
+    let plain = SandboxSpec { overlay: None, ..spec.clone() };
+    let whole = |spec: &SandboxSpec| host.create(spec).unwrap().destroy().unwrap();
+    let (without, with) = interleaved(pairs, || whole(&plain), || whole(spec));
+    report("overlay of a new sandbox, added", &without, &with, Bound::Added(1000.0));
+}
+
+/// Owners that make sandboxes at a time, and how many each makes.
+const OWNERS: usize = 20;
+const EACH: usize = 25;
+
+/// How many sandboxes a second are made, used and destroyed when many want one at once.
+fn at_once(host: &SandboxHost, home: &Path) {
+    let places: Vec<PathBuf> =
+        (0..OWNERS).map(|owner| home.join(format!("owner{owner}"))).collect();
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for (owner, place) in places.iter().enumerate() {
+            scope.spawn(move || {
+                fs::create_dir(place).unwrap();
+                let template = TemplateName::CodeExecutor.template();
+                let mut spec = SandboxSpec::new(format!("owner{owner}"), template);
+                spec.overlay = Some(layers(place));
+                for _ in 0..EACH {
+                    let sandbox = host.create(&spec).unwrap();
+                    run(&sandbox);
+                    sandbox.destroy().unwrap();
+                }
+            });
+        }
+    });
+    #[allow(clippy::cast_precision_loss, reason = "hundreds")]
+    let rate = (OWNERS * EACH) as f64 / started.elapsed().as_secs_f64();
+    let ok = if rate >= 20.0 { "ok" } else { "MISSED" };
+    println!("{OWNERS} at once: {rate:.0} sandboxes a second; bound 20: {ok}");
 }
 
 fn layers(home: &Path) -> OverlayDirs {

@@ -13,8 +13,11 @@ use crate::{CallList, Template};
 pub enum Level {
     /// Nothing may run.
     Refused,
-    /// Everything but Landlock (and perhaps cgroups).
+    /// Everything but Landlock (and perhaps layers and cgroups).
     NoLandlock,
+    /// Everything but layers of its own over the host's directories (and perhaps cgroups): locks,
+    /// watches, pipes and sockets there are shared with the host.
+    NoLayers,
     /// Everything but cgroup limits.
     NoCgroup,
     /// Every layer.
@@ -23,7 +26,8 @@ pub enum Level {
 
 impl Level {
     /// Every level, from least.
-    pub const ALL: [Self; 4] = [Self::Refused, Self::NoLandlock, Self::NoCgroup, Self::Full];
+    pub const ALL: [Self; 5] =
+        [Self::Refused, Self::NoLandlock, Self::NoLayers, Self::NoCgroup, Self::Full];
 }
 
 impl fmt::Display for Level {
@@ -31,6 +35,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Self::Refused => "refused",
             Self::NoLandlock => "no-landlock",
+            Self::NoLayers => "no-layers",
             Self::NoCgroup => "no-cgroup",
             Self::Full => "full",
         })
@@ -118,6 +123,9 @@ impl Attestation {
         if self.landlock_abi == 0 {
             return Level::NoLandlock;
         }
+        if !self.layered {
+            return Level::NoLayers;
+        }
         let wanted = &self.requested;
         let held = self.cgroup.memory_bytes.is_some_and(|found| found <= wanted.memory_bytes)
             && self
@@ -196,6 +204,9 @@ mod tests {
         check(&|a| a.cgroup.memory_bytes = Some(u64::MAX), "native:no-cgroup");
         check(&|a| a.cgroup.pids = Some(103), "native:no-cgroup");
         check(&|a| a.cgroup.cpu_millis = None, "native:no-cgroup");
+        check(&|a| a.layered = false, "native:no-layers");
+        check(&|a| (a.layered, a.cgroup.pids) = (false, None), "native:no-layers");
+        check(&|a| (a.layered, a.landlock_abi) = (false, 0), "native:no-landlock");
         check(&|a| a.landlock_abi = 0, "native:no-landlock");
         check(&|a| a.no_new_privs = false, "native:refused");
         check(&|a| a.seccomp_mode = 0, "native:refused");

@@ -23,6 +23,10 @@ pub struct Command {
     pub stdin: Vec<u8>,
     /// Longest run; 0 means the template's limit, which also bounds any larger value.
     pub timeout_ms: u64,
+    /// Longest time that it may stand still by [`Order::Pause`](crate::Order::Pause), each time: a
+    /// command that nobody resumes holds its memory. 0 means [`Command::PAUSE_LIMIT_MS`], which
+    /// also bounds any larger value.
+    pub pause_limit_ms: u64,
     /// Most bytes of both streams together; one more ends the command.
     pub output_limit_bytes: u64,
 }
@@ -30,6 +34,9 @@ pub struct Command {
 impl Command {
     /// Default of [`Command::output_limit_bytes`]: room for a verbose build.
     pub const OUTPUT_LIMIT_BYTES: u64 = 64 << 20;
+
+    /// Longest pause: a break, not a night.
+    pub const PAUSE_LIMIT_MS: u64 = 3_600_000;
 
     /// A command in the workspace root with no input and the template's time.
     pub fn new<T: Into<String>>(argv: impl IntoIterator<Item = T>) -> Self {
@@ -39,6 +46,7 @@ impl Command {
             cwd: CanonicalPath::root(),
             stdin: Vec::new(),
             timeout_ms: 0,
+            pause_limit_ms: 0,
             output_limit_bytes: Self::OUTPUT_LIMIT_BYTES,
         }
     }

@@ -87,8 +87,8 @@ pub fn doctor(config: &HostConfig) -> DoctorReport {
             )],
         }
     });
-    native.probes.extend(hosts::Facts::read(Path::new("/")).probes());
-    examination::keep(&config.home, &native);
+    native.probes.extend(hosts::Facts::read().probes());
+    native.probes.extend(examination::keep(&config.home, &native));
     DoctorReport { level: native.level, backends: vec![native] }
 }
 

@@ -32,8 +32,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 
-use self::cgroup::Parents;
-pub(crate) use self::cgroup::remove_leaf;
+pub(crate) use self::cgroup::{Obstacle, Parents, remove_leaf};
 use self::nest::{Hatched, Nest};
 use self::rootfs::Base;
 use self::seccomp::Filters;

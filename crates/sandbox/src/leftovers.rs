@@ -47,7 +47,8 @@ impl Record {
     }
 }
 
-fn boot_id() -> Option<String> {
+/// Name of this start of the machine.
+pub(crate) fn boot_id() -> Option<String> {
     Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 

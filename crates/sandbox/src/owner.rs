@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,9 @@ const CREATE_LIMIT: Duration = Duration::from_secs(20);
 /// How long the host process may take to end its sandboxes before it is killed; killing it ends
 /// them as well.
 const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// Most directories that wait to be removed aside.
+const MAX_CLEANINGS: usize = 256;
 
 /// Where and as what the host process runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(crate) struct Link {
     run_dir: PathBuf,
     /// Whether this host is examined itself: what was found before must not stop that.
     is_examination: bool,
-    cleaner: Sender<PathBuf>,
+    cleaner: SyncSender<PathBuf>,
     tickets: AtomicU64,
 }
 
@@ -146,7 +149,8 @@ impl SandboxHost {
             None => (None, Vec::new()),
         };
         for path in old {
-            let _ = self.link.cleaner.send(path);
+            // What finds no place in the queue is named again by the next mount of these layers.
+            let _ = self.link.cleaner.try_send(path);
         }
         let ticket = self.link.tickets.fetch_add(1, Ordering::Relaxed);
         let order = Order {
@@ -354,8 +358,8 @@ fn make_open_directory(layer: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// A thread that removes directories nobody waits for; it ends with the last sender.
-fn start_cleaner() -> Sender<PathBuf> {
-    let (sender, paths) = std::sync::mpsc::channel::<PathBuf>();
+fn start_cleaner() -> SyncSender<PathBuf> {
+    let (sender, paths) = std::sync::mpsc::sync_channel::<PathBuf>(MAX_CLEANINGS);
     std::thread::spawn(move || {
         for path in paths {
             // What stays is empty, and the next mount of the same layers names it again.

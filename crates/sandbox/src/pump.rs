@@ -13,12 +13,15 @@ use crate::disk::DiskWatch;
 use crate::live::{Order, Orders, Window};
 use crate::owner::{Half, explain, lost};
 use crate::sandbox::{invalid, system};
-use crate::wire::{Ended, FromInit, Stop, ToInit};
+use crate::wire::{Ended, FromInit, PAUSE_WARNING, Stop, ToInit};
 use crate::{Error, Result, codes};
 
 /// How much later than a command's own limit its end is taken for granted no more, and the whole
 /// sandbox is killed from outside.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a command that was told to end may take before the whole sandbox is killed from outside.
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// What is read from a pipe at once: its default capacity.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -85,7 +88,8 @@ pub(crate) struct Pump<'a> {
     terminal: Option<Terminal>,
     orders: Option<&'a Orders>,
     bytes: [u64; 2],
-    limit_bytes: u64,
+    bounds: Bounds<'a>,
+    /// When the sandbox is killed; while the command stands still the end of its pause counts instead.
     deadline: Instant,
     /// Since when the command was told to stand still.
     paused: Option<Instant>,
@@ -93,7 +97,6 @@ pub(crate) struct Pump<'a> {
     stopped: bool,
     /// Whether the output limit was reached; nothing is read any more.
     full: bool,
-    disk: Vec<DiskWatch<'a>>,
     buffer: Vec<u8>,
 }
 
@@ -102,6 +105,14 @@ pub(crate) struct Ends<'a> {
     pub(crate) pipes: [Option<File>; 2],
     pub(crate) terminal: Option<Terminal>,
     pub(crate) orders: Option<&'a Orders>,
+}
+
+/// What a command may use.
+pub(crate) struct Bounds<'a> {
+    pub(crate) output_bytes: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) pause_limit: Duration,
+    pub(crate) disk: Vec<DiskWatch<'a>>,
 }
 
 /// What is ready.
@@ -116,25 +127,18 @@ enum Ready {
 }
 
 impl<'a> Pump<'a> {
-    pub(crate) fn new(
-        half: &'a mut Half,
-        ends: Ends<'a>,
-        limit_bytes: u64,
-        timeout: Duration,
-        disk: Vec<DiskWatch<'a>>,
-    ) -> Self {
+    pub(crate) fn new(half: &'a mut Half, ends: Ends<'a>, bounds: Bounds<'a>) -> Self {
         Self {
             half,
             pipes: ends.pipes,
             terminal: ends.terminal,
             orders: ends.orders,
             bytes: [0, 0],
-            limit_bytes,
-            deadline: Instant::now() + timeout + GRACE,
+            deadline: Instant::now() + bounds.timeout + GRACE,
+            bounds,
             paused: None,
             stopped: false,
             full: false,
-            disk,
             buffer: vec![0; CHUNK_BYTES],
         }
     }
@@ -157,18 +161,27 @@ impl<'a> Pump<'a> {
                 }
             }
             let init = &self.half.pidfd;
-            if !self.stopped && self.disk.iter_mut().any(|watch| watch.exceeded(init)) {
+            if !self.stopped && self.bounds.disk.iter_mut().any(|watch| watch.exceeded(init)) {
                 self.stop(Stop::Disk)?;
             }
             if ready.contains(&Ready::Message) {
                 return self.ended(sink);
             }
-            if self.paused.is_none() && Instant::now() >= self.deadline {
+            if Instant::now() >= self.last_moment() {
                 // The limit inside did not hold; the whole sandbox goes.
                 self.half.end()?;
                 return Err(Error::new(codes::SANDBOX_LOST, "the sandbox did not stop a command")
                     .why("its time limit passed; the sandbox was killed"));
             }
+        }
+    }
+
+    /// When the first process must have ended the command by itself.
+    fn last_moment(&self) -> Instant {
+        match self.paused {
+            None => self.deadline,
+            // The first process warns before it counts.
+            Some(since) => since + PAUSE_WARNING + self.bounds.pause_limit + GRACE,
         }
     }
 
@@ -191,11 +204,8 @@ impl<'a> Pump<'a> {
     }
 
     fn wait(&self, cancel: &Cancel) -> Result<Vec<Ready>> {
-        let mut left = match self.paused {
-            None => self.deadline.saturating_duration_since(Instant::now()),
-            Some(_) => Duration::from_secs(60),
-        };
-        if !self.disk.is_empty() {
+        let mut left = self.last_moment().saturating_duration_since(Instant::now());
+        if !self.bounds.disk.is_empty() {
             left = left.min(DiskWatch::INTERVAL);
         }
         let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
@@ -237,6 +247,8 @@ impl<'a> Pump<'a> {
                 Order::Resize(window) => {
                     self.terminal.as_ref().map_or(Ok(()), |terminal| terminal.resize(window))?;
                 }
+                // What ends does not stand still any more.
+                Order::Pause | Order::Resume if self.stopped => {}
                 Order::Pause if self.paused.is_none() => {
                     self.paused = Some(Instant::now());
                     self.send(&ToInit::Pause)?;
@@ -274,7 +286,7 @@ impl<'a> Pump<'a> {
             },
         };
         let before = self.bytes[0] + self.bytes[1];
-        let room = self.limit_bytes.saturating_sub(before);
+        let room = self.bounds.output_bytes.saturating_sub(before);
         let kept = usize::try_from(room).unwrap_or(usize::MAX).min(read);
         if kept > 0 {
             sink(STREAMS[index], &self.buffer[..kept]);
@@ -289,6 +301,9 @@ impl<'a> Pump<'a> {
 
     fn stop(&mut self, why: Stop) -> Result<()> {
         self.stopped = true;
+        // Also one that stands still ends now, and its end is waited for like any other.
+        self.paused = None;
+        self.deadline = self.deadline.min(Instant::now() + END_LIMIT);
         self.send(&ToInit::Stop(why))
     }
 

@@ -18,7 +18,7 @@ use crate::disk::{DiskWatch, Place};
 use crate::egress::{self, EgressProxy};
 use crate::live::Live;
 use crate::owner::{Half, guard, lost};
-use crate::pump::{Ends, Pump, Terminal};
+use crate::pump::{Bounds, Ends, Pump, Terminal};
 use crate::spec::{HOME, SandboxSpec};
 use crate::wire::{FromInit, Launch, ToInit};
 use crate::{Error, Result, codes};
@@ -119,7 +119,8 @@ impl Sandbox {
         cancel: &Cancel,
     ) -> Result<RunResult> {
         let launch = Launch { terminal: live.terminal, ..self.launch(command)? };
-        let timeout = Duration::from_millis(launch.timeout_ms);
+        let [timeout, pause_limit] =
+            [launch.timeout_ms, launch.pause_limit_ms].map(Duration::from_millis);
         if let Some(input) = &live.input {
             check_pipe(input)?;
         }
@@ -128,9 +129,13 @@ impl Sandbox {
             Some(_) => start_on_terminal(&mut half, launch, live, &command.stdin)?,
             None => start_on_pipes(&mut half, launch, live, &command.stdin)?,
         };
-        let disk = self.places.iter().map(DiskWatch::new).collect();
-        let ran =
-            Pump::new(&mut half, ends, command.output_limit_bytes, timeout, disk).run(sink, cancel);
+        let bounds = Bounds {
+            output_bytes: command.output_limit_bytes,
+            timeout,
+            pause_limit,
+            disk: self.places.iter().map(DiskWatch::new).collect(),
+        };
+        let ran = Pump::new(&mut half, ends, bounds).run(sink, cancel);
         // Nobody is left who could want a connection of this command; each is recorded by now.
         self.proxy.iter().for_each(EgressProxy::settle);
         ran
@@ -166,12 +171,16 @@ impl Sandbox {
         if command.argv.len() + env.len() > MAX_TEXTS {
             return Err(invalid("the command is too long", "more than 4096 arguments"));
         }
-        let wanted = if command.timeout_ms == 0 { u64::MAX } else { command.timeout_ms };
+        let bounded = |wanted_ms: u64, limit_ms: u64| match wanted_ms {
+            0 => limit_ms,
+            wanted_ms => wanted_ms.min(limit_ms),
+        };
         Ok(Launch {
             argv: command.argv.clone(),
             env,
             cwd: command.cwd.as_str().to_owned(),
-            timeout_ms: wanted.min(self.max_duration_ms),
+            timeout_ms: bounded(command.timeout_ms, self.max_duration_ms),
+            pause_limit_ms: bounded(command.pause_limit_ms, Command::PAUSE_LIMIT_MS),
             terminal: None,
         })
     }

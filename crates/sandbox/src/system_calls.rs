@@ -4,6 +4,7 @@
 //! isolation is a core that no list opens, and a call that the shipped profiles decide by its
 //! arguments is decided so in every list.
 
+use glasshouse_model::suggest;
 use serde::{Deserialize, Serialize};
 
 use crate::host::seccomp::{self, Standing};
@@ -13,11 +14,9 @@ use crate::{Error, Result, codes};
 /// Most names of one list; there are fewer calls.
 const MAX_NAMES: usize = 1024;
 
-/// Longest text that may be a misspelt name.
-const MAX_NAME_BYTES: usize = 64;
-
 /// A checked list of system calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct CallList {
     base: Profile,
     allow: Vec<String>,
@@ -83,12 +82,7 @@ impl CallList {
     pub fn parse(text: &str) -> Result<Self> {
         let written: Written = serde_saphyr::from_str(text)
             .map_err(|error| invalid("the list of system calls cannot be read").why(error))?;
-        if written.version.is_some_and(|version| version != 1) {
-            return Err(
-                invalid("the list of system calls has an unknown version").why("1 is known")
-            );
-        }
-        Self::new(written.base, written.allow, written.deny)
+        written.try_into()
     }
 
     /// The profile it begins with.
@@ -110,6 +104,19 @@ impl CallList {
     }
 }
 
+impl TryFrom<Written> for CallList {
+    type Error = Error;
+
+    fn try_from(written: Written) -> Result<Self> {
+        if written.version.is_some_and(|version| version != 1) {
+            return Err(
+                invalid("the list of system calls has an unknown version").why("1 is known")
+            );
+        }
+        Self::new(written.base, written.allow, written.deny)
+    }
+}
+
 /// Calls that no profile allows and no list can, by name and number.
 pub fn forbidden() -> impl Iterator<Item = (&'static str, i64)> {
     seccomp::known()
@@ -127,29 +134,10 @@ fn standing(name: &str) -> Result<Standing> {
     }
     let error = invalid(format!("`{}` is no system call", name.escape_debug()))
         .why("names are those of the kernel, in lower case");
-    let known = seccomp::known().filter(|_| name.len() <= MAX_NAME_BYTES);
-    let near = known.map(|(known, _, _)| (distance(name, known), known)).min();
-    Err(match near {
-        Some((distance, word)) if distance <= 2 && distance < word.len() => {
-            error.fix(format!("did you mean `{word}`?")).with("suggestion", word)
-        }
-        _ => error,
+    Err(match suggest::nearest(name, seccomp::known().map(|(known, _, _)| known)) {
+        Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+        None => error,
     })
-}
-
-/// How many letters differ: Levenshtein's distance, in one row.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, letter) in from.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (index, other) in to.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[index + 1];
-            row[index + 1] = replaced.min(row[index] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -186,5 +174,16 @@ mod tests {
             check(&format!("base: standard\nallow: [{name}]\n"), "weaken");
             check(&format!("base: standard\ndeny: [{name}]\n"), "");
         }
+    }
+
+    /// A list that arrives by a socket or a recorded event is checked like one from a file.
+    #[test]
+    fn a_list_is_checked_however_it_is_read() {
+        let list = CallList::parse("base: strict\nallow: [kill]\n").unwrap();
+        let written = serde_json::to_string(&list).unwrap();
+        assert_eq!(serde_json::from_str::<CallList>(&written).unwrap(), list);
+        let forged = written.replace("kill", "ptrace");
+        let refused = serde_json::from_str::<CallList>(&forged).unwrap_err().to_string();
+        assert!(refused.contains("`ptrace` cannot be allowed"), "{refused}");
     }
 }

@@ -160,6 +160,7 @@ pub fn environment(mounts: &[ToolMount], inside: &Inside) -> BTreeMap<String, St
         ("GOTOOLCHAIN", "local".to_owned()),
         ("GOTELEMETRY", "off".to_owned()),
         ("MAVEN_ARGS", format!("-o -Dmaven.repo.local={}", cache("maven"))),
+        ("MAVEN_OPTS", format!("-Dmaven.repo.local={}", cache("maven"))),
         ("NPM_CONFIG_CACHE", cache("npm")),
         ("NPM_CONFIG_OFFLINE", "true".to_owned()),
         ("NPM_CONFIG_UPDATE_NOTIFIER", "false".to_owned()),
@@ -267,14 +268,18 @@ impl Finder<'_> {
     }
 
     /// Maven writes to its repository whenever it runs: the branch's own comes first, the user's, which
-    /// is only read, behind it (Maven 3.9 and later). Its settings, which may hold passwords, stay out.
+    /// is only read, behind it. Before 3.9 Maven knows neither these arguments nor a second repository,
+    /// and has the user's as its own: what it lacks there it lacks. Its settings, which may hold
+    /// passwords, stay out.
     fn maven(&mut self) {
         let tail = self.inside.tools.join("maven-repository");
         let own = text(&self.inside.cache.join("maven"));
         let arguments =
             format!("-o -Dmaven.repo.local={own} -Dmaven.repo.local.tail={}", text(&tail));
+        let options = format!("-Dmaven.repo.local={}", text(&tail));
         let source = self.homes.maven.clone();
-        self.add("maven-repository", &source, tail, &[("MAVEN_ARGS", arguments)], &[]);
+        let env = [("MAVEN_ARGS", arguments), ("MAVEN_OPTS", options)];
+        self.add("maven-repository", &source, tail, &env, &[]);
     }
 
     /// Adds a directory of the repository that its ignore rules keep out of the base. It must be a

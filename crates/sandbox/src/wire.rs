@@ -2,6 +2,7 @@
 //! process.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -119,9 +120,13 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cwd: String,
     pub(crate) timeout_ms: u64,
+    pub(crate) pause_limit_ms: u64,
     /// Size of the terminal that its standard streams are; without one they are the descriptors.
     pub(crate) terminal: Option<Window>,
 }
+
+/// How long the processes of a command have to come to a safe point before they are stopped.
+pub(crate) const PAUSE_WARNING: Duration = Duration::from_secs(1);
 
 /// Why a running command is stopped from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -60,7 +60,7 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
         merge: run.merge,
     };
     let (cancel, orders) = (Cancel::new()?, Orders::new()?);
-    signals::obey(&cancel, run.tty.then_some(&orders))?;
+    signals::obey(&cancel, &orders, run.tty)?;
     // As it was when this goes out of scope, however the command ends.
     let terminal = if run.tty { Some(RawTerminal::take()?) } else { None };
     let live = Live {

@@ -417,6 +417,49 @@ steps:
     check("{ min_isolation: no-landlock }", "completed");
 }
 
+/// A host that isolates less than a rule demands runs nothing of what the rule allows.
+#[test]
+fn e2e_a_call_is_denied_where_the_host_isolates_too_weakly() {
+    let check = |examined: &str, demanded: &str, status: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        // What an examination of this host would have kept.
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let kept = serde_json::json!({ "level": examined, "boot": boot.trim(), "failed": ["x"] });
+        std::fs::create_dir_all(place.home()).unwrap();
+        std::fs::write(place.home().join("examination.json"), kept.to_string()).unwrap();
+        let rules = format!(
+            "capabilities:\n  - {{ name: model, match: {{ syscall: model.call }}, action: allow }}\n  \
+             - {{ name: run, match: {{ syscall: shell.run }}, action: allow, \
+             constraints: {{ min_isolation: {demanded} }} }}\n"
+        );
+        std::fs::write(project.join(".glasshouse/policy.yaml"), rules).unwrap();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {{ argv: [\"true\"] }} }} }} ]
+  - expect: {{ results: {{ a: {status} }} }}
+    emit: [ {{ text: done }} ]
+"
+        );
+        place.scenario(&project, &yaml).expect_status(0);
+        let (_, events) = place.events();
+        let started = count(&events, &Kind::ToolStarted);
+        assert_eq!(started, usize::from(status == "completed"), "{examined} {demanded}");
+        // Denied for this reason and no other.
+        let is_told = |event: &glasshouse_model::Event| {
+            serde_json::to_string(&event.body).unwrap().contains("isolation_too_weak")
+        };
+        assert_eq!(events.iter().any(is_told), status == "denied", "{examined} {demanded}");
+    };
+    check("no-landlock", "no-landlock", "completed");
+    check("no-landlock", "no-layers", "denied");
+    check("no-layers", "no-layers", "completed");
+    check("no-layers", "no-cgroup", "denied");
+    check("no-cgroup", "full", "denied");
+}
+
 /// An agent that cannot make an old test pass while it writes new ones could empty the old one first.
 /// Tests may be written before the code, so policy allowed it, and green was green.
 /// Now a change set that takes lines out of a test that was there waits for a person.

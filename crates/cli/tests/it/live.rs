@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -93,8 +94,53 @@ fn e2e_input_output_environment_and_directory_of_a_command() {
     let last = ran.last();
     let stdout = place.log().blob(&last["stdout_blob"].as_str().unwrap().parse().unwrap()).unwrap();
     assert_eq!(String::from_utf8(stdout).unwrap(), "/workspace/below\nb=c here\n");
+    // What is kept is masked, however the value came in; too short a one occurs by chance.
+    let mut command = place.command(&["sandbox", "run", "--json", "-e", "KEY", "-e", "PIN=1234"]);
+    command.args(["-e", "WORD=given here", "--", "sh", "-c", "echo $KEY $PIN $WORD"]);
+    let masked = Ran::new(&command.env("KEY", "k3y-0f-s0me").output().unwrap()).expect_status(0);
+    let kept = masked.last()["stdout_blob"].as_str().unwrap().parse().unwrap();
+    let kept = String::from_utf8(place.log().blob(&kept).unwrap()).unwrap();
+    assert_eq!(kept, "[secret:KEY] 1234 [secret:WORD]\n");
     assert_eq!(last["background_processes"], 1);
     assert!(last["usage"]["memory_peak_bytes"].as_u64() > Some(0), "{last}");
     let absent = ["sandbox", "run", "-e", "SURELY_NOT_SET", "--", "true"];
     assert!(place.run(&absent).expect_status(125).stderr.contains("SURELY_NOT_SET"));
+}
+
+/// Ctrl-Z stopped the program, and the command went on behind it.
+#[test]
+fn e2e_a_stopped_run_pauses_its_command() {
+    let place = Place::new();
+    let script = "import time\nfor n in range(10**6): print(n, flush=True); time.sleep(0.01)";
+    let arguments = ["sandbox", "run", "--timeout", "60s", "--", "python3", "-c", script];
+    let mut child = place.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut number = move || -> u32 {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let signal = |name: &str| {
+        let kill = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+    };
+    assert_eq!(number(), 0);
+    signal("TSTP");
+    let stopped = Instant::now();
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+        assert!(stopped.elapsed() < Duration::from_secs(20), "it does not stop");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The command has a second to come to a safe point; without a pause it would count 300 further.
+    std::thread::sleep(Duration::from_secs(4));
+    signal("CONT");
+    let went_on = Instant::now();
+    let mut last = 0;
+    while went_on.elapsed() < Duration::from_millis(200) {
+        last = number();
+    }
+    assert!(last < 250, "it counted to {last}");
+    signal("TERM");
+    assert!(!child.wait().unwrap().success());
 }

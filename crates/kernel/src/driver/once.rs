@@ -22,7 +22,7 @@ use glasshouse_sandbox::{
     WritableMount,
 };
 
-use glasshouse_tools::sanitise::Masker;
+use glasshouse_tools::sanitise::{Masker, Secret};
 
 use super::decide::{decide_uncounted, now_us};
 use super::execute::{changed_path, check_isolation};
@@ -177,7 +177,7 @@ impl Kernel {
     ) -> Result<Ran> {
         let Hands { live, sink, cancel } = hands;
         // The person sees the command's own output; what is kept is masked like any other.
-        let masker = Arc::new(self.masker(&[])?);
+        let masker = Arc::new(self.masker_with(given(&one.env))?);
         let network = record.network(self, &masker);
         let Bench { project, workspace, sandbox } =
             self.set_up(record, (id, demanded), one, (scratch, &network))?;
@@ -402,6 +402,12 @@ const fn ended_as(status: &Status) -> (CallStatus, Kind) {
         Status::LimitExceeded(_) => (CallStatus::Failed, Kind::ToolFailed),
         Status::Exited(_) | Status::Signaled(_) => (CallStatus::Completed, Kind::ToolCompleted),
     }
+}
+
+/// The values of variables as secrets, as far as one can be masked: a value that is too short occurs in
+/// ordinary text by chance.
+fn given(env: &[(String, String)]) -> Vec<Secret> {
+    env.iter().filter_map(|(name, value)| Secret::new(name, value.as_bytes()).ok()).collect()
 }
 
 /// The person who asks for the merge is the one who approves it, deletions included.

@@ -15,7 +15,7 @@ use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
-use glasshouse_tools::sanitise::Masker;
+use glasshouse_tools::sanitise::{self, Masker};
 
 use super::network::{Network, to_the_turn};
 use super::people::{Observer, Reviewer};
@@ -208,13 +208,15 @@ impl Kernel {
 
     /// Masks these secrets, and the keys that commands use without having them.
     pub(super) fn masker(&self, secrets: &[(String, Secret)]) -> Result<Masker> {
-        let keys = self.network.credentials.iter().map(|key| (&key.name, &key.value));
-        let all = secrets.iter().map(|(name, secret)| (name, secret)).chain(keys);
-        let secrets = all
-            .map(|(name, secret)| {
-                glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let given = secrets.iter().map(|(name, secret)| hidden(name, secret));
+        self.masker_with(given.collect::<Result<_>>()?)
+    }
+
+    /// The same for values that may be any bytes.
+    pub(super) fn masker_with(&self, mut secrets: Vec<sanitise::Secret>) -> Result<Masker> {
+        for key in self.network.credentials.iter() {
+            secrets.push(hidden(&key.name, &key.value)?);
+        }
         Ok(Masker::new(&secrets, &[])?)
     }
 
@@ -334,6 +336,10 @@ pub(crate) fn random() -> Result<[u8; 8]> {
 
 pub(super) fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
     Ok(BlobRef { blob: log.put_blob(bytes)?, bytes: bytes.len() as u64 })
+}
+
+fn hidden(name: &str, secret: &Secret) -> Result<sanitise::Secret> {
+    Ok(sanitise::Secret::new(name, secret.expose().as_bytes())?)
 }
 
 pub(super) fn canonical_project(dir: &Path) -> Result<PathBuf> {

@@ -1,16 +1,16 @@
 //! The conditions of `match` and `except`.
 
-use glasshouse_model::ChangeClass;
 use glasshouse_model::workflow::State;
+use glasshouse_model::{ChangeClass, suggest};
 
 use super::check_items;
+use crate::codes;
 use crate::error::Result;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
 use crate::rule::{CallerPattern, CommandPatterns, Condition, Conditions, LabelPattern};
 use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
-use crate::{codes, suggest};
 
 pub(crate) const MATCH_KEYS: &[&str] = &[
     "syscall",
@@ -130,7 +130,7 @@ fn caller(reader: &Reader<'_>, node: &Node) -> Result<CallerPattern> {
     let text = reader.text(node, "caller")?;
     let (kind, id) = caller_words(text).map_err(|why| {
         let error = reader.error(codes::BAD_VALUE, node, "unknown caller").why(why);
-        match suggest::nearest(text.split(':').next().unwrap_or(text), &CALLER_KINDS) {
+        match suggest::nearest(text.split(':').next().unwrap_or(text), CALLER_KINDS) {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
             None => error.fix("write a kind, or a kind and a name: `agent`, `plugin:fs-tool`"),
         }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use glasshouse_model::suggest::nearest;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::expect::Expect;
-use super::suggest::nearest;
 use super::{ReviewAnswer, ScriptedReview, render};
 use crate::request::write_canonical;
 use crate::{Error, codes};

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::BackendReport;
+use super::{BackendReport, Probe};
 use crate::Level;
+use crate::leftovers::boot_id;
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 64 << 10;
@@ -26,10 +27,9 @@ fn file(home: &Path) -> PathBuf {
     home.join("examination.json")
 }
 
-/// Name of this start of the machine.
-fn boot() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+/// Where it is written before it takes its name.
+fn beside(home: &Path) -> PathBuf {
+    home.join(format!("examination.{}.new", std::process::id()))
 }
 
 /// The level of the last examination since the machine started; a file that cannot be read refuses.
@@ -46,40 +46,45 @@ pub(crate) fn level(home: &Path) -> Option<Level> {
         serde_json::from_str::<Examination>(&text).ok()
     };
     match read() {
-        Some(found) if found.boot == boot() => Some(found.level),
+        Some(found) if Some(&found.boot) == boot_id().as_ref() => Some(found.level),
         Some(_) => None,
         None => Some(Level::Refused),
     }
 }
 
 /// Keeps what was found. A host on which no sandbox can be made at all keeps nothing: there the next
-/// one fails by itself, or the cause is gone.
-pub(super) fn keep(home: &Path, report: &BackendReport) {
-    let made = report.probes.first().is_some_and(super::Probe::held);
+/// one fails by itself, or the cause is gone. Answers whether it was kept: without that, sandboxes go
+/// on claiming what they read back.
+pub(super) fn keep(home: &Path, report: &BackendReport) -> Option<Probe> {
+    let made = report.probes.first().is_some_and(Probe::held);
     if !made {
-        return;
+        return None;
     }
     let failed = report.probes.iter().filter(|probe| !probe.held());
     let found = Examination {
         level: report.level,
-        boot: boot(),
+        boot: boot_id().unwrap_or_default(),
         failed: failed.map(|probe| probe.name.clone()).collect(),
     };
-    let beside = home.join(format!("examination.{}.new", std::process::id()));
+    let beside = beside(home);
     let write = || -> std::io::Result<()> {
         let mut out = fs::File::create(&beside)?;
         out.write_all(&serde_json::to_vec(&found)?)?;
         out.sync_all()?;
         fs::rename(&beside, file(home))
     };
-    // The report itself is told whatever happens here.
-    let _ = write();
+    let failure = write().err().map(|error| {
+        (
+            format!("cannot write {}: {error}", file(home).display()),
+            "make the data directory writable",
+        )
+    });
+    Some(Probe::new("kept", "later sandboxes know what was found", failure))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Probe;
 
     #[test]
     fn what_was_found_holds_until_the_machine_starts_again() {
@@ -104,6 +109,9 @@ mod tests {
         assert_eq!(level(home.path()), Some(Level::NoCgroup));
         keep(home.path(), &report(Level::Full, &[]));
         assert_eq!(level(home.path()), Some(Level::Full));
+        fs::create_dir(beside(home.path())).unwrap();
+        let told = keep(home.path(), &report(Level::Full, &[])).unwrap();
+        assert!(!told.held() && !told.remedy.is_empty(), "{told:?}");
         let earlier = "{\"level\":\"refused\",\"boot\":\"another\",\"failed\":[]}";
         fs::write(file(home.path()), earlier).unwrap();
         assert_eq!(level(home.path()), None);

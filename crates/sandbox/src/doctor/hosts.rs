@@ -6,7 +6,10 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::fs::Access;
+
 use super::Probe;
+use crate::host::{Obstacle, Parents};
 
 /// Number of CAP_SYS_ADMIN.
 const SYS_ADMIN: u32 = 21;
@@ -30,15 +33,22 @@ pub(super) struct Facts {
     container: Option<&'static str>,
     /// Paths below `/proc` that something is mounted on, or how little of it is shown.
     proc_hidden: Option<String>,
-    /// Controllers that our group of cgroup version 2 could hand on; `None` with version 1.
-    controllers: Option<Vec<String>>,
+    /// Why groups of ours get no limits.
+    no_limits: Option<Obstacle>,
     /// Whether the kernel has Landlock in use.
     has_landlock: bool,
 }
 
 impl Facts {
-    /// Reads them below a root: `/`, or a recorded one.
-    pub(super) fn read(root: &Path) -> Self {
+    /// Reads them on this host.
+    pub(super) fn read() -> Self {
+        let may_write = |path: &Path| rustix::fs::access(path, Access::WRITE_OK).is_ok();
+        Self::below(Path::new("/"), &may_write)
+    }
+
+    /// Reads them below a root, which may be a modelled one: `may_write` tells of a host's path what
+    /// a file in the model cannot.
+    fn below(root: &Path, may_write: &dyn Fn(&Path) -> bool) -> Self {
         let text = |path: &str| -> Option<String> {
             let bytes = fs::read(root.join(path)).ok()?;
             let end = bytes.len().min(MAX_BYTES);
@@ -52,6 +62,7 @@ impl Facts {
         let effective = u64::from_str_radix(field("CapEff:"), 16).unwrap_or(0);
         let groups = text("proc/self/cgroup").unwrap_or_default();
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
+        let ours: Vec<i32> = field("Pid:").parse().into_iter().collect();
         Self {
             apparmor_restricts: is("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
             userns_clone_off: is("proc/sys/kernel/unprivileged_userns_clone", "0"),
@@ -60,7 +71,7 @@ impl Facts {
             is_filtered: field("Seccomp:") == "2",
             container: container(root, &groups),
             proc_hidden: proc_hidden(&mounts),
-            controllers: controllers(root, &groups, &mounts),
+            no_limits: Parents::parse(&groups, &mounts).obstacle(root, &ours, may_write),
             has_landlock: text("sys/kernel/security/lsm")
                 .is_none_or(|list| list.trim().split(',').any(|name| name == "landlock")),
         }
@@ -75,7 +86,7 @@ impl Facts {
             probe("host-namespaces", "this user may make user namespaces", self.namespaces()),
             probe("host-container", "no container around us is in the way", self.surrounded()),
             probe("host-proc", "a private /proc can be mounted", self.proc()),
-            probe("host-cgroups", "cgroup controllers are delegated to us", self.cgroups()),
+            probe("host-cgroups", "our groups can be limited", self.cgroups()),
             probe("host-landlock", "the kernel has Landlock in use", self.landlock()),
         ]
     }
@@ -129,18 +140,23 @@ impl Facts {
     }
 
     fn cgroups(&self) -> Option<(String, &'static str)> {
-        let available = self.controllers.as_ref()?;
-        let missing: Vec<&str> = ["memory", "pids", "cpu"]
-            .into_iter()
-            .filter(|name| !available.iter().any(|found| found == name))
-            .collect();
-        (!missing.is_empty()).then(|| {
-            (
+        let (found, remedy) = match self.no_limits.as_ref()? {
+            Obstacle::NotDelegated(missing) => (
                 format!("not delegated: {}", missing.join(", ")),
                 "start it as `systemd-run --user --scope -p Delegate=yes glasshouse`; for cpu also \
                  put `Delegate=cpu memory pids` into user@.service.d",
-            )
-        })
+            ),
+            Obstacle::NotOurs => (
+                "the group belongs to somebody else, as that of a login session does".to_owned(),
+                "start it as `systemd-run --user --scope -p Delegate=yes glasshouse`",
+            ),
+            Obstacle::Shared => (
+                "other programs are in the same group".to_owned(),
+                "start it in a group of its own: `systemd-run --scope -p Delegate=yes glasshouse`, \
+                 with --user where you are not root",
+            ),
+        };
+        Some((found, remedy))
     }
 
     fn landlock(&self) -> Option<(String, &'static str)> {
@@ -196,30 +212,20 @@ fn proc_hidden(mounts: &str) -> Option<String> {
     (!over.is_empty()).then(|| over.join(", "))
 }
 
-fn controllers(root: &Path, groups: &str, mounts: &str) -> Option<Vec<String>> {
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let only_v2 = groups.lines().all(|line| line.starts_with("0::"));
-    let point = mounts.lines().find_map(|line| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        file_system.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4))?
-    })?;
-    let own = root.join(point.trim_start_matches('/')).join(path);
-    let list = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
-    only_v2.then(|| list.split_whitespace().map(str::to_owned).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What the hosts recorded below `tests/hosts` are told: the names of the claims that fail there,
+    /// What the hosts modelled below `tests/hosts` are told: the names of the claims that fail there,
     /// with a word of each remedy.
     #[test]
     fn hosts_are_recognised() {
         let check = |host: &str, expected: &[(&str, &str)]| {
             let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hosts").join(host);
             assert!(root.is_dir(), "{host}");
-            let probes = Facts::read(&root).probes();
+            let writable = fs::read_to_string(root.join("writable")).unwrap_or_default();
+            let may_write = |path: &Path| writable.lines().any(|below| path.starts_with(below));
+            let probes = Facts::below(&root, &may_write).probes();
             let failed: Vec<_> = probes.iter().filter(|probe| !probe.held()).collect();
             let names: Vec<_> = failed.iter().map(|probe| &*probe.name).collect();
             let wanted: Vec<_> = expected.iter().map(|(name, _)| *name).collect();
@@ -228,7 +234,8 @@ mod tests {
                 assert!(probe.remedy.contains(word), "{host}: {probe:?}");
             }
         };
-        check("debian-root", &[]);
+        check("debian-root", &[("host-cgroups", "group of its own")]);
+        check("debian-session-user", &[("host-cgroups", "--user --scope")]);
         check(
             "ubuntu-24.04-user",
             &[("host-namespaces", "apparmor_restrict"), ("host-cgroups", "Delegate=cpu")],

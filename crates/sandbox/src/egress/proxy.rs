@@ -24,6 +24,10 @@ const MAX_BLOCKING_THREADS: usize = 16;
 /// How long the end waits for a decision or lookup that is under way.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
+/// Who asks to settle waits for the answer, so more than one at a time is rare; the next ones wait to
+/// ask.
+const MAX_ASKED: usize = 1;
+
 /// Pause after a failed accept, which means that descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -31,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct EgressProxy {
     /// Each message asks to settle; the end of the channel is the end of the proxy.
-    settle: Option<mpsc::UnboundedSender<oneshot::Sender<()>>>,
+    settle: Option<mpsc::Sender<oneshot::Sender<()>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,7 +65,7 @@ impl EgressProxy {
             .build()
             .map_err(failed)?;
         let again = listener.try_clone().map_err(failed)?;
-        let (settle, mut asked) = mpsc::unbounded_channel::<oneshot::Sender<()>>();
+        let (settle, mut asked) = mpsc::channel::<oneshot::Sender<()>>(MAX_ASKED);
         let work = Shared { egress, tls, hosts: Mutex::default() };
         let thread = std::thread::Builder::new().name("egress".into()).spawn(move || {
             let tasks = LocalSet::new();
@@ -97,7 +101,7 @@ impl EgressProxy {
     /// recorded. New ones are served as before.
     pub fn settle(&self) {
         let (done, settled) = oneshot::channel();
-        let asked = self.settle.as_ref().is_some_and(|settle| settle.send(done).is_ok());
+        let asked = self.settle.as_ref().is_some_and(|settle| settle.blocking_send(done).is_ok());
         if asked {
             // A thread that is gone has nothing that runs.
             let _ = settled.blocking_recv();

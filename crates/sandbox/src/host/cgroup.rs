@@ -44,7 +44,8 @@ impl Parents {
         found
     }
 
-    fn parse(membership: &str, mountinfo: &str) -> Self {
+    /// The groups that the text of `/proc/self/cgroup` names, at the places of `/proc/self/mountinfo`.
+    pub(crate) fn parse(membership: &str, mountinfo: &str) -> Self {
         let mut found = Self::default();
         for line in membership.lines() {
             let mut fields = line.splitn(3, ':');
@@ -65,6 +66,42 @@ impl Parents {
             }
         }
         found
+    }
+
+    /// Why leaves here get no limits, as far as files below `root` say; `ours` are the numbers of
+    /// our own processes. Groups of version 1 have no such conditions.
+    pub(crate) fn obstacle(
+        &self,
+        root: &Path,
+        ours: &[i32],
+        may_write: &dyn Fn(&Path) -> bool,
+    ) -> Option<Obstacle> {
+        if !self.v1.is_empty() {
+            return None;
+        }
+        let Some(own) = self.v2.as_ref().map(|own| home_of(own)) else {
+            return Some(Obstacle::NotDelegated(CONTROLLERS.to_vec()));
+        };
+        let read = |name: &str| {
+            let below = own.strip_prefix("/").unwrap_or(own).join(name);
+            fs::read_to_string(root.join(below)).unwrap_or_default()
+        };
+        let lacks = |list: String| -> Vec<&'static str> {
+            let has = |name: &&str| list.split_whitespace().any(|found| found == *name);
+            CONTROLLERS.into_iter().filter(|name| !has(name)).collect()
+        };
+        let missing = lacks(read("cgroup.controllers"));
+        if !missing.is_empty() {
+            return Some(Obstacle::NotDelegated(missing));
+        }
+        let is_enabled = lacks(read("cgroup.subtree_control")).is_empty();
+        let needed = ["", "cgroup.procs", "cgroup.subtree_control"].map(|name| own.join(name));
+        if !needed.iter().take(if is_enabled { 1 } else { needed.len() }).all(|at| may_write(at)) {
+            return Some(Obstacle::NotOurs);
+        }
+        let members = read("cgroup.procs");
+        let is_foreign = |pid: &str| pid.parse().is_ok_and(|pid| !ours.contains(&pid));
+        (!is_enabled && members.lines().any(is_foreign)).then_some(Obstacle::Shared)
     }
 
     /// Directories in which leaves are made.
@@ -97,6 +134,23 @@ impl Parents {
     }
 }
 
+/// Why the leaves of a group of version 2 get no limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// These controllers were not handed to the group.
+    NotDelegated(Vec<&'static str>),
+    /// Somebody else decides what the group hands on, as with the scope of a login session.
+    NotOurs,
+    /// Foreign processes are in the group, and those are never moved.
+    Shared,
+}
+
+/// The group that leaves belong below: not the one that an earlier host process moved us to.
+fn home_of(own: &Path) -> &Path {
+    let moved = own.file_name().is_some_and(|name| name == OWNERS);
+    own.parent().filter(|_| moved).unwrap_or(own)
+}
+
 /// Where this program's own processes are moved to, because a group of version 2 that hands
 /// controllers to its children may have no process itself.
 const OWNERS: &str = "glasshouse-owner";
@@ -105,9 +159,10 @@ const OWNERS: &str = "glasshouse-owner";
 /// `ours`: foreign ones are never moved. Answers where leaves belong. When it cannot be done the
 /// leaves have no limits, which their facts say.
 fn delegate(own: PathBuf, ours: &[i32]) -> PathBuf {
-    if own.file_name().is_some_and(|name| name == OWNERS) {
+    let home = home_of(&own);
+    if home != own {
         // An earlier host process of this owner has done it.
-        return own.parent().map(Path::to_owned).unwrap_or(own);
+        return home.to_owned();
     }
     let read = |name: &str| fs::read_to_string(own.join(name)).unwrap_or_default();
     let available = read("cgroup.controllers");

@@ -163,19 +163,13 @@ fn is_directory(path: BorrowedFd<'_>) -> bool {
 pub(crate) fn privilege() -> Privilege {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
     let held = capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
-    if held && is_mapped(HOST_ID) { Privilege::Root } else { Privilege::Rootless }
+    if held && is_first_user_namespace() { Privilege::Root } else { Privilege::Rootless }
 }
 
-/// Whether a user id exists in this user namespace: root of a container may not own it.
-fn is_mapped(id: u32) -> bool {
+/// Whether every user id of the machine is one here. Root of another user namespace has rights over
+/// what is made in it, however many ids it was given, but may not shift the owners of the host's
+/// file systems, so it builds as an ordinary user does.
+fn is_first_user_namespace() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.lines().any(|line| {
-        let mut numbers = line.split_whitespace().filter_map(|field| field.parse::<u64>().ok());
-        match (numbers.next(), numbers.next(), numbers.next()) {
-            (Some(first), Some(_), Some(count)) => {
-                (first..first.saturating_add(count)).contains(&u64::from(id))
-            }
-            _ => false,
-        }
-    })
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }

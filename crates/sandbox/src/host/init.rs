@@ -25,7 +25,9 @@ use crate::command::{Limit, Status};
 use crate::egress::PROXY_ADDRESS;
 use crate::live::Window;
 use crate::spec::WORKSPACE;
-use crate::wire::{Context as _, Ended, Failure, FromInit, Launch, Order, Stop, ToInit};
+use crate::wire::{
+    Context as _, Ended, Failure, FromInit, Launch, Order, PAUSE_WARNING, Stop, ToInit,
+};
 
 /// What a first process starts with.
 pub(crate) struct Start<'a> {
@@ -284,7 +286,8 @@ impl Init<'_> {
         .during("start a process")?;
         drop(prepared);
         let deadline = started + Duration::from_millis(launch.timeout_ms);
-        let mut watch = Watch { deadline, pause: Pause::No, paused: Duration::ZERO };
+        let pause_limit = Duration::from_millis(launch.pause_limit_ms);
+        let mut watch = Watch { deadline, pause_limit, pause: Pause::No, paused: Duration::ZERO };
         let mut tally = Tally::default();
         let ended = self.supervise(main, &mut watch, &mut tally);
         let status = match ended {
@@ -335,7 +338,7 @@ impl Init<'_> {
     /// Waits for the end of the main process; `None` at the deadline.
     fn supervise(&mut self, main: i32, watch: &mut Watch, tally: &mut Tally) -> Option<Status> {
         loop {
-            let woken = self.wait(watch.until());
+            let woken = self.wait(Some(watch.until()));
             if woken.child {
                 while let Ok(Some(reaped)) = sys::reap(false) {
                     tally.add(&reaped);
@@ -366,12 +369,11 @@ impl Init<'_> {
     }
 }
 
-/// How long the processes of a command have to come to a safe point before they are stopped.
-const PAUSE_WARNING: Duration = Duration::from_secs(1);
-
 /// The time of a running command.
 struct Watch {
     deadline: Instant,
+    /// How long it may stand still at a time.
+    pause_limit: Duration,
     pause: Pause,
     /// How long it stood still so far.
     paused: Duration,
@@ -386,11 +388,11 @@ enum Pause {
 }
 
 impl Watch {
-    fn until(&self) -> Option<Instant> {
+    fn until(&self) -> Instant {
         match self.pause {
-            Pause::No => Some(self.deadline),
-            Pause::Warned(stop) => Some(stop.min(self.deadline)),
-            Pause::Still(_) => None,
+            Pause::No => self.deadline,
+            Pause::Warned(stop) => stop.min(self.deadline),
+            Pause::Still(since) => since + self.pause_limit,
         }
     }
 
@@ -426,7 +428,7 @@ impl Watch {
     fn is_over(&mut self) -> bool {
         let now = Instant::now();
         match self.pause {
-            Pause::Still(_) => false,
+            Pause::Still(since) => now >= since + self.pause_limit,
             Pause::Warned(stop) if now >= stop => {
                 sys::signal_all_others(libc::SIGSTOP);
                 self.pause = Pause::Still(now);

@@ -8,6 +8,7 @@ mod attempt;
 mod bait;
 mod seat;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
@@ -22,8 +23,12 @@ use self::bait::Bait;
 use self::seat::{Native, Outcome};
 use crate::support::*;
 
-/// Fewer than this, and files have got lost.
-const FEWEST: usize = 75;
+/// What the documentation says is shown, by which file.
+const THREAT_MODEL: &str = include_str!("../../../../docs/threat-model.md");
+
+/// Fewest attempts that bubblewrap refuses, and fewest that it does not: with less of either, the
+/// comparison says nothing about the suite.
+const FEWEST_THEIRS: usize = 30;
 
 /// How long after a command's end a process that outlived it would write.
 const LATE: Duration = Duration::from_millis(700);
@@ -51,8 +56,17 @@ struct Row {
 #[test]
 fn no_attempt_gets_out() {
     let attempts = attempt::all(&directory());
-    assert!(attempts.len() >= FEWEST, "only {} attempts are left", attempts.len());
+    assert_eq!(
+        attempts.iter().map(|attempt| &*attempt.name).collect::<BTreeSet<_>>(),
+        documented(THREAT_MODEL),
+        "each attempt is a file, and a name in the threat model's table"
+    );
     let home = Home::new();
+    if let Some(started) = seat::bubblewrap_starts(&Bait::lay(&["true".to_owned()], &probe())) {
+        assert_eq!(started.status, Some(0), "bubblewrap does not start here: {started:?}");
+    } else {
+        skipped("no_attempt_gets_out", "bubblewrap is not installed, nothing checks the suite");
+    }
     let queue = Mutex::new(attempts.iter());
     let rows = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -69,8 +83,22 @@ fn no_attempt_gets_out() {
     let mut rows = rows.into_inner().unwrap();
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     print(&rows);
+    let theirs: Vec<bool> = rows.iter().filter_map(|row| row.bubblewrap).collect();
+    let escaped = theirs.iter().filter(|escaped| **escaped).count();
+    let refused = theirs.len() - escaped;
+    let is_telling = theirs.is_empty() || refused.min(escaped) >= FEWEST_THEIRS;
+    assert!(is_telling, "bubblewrap refused {refused} and let out {escaped}");
     let complaints: Vec<&String> = rows.iter().filter_map(|row| row.complaint.as_ref()).collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
+}
+
+/// The names in the last column of the threat model's first table.
+fn documented(text: &str) -> BTreeSet<&str> {
+    let table = text.lines().skip_while(|line| !line.ends_with("| Shown by |"));
+    let rows = table.skip(2).take_while(|line| line.starts_with('|'));
+    let shown = rows.filter_map(|row| row.trim_end_matches(['|', ' ']).rsplit_once("| "));
+    // What stands between two marks: every second part.
+    shown.flat_map(|(_, names)| names.split('`').skip(1).step_by(2)).collect()
 }
 
 /// Runs an attempt everywhere.

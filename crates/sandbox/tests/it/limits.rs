@@ -41,6 +41,32 @@ fn d16_a_memory_bomb_stays_inside() {
     assert_eq!(shell(&sandbox, "echo alive").ok(), "alive\n");
 }
 
+/// The limits of version 2 for real: elsewhere only the files that are written are checked.
+#[test]
+fn version_2_limits_hold() {
+    let name = "version_2_limits_hold";
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = membership.lines().find_map(|line| line.strip_prefix("0::/"));
+    let is_pure = membership.lines().all(|line| line.starts_with("0::"));
+    let controllers = own.map(|own| {
+        let path = std::path::Path::new("/sys/fs/cgroup").join(own).join("cgroup.controllers");
+        std::fs::read_to_string(path).unwrap_or_default()
+    });
+    let all = controllers.is_some_and(|list| {
+        ["memory", "pids", "cpu"].iter().all(|name| list.split_whitespace().any(|c| c == *name))
+    });
+    if !(is_root() && is_pure && all) {
+        return skipped(name, "version 2 does not carry memory, pids and cpu here");
+    }
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.memory_bytes = 48 << 20);
+    let found = &sandbox.attestation().cgroup;
+    assert!(found.kill && found.memory_bytes == Some(48 << 20), "{found:?}");
+    assert!(found.pids.is_some() && found.cpu_millis.is_some(), "{found:?}");
+    let ran = shell(&sandbox, "python3 -c 'x = bytearray(400 << 20)'");
+    assert_eq!(ran.result.status, Status::LimitExceeded(Limit::Memory), "{ran:?}");
+}
+
 #[test]
 fn temporary_files_leave_room_for_processes() {
     let home = Home::new();

@@ -207,6 +207,23 @@ fn a_paused_command_stands_still_and_so_does_its_time() {
     });
 }
 
+/// A command that nobody resumes would hold its memory for good.
+#[test]
+fn a_pause_that_nobody_ends_ends_the_command() {
+    let scene = Scene::new();
+    let mut command = Command::new(["python3", "-c", LOOP]);
+    (command.timeout_ms, command.pause_limit_ms) = (60_000, 300);
+    scene.run(&command, None, |mut running, _input| {
+        running.wait_for(".");
+        let asked = Instant::now();
+        scene.orders.give(Order::Pause);
+        let (result, _) = running.end();
+        assert_eq!(result.status, Status::TimedOut);
+        assert!(result.paused_us >= 300_000, "{result:?}");
+        assert!(asked.elapsed() < Duration::from_secs(20), "long before its time limit");
+    });
+}
+
 #[test]
 fn a_paused_command_can_be_ended() {
     let scene = Scene::new();

@@ -1,8 +1,12 @@
 //! Real programs under the profiles: a filter that breaks compilers protects nobody.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use glasshouse_sandbox::{Command, Profile, ReadOnlyMount, Sandbox, Status};
+use glasshouse_sandbox::toolchain::{
+    Homes, Inside, TestPlan, ToolMount, detect, environment, test_command, verdict,
+};
+use glasshouse_sandbox::{Command, Profile, ReadOnlyMount, Sandbox, Status, WritableMount};
 
 use crate::support::*;
 
@@ -94,6 +98,138 @@ fn cargo_builds_and_tests_a_crate() {
     command.env = vec![("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()))];
     let out = run(&sandbox, &command).ok();
     assert!(out.contains("1 passed"), "{out}");
+}
+
+/// Where Debian puts Go, and where its own archive is unpacked.
+const GO: [&str; 2] = ["/usr/bin/go", "/usr/local/go/bin/go"];
+
+#[test]
+fn go_builds_and_tests_a_module() {
+    let name = "go_builds_and_tests_a_module";
+    if !GO.iter().any(|go| Path::new(go).exists()) {
+        return skipped(name, "Go is not installed");
+    }
+    let home = Home::new();
+    // A module that another one depends on, as the cache of modules holds it.
+    let (repo, modules) = (home.path("repo"), home.path("modules"));
+    let add = |at: &Path, name: &str, text: &str| {
+        fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
+        fs::write(at.join(name), text).unwrap();
+    };
+    add(&repo, "go.mod", "module example.org/sum\n\ngo 1.19\n\nrequire example.org/one v1.0.0\n");
+    add(
+        &repo,
+        "sum.go",
+        "package sum\n\nimport \"example.org/one\"\n\nfunc Add(a int) int { return a + one.One }\n",
+    );
+    add(
+        &repo,
+        "sum_test.go",
+        "package sum\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) { if Add(1) != 2 { t.Fatal(\"no\") } }\n",
+    );
+    add(&modules, "example.org/one@v1.0.0/go.mod", "module example.org/one\n");
+    add(&modules, "example.org/one@v1.0.0/one.go", "package one\n\nconst One = 1\n");
+    let download = modules.join("cache/download/example.org/one/@v");
+    add(&download, "v1.0.0.mod", "module example.org/one\n");
+    add(&download, "v1.0.0.info", "{\"Version\":\"v1.0.0\"}");
+    add(&download, "list", "v1.0.0\n");
+    // What was unpacked is not compared again: this stands for the archive that it came from.
+    let archive = "h1:SnD+mqZDbgLC3qNA+9HjUuTvLYzmylKtJdS5VHH8i/I=";
+    add(&download, "v1.0.0.ziphash", archive);
+    let own = "h1:S7hwdkcfCQ+aBhYl97wpqJQmykENkyuactWIHzTPh1E=";
+    let sums = format!("example.org/one v1.0.0 {archive}\nexample.org/one v1.0.0/go.mod {own}\n");
+    add(&repo, "go.sum", &sums);
+    let homes = Homes { go_modules: modules, ..Homes::new(&home.path("nobody"), |_| None) };
+    let tested = Tested::new(&home, &repo, &homes);
+    tested.passes_and("sed -i 's/a + one/a - one/' sum.go");
+}
+
+/// A repository that tests itself offline, with what is detected for it.
+struct Tested {
+    sandbox: Sandbox,
+    plan: TestPlan,
+}
+
+impl Tested {
+    fn new(home: &Home, repo: &Path, homes: &Homes) -> Self {
+        let at = |text: &str| PathBuf::from(text);
+        let inside =
+            Inside { workspace: at("/workspace"), cache: at("/cache"), tools: at("/opt/tools") };
+        let tools = detect(repo, homes, &inside);
+        let mut spec = home.spec("s1");
+        spec.overlay.as_mut().unwrap().lowers = vec![repo.to_owned()];
+        let cache = home.path("cache");
+        fs::create_dir(&cache).unwrap();
+        spec.caches = vec![WritableMount { source: cache, target: inside.cache.clone() }];
+        let mount = |tool: &ToolMount| ReadOnlyMount {
+            source: tool.source.clone(),
+            target: tool.target.clone(),
+        };
+        spec.mounts = tools.iter().map(mount).collect();
+        spec.env = environment(&tools, &inside).into_iter().collect();
+        let plan = test_command(repo, None).unwrap();
+        Self { sandbox: home.host.create(&spec).unwrap(), plan }
+    }
+
+    /// Its tests pass, and after a change that breaks it they fail: the control.
+    fn passes_and(&self, breaking: &str) {
+        for passed in [true, false] {
+            let ran = run(&self.sandbox, &Command::new(self.plan.argv.clone()));
+            let code = if let Status::Exited(code) = ran.result.status { code } else { -1 };
+            let output = format!("{}{}", ran.out, ran.err);
+            let found = verdict(self.plan.kind, &self.plan.argv, code, &output);
+            assert_eq!((found.ran, found.passed), (true, passed), "{ran:?}");
+            shell(&self.sandbox, breaking).ok();
+        }
+    }
+}
+
+/// What Debian's packages of Maven's plugins fill.
+const MAVEN_REPOSITORY: &str = "/usr/share/maven-repo";
+
+#[test]
+fn maven_builds_and_tests_a_project() {
+    let name = "maven_builds_and_tests_a_project";
+    let plugin = Path::new(MAVEN_REPOSITORY).join("org/apache/maven/plugins/maven-surefire-plugin");
+    if !Path::new("/usr/bin/mvn").exists() || !plugin.exists() {
+        return skipped(name, "Maven, or its plugins in a local repository, are not installed");
+    }
+    let home = Home::new();
+    let repo = home.path("repo");
+    let add = |name: &str, text: &str| {
+        let file = repo.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    let properties = ["source", "target"]
+        .map(|name| format!("<maven.compiler.{name}>17</maven.compiler.{name}>"))
+        .concat();
+    let junit = "<groupId>junit</groupId><artifactId>junit</artifactId><version>4.13.2</version>";
+    add(
+        "pom.xml",
+        &format!(
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\
+             <modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>\
+             <artifactId>sum</artifactId><version>1</version>\
+             <properties>{properties}</properties>\
+             <dependencies><dependency>{junit}<scope>test</scope></dependency></dependencies>\
+             </project>\n"
+        ),
+    );
+    add("src/main/java/Sum.java", "class Sum { static int of(int a, int b) { return a + b; } }\n");
+    add(
+        "src/test/java/SumTest.java",
+        "public class SumTest {\n  @org.junit.Test public void adds() {\n    \
+         org.junit.Assert.assertEquals(3, Sum.of(1, 2));\n  }\n}\n",
+    );
+    let homes = Homes::new(&home.path("nobody"), |_| None);
+    // Debian's holds links to files beside it; a user's holds files.
+    let maven = home.path("maven");
+    let mut copy = std::process::Command::new("cp");
+    assert!(copy.arg("-rL").arg(MAVEN_REPOSITORY).arg(&maven).status().unwrap().success());
+    let homes = Homes { maven, ..homes };
+    let tested = Tested::new(&home, &repo, &homes);
+    tested.passes_and("sed -i 's/a + b/a - b/' src/main/java/Sum.java");
 }
 
 #[test]

@@ -30,8 +30,10 @@ pub(crate) fn probe() -> PathBuf {
         .unwrap()
 }
 
+/// Whether this is root of the machine, not only of a user namespace.
 pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// A home directory with a host process, and places for workspaces.

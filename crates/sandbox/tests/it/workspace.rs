@@ -4,6 +4,7 @@
 mod beneath;
 mod freezing;
 mod git_safety;
+mod large;
 mod layers;
 mod toolchains;
 mod util;

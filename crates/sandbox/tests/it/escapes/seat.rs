@@ -131,8 +131,19 @@ impl Native {
     }
 }
 
-/// The same with bubblewrap, as its manual makes a tight sandbox. None where it is not installed.
+/// The same with bubblewrap. None where it is not installed.
 pub(super) fn bubblewrap(attempt: &Attempt, bait: &Bait) -> Option<Outcome> {
+    wrapped(bait, argv(attempt, bait, &INSIDE, [PROBE, DOCTOR]))
+}
+
+/// Whether bubblewrap makes sandboxes here at all: one that never starts refuses everything. None
+/// where it is not installed.
+pub(super) fn bubblewrap_starts(bait: &Bait) -> Option<Outcome> {
+    wrapped(bait, vec!["true".to_owned()])
+}
+
+/// A command in a sandbox as tight as bubblewrap's manual makes one.
+fn wrapped(bait: &Bait, command: Vec<String>) -> Option<Outcome> {
     let wrapper = Path::new("/usr/bin/bwrap");
     if !wrapper.exists() {
         return None;
@@ -155,7 +166,7 @@ pub(super) fn bubblewrap(attempt: &Attempt, bait: &Bait) -> Option<Outcome> {
     process.arg("--ro-bind").arg(probe()).arg(PROBE);
     process.arg("--ro-bind").arg(program()).arg(DOCTOR);
     process.args(["--chdir", WORK, "--"]);
-    process.args(argv(attempt, bait, &INSIDE, [PROBE, DOCTOR]));
+    process.args(command);
     Some(watched(process, bait))
 }
 

@@ -126,6 +126,9 @@ fn what_a_maven_repository_needs() {
         environment(&found, &inside())["MAVEN_ARGS"],
         "-o -Dmaven.repo.local=/cache/maven -Dmaven.repo.local.tail=/opt/tools/maven-repository"
     );
+    let before_3_9 = "-Dmaven.repo.local=/opt/tools/maven-repository";
+    assert_eq!(environment(&found, &inside())["MAVEN_OPTS"], before_3_9);
+    assert_eq!(environment(&[], &inside())["MAVEN_OPTS"], "-Dmaven.repo.local=/cache/maven");
     assert_eq!(environment(&[], &inside())["MAVEN_ARGS"], "-o -Dmaven.repo.local=/cache/maven");
 }
 

@@ -1,24 +1,33 @@
 //! "Did you mean": the nearest known word to a misspelt one.
 
+/// A longer text is no misspelling, and comparing is quadratic.
+const MAX_BYTES: usize = 64;
+
 /// The known word nearest to `text`, when near enough to be what was meant: at most a third of
 /// its letters differ.
-pub(crate) fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
-    // A longer text is no misspelling, and the table below is quadratic.
-    const MAX_BYTES: usize = 64;
+///
+/// ```
+/// use glasshouse_model::suggest::nearest;
+/// assert_eq!(nearest("wait5", ["kill", "wait4"]), Some("wait4"));
+/// assert_eq!(nearest("weather", ["kill", "wait4"]), None);
+/// ```
+#[must_use]
+pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if text.len() > MAX_BYTES {
         return None;
     }
     let allowed = (text.chars().count() / 3).max(1);
     known
-        .iter()
-        .map(|word| (distance(text, word), *word))
+        .into_iter()
+        .map(|word| (distance(text, word), word))
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, word)| word)
 }
 
 /// Edit distance in which swapping two neighbours counts once.
-fn distance(left: &str, right: &str) -> usize {
+#[must_use]
+pub fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();
     let mut before_last: Vec<usize> = Vec::new();
@@ -45,7 +54,7 @@ mod tests {
     fn misspellings_find_their_word() {
         let known = ["syscall", "path_glob", "caller", "caller_tag", "host"];
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(nearest(text, &known), expected, "{text}");
+            assert_eq!(nearest(text, known), expected, "{text}");
         };
         check("sycall", Some("syscall"));
         check("sysacll", Some("syscall"));
@@ -54,6 +63,8 @@ mod tests {
         check("hots", Some("host"));
         check("caller_tags", Some("caller_tag"));
         check("weather", None);
+        check("hst", Some("host"));
+        check("x", None);
         check("", None);
         check(&"path_glob".repeat(100), None);
     }
