@@ -45,15 +45,8 @@ pub(crate) struct SessionOptions {
     /// Workflow mode; only `strict` is built
     #[arg(long, value_name = "MODE", hide = true)]
     pub(crate) mode: Option<Mode>,
-    /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
-    #[arg(long, value_name = "NAME")]
-    pub(crate) provider: Option<String>,
-    /// Model name as the provider knows it
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
-    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
-    #[arg(long, value_name = "URL")]
-    pub(crate) base_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
     /// Scenario file of the scripted provider
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
@@ -119,13 +112,13 @@ pub(crate) enum Command {
 /// Which model is asked.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ModelOptions {
-    /// Model provider (`glasshouse provider list` names them)
+    /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Address of the provider (default: its own)
+    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 }
@@ -506,21 +499,14 @@ pub(crate) struct EventArguments {
 pub(crate) struct StreamArguments {
     /// A model's answer with a plan in it, `-` for stdin
     pub(crate) file: PathBuf,
-    /// Security profile
-    #[arg(long, value_enum, default_value = "strict")]
-    pub(crate) profile: ProfileArgument,
     /// Take the text in pieces of at most this many bytes
     #[arg(long, value_name = "N", default_value = "256")]
     pub(crate) chunk_bytes: NonZeroU16,
     /// The text is one change of the plan a line, as JSON Patch writes them
     #[arg(long)]
     pub(crate) lines: bool,
-    /// Frames and the outcome as JSON lines on stdout
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Tell where the time went
-    #[arg(long)]
-    pub(crate) timings: bool,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
 }
 
 /// `config`.
@@ -585,7 +571,7 @@ impl Arguments {
                 | UiCommand::ProbePlan { json, .. }
                 | UiCommand::Plan(AskArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Run(AskArguments { options: RunOptions { json, .. }, .. })
-                | UiCommand::Stream(StreamArguments { json, .. })
+                | UiCommand::Stream(StreamArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::RenderPlan(RenderArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Event(EventArguments { options: KeptOptions { json, .. }, .. })
                 | UiCommand::State { json, .. }

@@ -8,6 +8,7 @@ mod join;
 mod ledger;
 mod repetition;
 mod replay;
+mod schemas;
 mod state;
 mod taint;
 pub mod workflow;

@@ -177,7 +177,7 @@ impl Kernel {
     ) -> Result<Ran> {
         let Hands { live, sink, cancel } = hands;
         // The person sees the command's own output; what is kept is masked like any other.
-        let masker = Arc::new(self.masker(&[])?);
+        let masker = Arc::new(self.masker(&record.policy, &[])?);
         let network = record.network(self, &masker);
         let Bench { project, workspace, sandbox } =
             self.set_up(record, (id, demanded), one, (scratch, &network))?;

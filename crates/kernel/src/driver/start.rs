@@ -15,7 +15,6 @@ use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
-use glasshouse_tools::sanitise::Masker;
 
 use super::network::{Network, to_the_turn};
 use super::people::{Observer, Reviewer};
@@ -170,7 +169,7 @@ impl Kernel {
         created: &SessionCreated,
     ) -> Result<Session> {
         let People { provider, reviewer, secrets } = people;
-        let masker = Arc::new(self.masker(&secrets)?);
+        let masker = Arc::new(self.masker(&policy, &secrets)?);
         let policy = Arc::new(policy);
         let (sink, said) = to_the_turn();
         let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
@@ -199,22 +198,10 @@ impl Kernel {
             workbench: Arc::new(Mutex::new(workbench)),
             said,
             partial: Arc::default(),
-            answer_by: std::time::Instant::now(),
+            answer_by: None,
             is_imported: false,
             outside: self.outside.clone(),
         })
-    }
-
-    /// Masks these secrets, and the keys that commands use without having them.
-    pub(super) fn masker(&self, secrets: &[(String, Secret)]) -> Result<Masker> {
-        let keys = self.network.credentials.iter().map(|key| (&key.name, &key.value));
-        let all = secrets.iter().map(|(name, secret)| (name, secret)).chain(keys);
-        let secrets = all
-            .map(|(name, secret)| {
-                glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Masker::new(&secrets, &[])?)
     }
 
     /// Refuses a workspace that would show the log and its keys, or that lies among them.

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction;
 use super::repetition::{self, Failures};
+use super::schemas;
 use super::taint::Taint;
 
 /// One entry of the conversation.
@@ -184,6 +185,9 @@ pub struct State {
     pub overflowed: bool,
     /// Texts that go with every request, by name.
     pub pins: BTreeMap<String, String>,
+    /// Tools whose schemas the model loaded, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_tools: Vec<String>,
     /// How often each call failed since anything changed.
     pub(super) failures: Failures,
     /// Every call of the branch.
@@ -238,7 +242,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);
@@ -597,6 +601,7 @@ impl State {
             }
             self.reviewed.remove(&call);
             if let Some(record) = self.calls.get_mut(&call) {
+                schemas::note_loaded(&mut self.loaded_tools, &record.proposed, end.status);
                 record.failures =
                     repetition::count(&mut self.failures, &record.proposed, end.status);
             }
@@ -716,7 +721,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (2, "2b0a64ea5b5cd519".to_owned()),
+            (3, "2b0a64ea5b5cd519".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );
