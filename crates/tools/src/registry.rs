@@ -181,6 +181,14 @@ fn web_fetch() -> Tool {
     }
 }
 
+fn tools_load() -> Tool {
+    tool(
+        name::TOOLS_LOAD,
+        Strategy::Head,
+        "Show the arguments of tools that are named here without them; they stay for later calls.",
+    )
+}
+
 fn builtin_tools() -> Vec<Tool> {
     vec![
         Tool {
@@ -238,11 +246,7 @@ fn builtin_tools() -> Vec<Tool> {
             Strategy::Head,
             "Declare the plan complete; call it before you write tests or code.",
         ),
-        tool(
-            name::TOOLS_LOAD,
-            Strategy::Head,
-            "Show the arguments of tools that are named here without them; they stay for later calls.",
-        ),
+        tools_load(),
         web_fetch(),
         tool(
             name::UI_RENDER,
