@@ -499,14 +499,21 @@ pub(crate) struct EventArguments {
 pub(crate) struct StreamArguments {
     /// A model's answer with a plan in it, `-` for stdin
     pub(crate) file: PathBuf,
+    /// Security profile
+    #[arg(long, value_enum, default_value = "strict")]
+    pub(crate) profile: ProfileArgument,
     /// Take the text in pieces of at most this many bytes
     #[arg(long, value_name = "N", default_value = "256")]
     pub(crate) chunk_bytes: NonZeroU16,
     /// The text is one change of the plan a line, as JSON Patch writes them
     #[arg(long)]
     pub(crate) lines: bool,
-    #[command(flatten)]
-    pub(crate) options: RunOptions,
+    /// Frames and the outcome as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
 }
 
 /// `config`.
@@ -571,7 +578,7 @@ impl Arguments {
                 | UiCommand::ProbePlan { json, .. }
                 | UiCommand::Plan(AskArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Run(AskArguments { options: RunOptions { json, .. }, .. })
-                | UiCommand::Stream(StreamArguments { options: RunOptions { json, .. }, .. })
+                | UiCommand::Stream(StreamArguments { json, .. })
                 | UiCommand::RenderPlan(RenderArguments { options: RunOptions { json, .. }, .. })
                 | UiCommand::Event(EventArguments { options: KeptOptions { json, .. }, .. })
                 | UiCommand::State { json, .. }

@@ -145,14 +145,14 @@ impl Source<'_> {
 
 /// Runs the command.
 pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
-    let profile = arguments.options.profile.profile();
+    let profile = arguments.profile.profile();
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
     let mut source = if arguments.lines {
         Source::Lines(Box::new(Lines::new(RUN, &profile, &context, "plan")))
     } else {
         Source::Document(Box::new(Stream::new(RUN, &profile, &context)))
     };
-    let mut show = Show { json: arguments.options.json, ..Show::default() };
+    let mut show = Show { json: arguments.json, ..Show::default() };
     let mut timings = Timings::default();
     let mut input = input::open(&arguments.file, input::MAX_PLAN_BYTES)?;
     let mut buffer = vec![0; usize::from(arguments.chunk_bytes.get())];
@@ -182,7 +182,7 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
     let ended = source.finish();
     timings.finish_us = micros(finishing.elapsed());
     show.frame(&ended.frame)?;
-    show.end(ended, arguments.options.timings.then_some(timings))
+    show.end(ended, arguments.timings.then_some(timings))
 }
 
 fn is_insertion(patch: &Patch) -> bool {
