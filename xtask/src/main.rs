@@ -10,6 +10,7 @@ mod ci;
 mod conformance;
 mod demo;
 mod hooks;
+mod models;
 mod mutants;
 mod needs;
 mod place;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::models;
 use crate::needs::{self, Use};
 use crate::place::{Place, Scratch};
 use crate::process::{Doing, Failure, Stream, tee};
@@ -25,6 +26,10 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
         nextest.arg("--workspace");
     }
     nextest.env(skips::LOG_VARIABLE, &log);
+    // They are large, and of use to one package.
+    if arguments.is_empty() || arguments.iter().any(|argument| argument.contains("provider")) {
+        nextest.envs(models::prepare(place)?);
+    }
     let (nextest_status, report) = tee(&mut nextest, Stream::Stderr)?;
     let mut counts = report.lines().rev().find_map(nextest_counts).unwrap_or_default();
 

@@ -49,15 +49,8 @@ pub(crate) struct SessionOptions {
     /// How strictly to work: strict (tests first), explore, or debug (once a person agreed)
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
-    /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
-    #[arg(long, value_name = "NAME")]
-    pub(crate) provider: Option<String>,
-    /// Model name as the provider knows it
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
-    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
-    #[arg(long, value_name = "URL")]
-    pub(crate) base_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
     /// Scenario file of the scripted provider
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
@@ -123,13 +116,13 @@ pub(crate) enum Command {
 /// Which model is asked.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ModelOptions {
-    /// Model provider (`glasshouse provider list` names them)
+    /// Model provider: openai, openai-responses, anthropic, google, ollama, openai-compatible or scripted
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// Model name as the provider knows it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Address of the provider (default: its own)
+    /// Address of the provider, for example http://127.0.0.1:1234/v1 (default: its own)
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 }

@@ -14,8 +14,6 @@ use glasshouse_provider::{Prices, Secret};
 use crate::input;
 
 const TLS_PORT: u16 = 443;
-/// Largest price file in bytes.
-const MAX_PRICES_BYTES: u64 = 1 << 20;
 
 /// `$GLASSHOUSE_HOME`, else `$XDG_STATE_HOME/glasshouse`, else `~/.local/state/glasshouse`; without
 /// links, so that every process names it alike.
@@ -33,10 +31,14 @@ pub(crate) fn data_dir() -> Result<PathBuf, Error> {
     if dir.is_absolute() {
         return Ok(real_path(&dir));
     }
-    let here = std::env::current_dir().map_err(|e| {
+    Ok(real_path(&here()?.join(dir)))
+}
+
+/// The current directory.
+pub(crate) fn here() -> Result<PathBuf, Error> {
+    std::env::current_dir().map_err(|e| {
         Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
-    Ok(real_path(&here.join(dir)))
+    })
 }
 
 /// The path of this very program, as the system knows it.
@@ -104,7 +106,7 @@ pub(crate) fn prices() -> Result<Arc<Prices>, Error> {
     if !file.exists() {
         return Ok(Arc::default());
     }
-    let text = input::text(&file, MAX_PRICES_BYTES)?;
+    let text = input::text(&file, Prices::MAX_BYTES as u64)?;
     Ok(Arc::new(Prices::parse(&text, &file.display().to_string())?))
 }
 
@@ -116,27 +118,26 @@ pub(crate) struct Settings {
     pub(crate) own_server: bool,
 }
 
-/// As [`config`], with who named the server.
-pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error> {
-    let user = user_config()?;
-    let own = flags.clone().or(environment()?).or(user);
-    let config = config(flags, project)?;
-    let own_server = config.base_url == own.base_url && config.provider == own.provider;
-    Ok(Settings { config, own_server })
+/// As [`settings`], for whoever asks no server.
+pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
+    Ok(settings(flags, project)?.config)
 }
 
 /// Flags over environment over the project's file over the user's file.
-pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
+pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error> {
     let project = Config::read(&project.join(PROJECT_FILE))?.of_project(PROJECT_FILE)?;
     let user = user_config()?;
+    let flags = flags.or(environment()?);
+    let own = flags.clone().or(user.clone());
     let own_limit = user.merge.max_auto_lines;
     // What may be spent is the user's to say as well.
     let project = project.spending_at_most(&user)?;
-    let mut config = flags.or(environment()?).or(project).or(user);
+    let mut config = flags.or(project).or(user);
     // What is merged without a person is the user's to say; somebody's repository may only ask for less.
     let most = own_limit.unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES);
     config.merge.max_auto_lines = config.merge.max_auto_lines.map(|lines| lines.min(most));
-    Ok(config)
+    let own_server = config.base_url == own.base_url && config.provider == own.provider;
+    Ok(Settings { config, own_server })
 }
 
 /// `GLASSHOUSE_MODE`, `_PROVIDER`, `_MODEL`, `_BASE_URL`.

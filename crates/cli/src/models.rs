@@ -67,9 +67,7 @@ pub(crate) struct Connected {
 
 /// The provider that flags and configuration name, set up for the current directory, which comes first.
 pub(crate) fn configured(options: &ModelOptions) -> Result<(PathBuf, Known, Connected), Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
+    let here = home::here()?;
     let Settings { config, own_server } = home::settings(flags(options), &here)?;
     let known = known(config.provider.as_deref().ok_or_else(none_set)?)?;
     let connected =
@@ -78,7 +76,7 @@ pub(crate) fn configured(options: &ModelOptions) -> Result<(PathBuf, Known, Conn
 }
 
 /// The flags in the shape of a configuration.
-fn flags(options: &ModelOptions) -> Config {
+pub(crate) fn flags(options: &ModelOptions) -> Config {
     Config {
         provider: options.provider.clone(),
         model: options.model.clone(),

@@ -47,6 +47,9 @@ pub struct Config {
     /// Tokens that the model can read at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
+    /// Tokens that schemas of tools may take in a request; above it they are loaded by a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema_tokens: Option<u64>,
     /// How much the model thinks before it answers: `low`, `medium` or `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
@@ -211,6 +214,7 @@ impl Config {
             base_url: self.base_url.or(lower.base_url),
             fallback_models: self.fallback_models.or(lower.fallback_models),
             window_tokens: self.window_tokens.or(lower.window_tokens),
+            schema_tokens: self.schema_tokens.or(lower.schema_tokens),
             effort: self.effort.or(lower.effort),
             test: TestConfig {
                 command: self.test.command.or(lower.test.command),
@@ -296,6 +300,7 @@ impl Config {
         Ok(ModelSettings {
             fallback_models,
             window_tokens: self.window_tokens,
+            schema_tokens: self.schema_tokens,
             effort: self.effort.clone(),
         })
     }

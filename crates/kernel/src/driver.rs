@@ -17,6 +17,7 @@ mod imports;
 mod joining;
 mod journal;
 mod keep;
+mod masks;
 mod merging;
 mod mode;
 mod model;
@@ -160,6 +161,8 @@ impl Kernel {
         let host = Arc::new(SandboxHost::start(self.host_config())?);
         self.sweep_aside();
         self.rotate_aside();
+        // A log that takes nothing says so to whatever comes next.
+        let _ = self.end_interrupted_questions();
         Ok(Arc::clone(self.host.get_or_init(|| host)))
     }
 
@@ -368,7 +371,7 @@ pub struct Session {
     said: mpsc::Receiver<Said>,
     partial: Arc<Mutex<String>>,
     /// Until when the answer that is asked for must have come.
-    answer_by: std::time::Instant,
+    answer_by: Option<(String, std::time::Instant)>,
     /// Whether it is a fork of a session that another log recorded.
     is_imported: bool,
     outside: Outside,

@@ -9,6 +9,7 @@ mod ledger;
 mod listing;
 mod repetition;
 mod replay;
+mod schemas;
 mod state;
 mod taint;
 pub mod workflow;

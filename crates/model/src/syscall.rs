@@ -42,6 +42,8 @@ pub mod name {
     pub const NET_CONNECT: &str = "net.connect";
     /// Declare the plan of work complete.
     pub const PLAN_COMPLETE: &str = "plan.complete";
+    /// Show the arguments of tools that a request names without them.
+    pub const TOOLS_LOAD: &str = "tools.load";
     /// Show a generated interface.
     pub const UI_RENDER: &str = "ui.render";
     /// Mount a toolchain read-only into a sandbox.

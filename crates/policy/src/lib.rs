@@ -67,6 +67,6 @@ pub use rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 pub use schema::policy_schema;
 pub use shipped::{default_source, workflow_source};
 pub use sketch::{CallSketch, OneOrMany, Size};
-pub use source::{Consent, Source, Warning};
+pub use source::{Consent, SecretPattern, Source, Warning};
 pub use standing::{GrantRule, Standing, StandingRefusal, StandingUse};
 pub use suite::{Suite, Tested};

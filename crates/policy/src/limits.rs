@@ -15,6 +15,12 @@ pub const MAX_PATTERNS: usize = 50_000;
 pub const MAX_PATTERN_BYTES: usize = 512;
 /// Most patterns that one brace expression may stand for, since nesting multiplies.
 pub const MAX_BRACE_EXPANSIONS: usize = 64;
+/// Most patterns for secrets in a policy; each is looked for in every output.
+pub const MAX_SECRET_PATTERNS: usize = 64;
+/// Longest pattern for secrets in bytes.
+pub const MAX_SECRET_PATTERN_BYTES: usize = 512;
+/// Longest name of a pattern for secrets in bytes: it takes the secret's place in a text.
+pub const MAX_SECRET_NAME_BYTES: usize = 64;
 /// Most `except` items of one rule; each is tried for each call the rule matches.
 pub const MAX_EXCEPTS: usize = 64;
 /// Most examples of one rule.

@@ -8,10 +8,10 @@ use crate::builtin::{BUILT_INS, Guard, Protected};
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SOURCES};
+use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SECRET_PATTERNS, MAX_SOURCES};
 use crate::network::HostPattern;
 use crate::rule::{Conditions, Rule};
-use crate::source::{self, Consent, Source, Warning};
+use crate::source::{self, Consent, SecretPattern, Source, Warning};
 
 /// A policy that can decide.
 ///
@@ -34,6 +34,7 @@ pub struct Policy {
     /// Positions of the sources that must allow a call themselves.
     pub(crate) apart: Vec<usize>,
     groups: Vec<(usize, String, Vec<HostPattern>)>,
+    secret_patterns: Vec<SecretPattern>,
     warnings: Vec<Warning>,
 }
 
@@ -72,6 +73,7 @@ impl Policy {
             sources: sources.iter().map(|source| source.name.to_owned()).collect(),
             apart: (0..sources.len()).filter(|at| sources[*at].consent == Consent::Own).collect(),
             groups: Vec::new(),
+            secret_patterns: Vec::new(),
             warnings: Vec::new(),
         };
         for (position, source) in sources.iter().enumerate() {
@@ -79,6 +81,7 @@ impl Policy {
             policy.rules.extend(contents.rules);
             let groups = contents.groups.into_iter();
             policy.groups.extend(groups.map(|(name, hosts)| (position, name, hosts)));
+            policy.secret_patterns.extend(contents.secret_patterns);
             policy.warnings.extend(contents.warnings);
         }
         policy.check_size()?;
@@ -100,6 +103,10 @@ impl Policy {
             .sum();
         if patterns > MAX_PATTERNS {
             return Err(limit("path patterns", patterns, MAX_PATTERNS));
+        }
+        let secrets = self.secret_patterns.len();
+        if secrets > MAX_SECRET_PATTERNS {
+            return Err(limit("secret patterns", secrets, MAX_SECRET_PATTERNS));
         }
         Ok(())
     }
@@ -180,6 +187,13 @@ impl Policy {
             line: Some(rule.line),
         });
         built_ins.chain(rules)
+    }
+
+    /// What secrets look like, by every source: whoever masks more opens nothing, so no source has to
+    /// consent to another's.
+    #[must_use]
+    pub fn secret_patterns(&self) -> &[SecretPattern] {
+        &self.secret_patterns
     }
 
     /// Names of the `network_whitelist` groups.

@@ -28,6 +28,7 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::MODEL_CALL,
     name::NET_CONNECT,
     name::PLAN_COMPLETE,
+    name::TOOLS_LOAD,
     name::UI_RENDER,
     name::SANDBOX_MOUNT,
     name::POLICY_UPDATE,

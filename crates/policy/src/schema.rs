@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
+    MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES, MAX_SECRET_PATTERNS,
 };
 use crate::rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 
@@ -28,6 +29,16 @@ pub fn policy_schema() -> Value {
                 "type": ["object", "null"],
                 "description": "Named groups of hosts that net.connect may reach",
                 "additionalProperties": { "$ref": "#/$defs/words" },
+            },
+            "secret_patterns": {
+                "type": ["object", "null"], "maxProperties": MAX_SECRET_PATTERNS,
+                "description": "Regular expressions of texts that are masked like secrets, by name",
+                "propertyNames": {
+                    "pattern": "^[A-Za-z0-9_.-]+$", "maxLength": MAX_SECRET_NAME_BYTES,
+                },
+                "additionalProperties": {
+                    "type": "string", "minLength": 1, "maxLength": MAX_SECRET_PATTERN_BYTES,
+                },
             },
         },
         "$defs": {

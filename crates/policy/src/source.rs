@@ -13,11 +13,12 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::limits::{
     MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
+    MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES, MAX_SECRET_PATTERNS,
 };
 use crate::network::{HostPattern, WEB_PORTS};
 use crate::rule::{Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
 use crate::sketch::CallSketch;
-use crate::yaml::{Kind, Node, Reader};
+use crate::yaml::{Key, Kind, Node, Reader};
 
 /// One YAML text; several make one policy, and the order in which they are given decides nothing
 /// but the policy's version.
@@ -69,15 +70,31 @@ pub struct Warning {
     pub message: String,
 }
 
+/// What secrets of one kind look like. A policy only carries it: whoever masks texts compiles it, and
+/// tells whether it can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretPattern {
+    /// What stands in a secret's place.
+    pub name: String,
+    /// A regular expression on bytes.
+    pub pattern: String,
+    /// Source it is in.
+    pub source: String,
+    /// Line of the source, from 1.
+    pub line: u64,
+}
+
 /// What one source holds.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) rules: Vec<Rule>,
     pub(crate) groups: Vec<(String, Vec<HostPattern>)>,
+    pub(crate) secret_patterns: Vec<SecretPattern>,
     pub(crate) warnings: Vec<Warning>,
 }
 
-pub(crate) const TOP_KEYS: &[&str] = &["version", "capabilities", "network_whitelist"];
+pub(crate) const TOP_KEYS: &[&str] =
+    &["version", "capabilities", "network_whitelist", "secret_patterns"];
 pub(crate) const RULE_KEYS: &[&str] =
     &["name", "match", "action", "except", "reason", "constraints", "examples"];
 pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
@@ -122,7 +139,45 @@ pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
     if let Some(groups) = top.get("network_whitelist") {
         network(&reader, groups, index, &mut contents)?;
     }
+    if let Some(patterns) = top.get("secret_patterns") {
+        contents.secret_patterns = secret_patterns(&reader, patterns)?;
+    }
     Ok(contents)
+}
+
+/// A map of names to patterns.
+fn secret_patterns(reader: &Reader<'_>, node: &Node) -> Result<Vec<SecretPattern>> {
+    if matches!(node.kind, Kind::Null) {
+        return Ok(Vec::new());
+    }
+    let entries = reader.any_map(node, "secret_patterns")?;
+    if entries.len() > MAX_SECRET_PATTERNS {
+        return Err(too_many(reader, node, "secret patterns", entries.len(), MAX_SECRET_PATTERNS));
+    }
+    let read = |(key, node): &(Key, Node)| {
+        let name = &key.text;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if name.is_empty() || name.len() > MAX_SECRET_NAME_BYTES || !name.bytes().all(plain) {
+            return Err(reader
+                .error(codes::BAD_VALUE, node, "a name that cannot stand for a secret")
+                .why(format!(
+                    "it is 1 to {MAX_SECRET_NAME_BYTES} letters, digits, `_`, `-` and `.`"
+                ))
+                .with("name", name.as_str()));
+        }
+        let pattern = reader.text(node, "a pattern")?;
+        if pattern.len() > MAX_SECRET_PATTERN_BYTES {
+            let (found, most) = (pattern.len(), MAX_SECRET_PATTERN_BYTES);
+            return Err(too_many(reader, node, "bytes in a pattern", found, most));
+        }
+        Ok(SecretPattern {
+            name: name.clone(),
+            pattern: pattern.to_owned(),
+            source: reader.source.to_owned(),
+            line: node.line,
+        })
+    };
+    entries.iter().map(read).collect()
 }
 
 /// Each group of hosts is a rule that allows connections to them, by the web's ports, and a named list

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::{Error, codes};
+
 /// Stops a request. Clones share the flag; once set it stays set.
 ///
 /// ```
@@ -37,6 +39,24 @@ impl Cancel {
     pub async fn cancelled(&self) {
         // `self` holds a sender, so the channel cannot close while this waits.
         let _ = self.0.subscribe().wait_for(|set| *set).await;
+    }
+
+    /// Waits for an answer, but not longer than until the flag is set; what was asked is dropped then.
+    pub(crate) async fn or_cancelled<T>(
+        &self,
+        name: &str,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            () = self.cancelled() => {
+                Err(Error::new(
+                    codes::PROVIDER_CANCELLED,
+                    format!("the request to {name} was cancelled"),
+                ))
+            }
+            answer = answer => answer,
+        }
     }
 }
 

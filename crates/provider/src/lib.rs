@@ -37,6 +37,7 @@ pub use dialect::{Dialect, parse_completion, parse_pieces};
 pub use error::Error;
 pub use futures_util::future::BoxFuture;
 pub use http::Timeouts;
+pub use peer::excerpt_of;
 pub use price::Prices;
 pub use remote::{Builder, Remote};
 pub use request::{Carry, Effort, Image, Message, ModelCall, ModelRequest, OutputFormat, ToolSpec};
@@ -65,9 +66,4 @@ pub trait Provider: Send + Sync {
         sink: &'a mut (dyn FnMut(Delta) + Send),
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Completion, Error>>;
-}
-
-/// The error of a request that its caller stopped.
-pub(crate) fn cancelled(name: &str) -> Error {
-    Error::new(codes::PROVIDER_CANCELLED, format!("the request to {name} was cancelled"))
 }

@@ -49,7 +49,7 @@ impl Line {
         }
     }
 
-    /// Tells how a request ended that was not cancelled.
+    /// Tells how a request ended that was tried and not cancelled.
     pub(crate) fn ended<T>(&self, result: &Result<T, Error>) {
         let now_ms = self.now_ms();
         match result {

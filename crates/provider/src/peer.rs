@@ -38,9 +38,19 @@ impl Peer {
 
 /// At most [`EXCERPT_CHARS`] characters, without control characters.
 pub(crate) fn excerpt(text: &str) -> String {
+    excerpt_of(text, EXCERPT_CHARS)
+}
+
+/// The beginning of a text that somebody else wrote, in one line without control characters.
+///
+/// ```
+/// assert_eq!(glasshouse_provider::excerpt_of(" two\nlines ", 5), "two l…");
+/// ```
+#[must_use]
+pub fn excerpt_of(text: &str, most_chars: usize) -> String {
     let mut chars = text.trim().chars();
     let mut out: String =
-        chars.by_ref().take(EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        chars.by_ref().take(most_chars).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if chars.next().is_some() {
         out.push('…');
     }

@@ -12,8 +12,6 @@ use crate::{Error, TokenUsage, codes};
 
 /// Tokens that a price is given for.
 const PER_TOKENS: u128 = 1_000_000;
-/// Largest price file in bytes.
-const MAX_PRICES_BYTES: usize = 1 << 20;
 
 /// Prices by model.
 ///
@@ -91,6 +89,9 @@ impl<'de> Deserialize<'de> for Money {
 }
 
 impl Prices {
+    /// Largest price file in bytes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
     /// Reads a price file; `origin` is how messages call it.
     ///
     /// # Errors
@@ -99,8 +100,8 @@ impl Prices {
         let refuse = |why: &dyn fmt::Display| {
             Error::new(codes::PRICES_INVALID, format!("cannot use {origin}")).why(why)
         };
-        if yaml.len() > MAX_PRICES_BYTES {
-            return Err(refuse(&format!("it is larger than {MAX_PRICES_BYTES} bytes")));
+        if yaml.len() > Self::MAX_BYTES {
+            return Err(refuse(&format!("it is larger than {} bytes", Self::MAX_BYTES)));
         }
         let prices: Self = serde_saphyr::from_str(yaml).map_err(|error| refuse(&error))?;
         match prices.version {
@@ -128,8 +129,8 @@ impl Prices {
             (usage.cache_write, price.cache_write.unwrap_or(price.input)),
             (usage.output, price.output),
         ];
-        let sum: u128 =
-            parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0)).sum();
+        let cost = |(tokens, price): &(u64, Money)| u128::from(*tokens) * u128::from(price.0);
+        let sum = parts.iter().map(cost).fold(0, u128::saturating_add);
         Some(u64::try_from(sum.div_ceil(PER_TOKENS)).unwrap_or(u64::MAX))
     }
 }
@@ -166,6 +167,18 @@ models:
         check("m-large", [1, 0, 0, 1, 0], Some(2));
         check("other", [1, 0, 0, 0, 0], None);
         check("m", [u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0], Some(u64::MAX));
+    }
+
+    /// The failure: absurd prices and counts go round the end of a number and cost next to nothing.
+    #[test]
+    fn absurd_prices_of_absurd_counts_cost_all_there_is() {
+        let most = 18_446_744_073_709_u64;
+        let text = format!("models: {{ m: {{ input: {most}, output: {most} }} }}");
+        let prices = Prices::parse(&text, "prices").unwrap();
+        for parts in [[u64::MAX; 5], [u64::MAX, 0, 0, 0, 0], [0, 0, 0, u64::MAX, 0]] {
+            assert_eq!(prices.cost_micros("m", &usage(parts)), Some(u64::MAX), "{parts:?}");
+        }
+        assert!(Prices::parse(&text.replace("709,", "710,"), "prices").is_err());
     }
 
     /// The failure: cached tokens dropped from the cost, or paid for twice.

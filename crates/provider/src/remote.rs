@@ -9,7 +9,7 @@ use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, LOCATION,
     USER_AGENT,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::http::{self, Endpoint, Timeouts, Transport};
 use crate::line::{Line, Lines};
@@ -166,29 +166,44 @@ impl Remote {
         Ok(headers)
     }
 
-    /// Asks when it is this request's turn.
+    /// Asks when it is this request's turn. What is wrong with the request itself, and what time it
+    /// waits for its turn, say nothing of the endpoint: the line learns only of what was tried.
     async fn ask_in_line(
         &self,
         request: &ModelRequest,
         sink: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Completion, Error> {
-        let _place = self.line.enter(&self.name).await?;
-        self.ask(request, sink).await
+        let message = Outgoing {
+            body: self.dialect.body(request, &self.transport.endpoint().host)?,
+            operation: self.dialect.operation(&request.model)?,
+            headers: self.headers()?,
+        };
+        let total_ms = self.transport.timeouts().total_ms;
+        let by = Instant::now() + Duration::from_millis(total_ms);
+        let late = |what: &str| self.transport.timed_out(what, total_ms);
+        let _place = timeout_at(by, self.line.enter(&self.name))
+            .await
+            .map_err(|_| late("no other request ended"))??;
+        let answer = timeout_at(by, self.ask(&request.model, message, sink))
+            .await
+            .unwrap_or_else(|_| Err(late("the answer was not whole")));
+        self.line.ended(&answer);
+        answer
     }
 
     async fn ask(
         &self,
-        request: &ModelRequest,
+        model: &str,
+        message: Outgoing,
         sink: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Completion, Error> {
-        let body = self.dialect.body(request, &self.transport.endpoint().host)?;
-        let operation = self.dialect.operation(&request.model)?;
-        let mut response = self.transport.post(&operation, self.headers()?, body).await?;
+        let Outgoing { operation, headers, body } = message;
+        let mut response = self.transport.post(&operation, headers, body).await?;
         if response.status != 200 {
             return Err(self.error_of(response).await);
         }
         self.check_form(&response.headers)?;
-        let mut reader = Reader::new(self.dialect, &request.model, self.peer.clone());
+        let mut reader = Reader::new(self.dialect, model, self.peer.clone());
         while !reader.is_done() {
             match self.transport.next_piece(&mut response).await? {
                 Some(piece) => reader.push(&piece, sink)?,
@@ -249,6 +264,13 @@ impl Remote {
     }
 }
 
+/// A request in the words of its dialect.
+struct Outgoing {
+    operation: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote")
@@ -273,19 +295,6 @@ impl Provider for Remote {
         sink: &'a mut (dyn FnMut(Delta) + Send),
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Completion, Error>> {
-        Box::pin(async move {
-            let total_ms = self.transport.timeouts().total_ms;
-            let limit = Duration::from_millis(total_ms);
-            let answer = tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(crate::cancelled(&self.name)),
-                answer = timeout(limit, self.ask_in_line(request, sink)) => answer,
-            };
-            let answer = answer.unwrap_or_else(|_| {
-                Err(self.transport.timed_out("the answer was not whole", total_ms))
-            });
-            self.line.ended(&answer);
-            answer
-        })
+        Box::pin(cancel.or_cancelled(&self.name, self.ask_in_line(request, sink)))
     }
 }

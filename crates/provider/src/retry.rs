@@ -95,14 +95,14 @@ pub fn next_delay_ms(
     if !failure.retryable || attempt >= most {
         return None;
     }
+    let doublings = attempt.saturating_sub(1).min(u64::BITS - 1);
+    let full_ms = BASE_DELAY_MS.saturating_mul(1 << doublings).min(MAX_DELAY_MS);
     let (least_ms, spread_ms) = match failure.retry_after_ms {
         Some(asked_ms) if asked_ms > MAX_RETRY_AFTER_MS => return None,
-        Some(asked_ms) => (asked_ms, asked_ms / 4),
-        None => {
-            let doublings = attempt.saturating_sub(1).min(u64::BITS - 1);
-            let full_ms = BASE_DELAY_MS.saturating_mul(1 << doublings).min(MAX_DELAY_MS);
-            (full_ms / 2, full_ms - full_ms / 2)
-        }
+        // Who says "at once" time and again, for instance because its clock is wrong, is not believed
+        // twice.
+        Some(asked_ms) if attempt <= 1 || asked_ms >= full_ms / 2 => (asked_ms, asked_ms / 4),
+        _ => (full_ms / 2, full_ms - full_ms / 2),
     };
     let delay_ms = least_ms + random % (spread_ms + 1);
     (delay_ms < remaining_ms).then_some(delay_ms)
@@ -155,6 +155,24 @@ mod tests {
         check(1_000, 0, 1_001, Some(1_000));
         check(MAX_RETRY_AFTER_MS, 0, HOUR_MS, Some(MAX_RETRY_AFTER_MS));
         check(MAX_RETRY_AFTER_MS + 1, 0, HOUR_MS, None);
+    }
+
+    #[test]
+    fn a_server_that_says_at_once_is_not_believed_twice() {
+        let check = |asked_ms: u64, attempt: u32, expected: Option<u64>| {
+            let error = error(codes::RATE_LIMITED).with("retry_after_ms", asked_ms);
+            assert_eq!(
+                next_delay_ms(&error, attempt, 0, HOUR_MS),
+                expected,
+                "{asked_ms} {attempt}"
+            );
+        };
+        check(0, 1, Some(0));
+        check(0, 2, Some(500));
+        check(0, 5, Some(4_000));
+        check(50, 3, Some(1_000));
+        check(9_000, 5, Some(9_000));
+        check(0, 6, None);
     }
 
     proptest! {

@@ -183,12 +183,6 @@ impl Provider for Scripted {
         sink: &'a mut (dyn FnMut(Delta) + Send),
         cancel: &'a Cancel,
     ) -> BoxFuture<'a, Result<Completion, Error>> {
-        Box::pin(async move {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => Err(crate::cancelled(&self.name)),
-                answer = self.answer(request, sink) => answer,
-            }
-        })
+        Box::pin(cancel.or_cancelled(&self.name, self.answer(request, sink)))
     }
 }

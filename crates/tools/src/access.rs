@@ -76,7 +76,9 @@ impl Arguments {
             | Self::TestRun { .. }
             | Self::GitCommit { .. }
             | Self::PlanComplete { .. } => (Reach::Everything, Reach::Everything),
-            Self::UiRender { .. } | Self::WebFetch { .. } => (Reach::Nothing, Reach::Nothing),
+            Self::UiRender { .. } | Self::WebFetch { .. } | Self::ToolsLoad { .. } => {
+                (Reach::Nothing, Reach::Nothing)
+            }
         };
         Access { reads, writes }
     }

@@ -165,6 +165,13 @@ pub enum Arguments {
         #[schemars(with = "Vec<String>", length(max = 100))]
         steps: Option<Vec<String>>,
     },
+    /// Show the arguments of tools.
+    #[serde(rename = "tools.load")]
+    ToolsLoad {
+        /// Names of the tools, for example `fs.write`.
+        #[schemars(length(min = 1, max = 16))]
+        names: Vec<String>,
+    },
     /// Fetch a page from the web.
     #[serde(rename = "web.fetch")]
     WebFetch {
@@ -211,6 +218,7 @@ impl Arguments {
             | Self::GitDiff {}
             | Self::GitCommit { .. }
             | Self::PlanComplete { .. }
+            | Self::ToolsLoad { .. }
             | Self::WebFetch { .. }
             | Self::UiRender { .. } => return None,
         })

@@ -178,7 +178,7 @@ mod tests {
 
     /// Case H5: the same three lines twice.
     #[test]
-    fn equal_blocks_are_ambiguous_and_named() {
+    fn h5_equal_blocks_are_ambiguous_and_named() {
         let block = "if x {\n    y();\n}\n";
         let content = format!("{block}z\n{block}");
         let report = edit(&content, block, "", false).unwrap_err().report();

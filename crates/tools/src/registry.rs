@@ -98,6 +98,23 @@ impl Registry {
             .collect()
     }
 
+    /// What models are told about the tools of these names, as text.
+    #[must_use]
+    pub fn described(&self, names: &[String]) -> String {
+        let specs = self.specs(&|tool| names.iter().any(|name| name == tool));
+        let mut out = String::new();
+        for name in names {
+            match specs.iter().find(|spec| spec.name == *name) {
+                Some(spec) => out.push_str(&format!(
+                    "{name}: {}\narguments: {}\n\n",
+                    spec.description, spec.parameters
+                )),
+                None => out.push_str(&format!("{name}: there is no such tool\n\n")),
+            }
+        }
+        out
+    }
+
     /// The tool of this name if it may be called now; `state` and `reason` explain a refusal.
     ///
     /// # Errors
@@ -164,6 +181,14 @@ fn web_fetch() -> Tool {
     }
 }
 
+fn tools_load() -> Tool {
+    tool(
+        name::TOOLS_LOAD,
+        Strategy::Head,
+        "Show the arguments of tools that are named here without them; they stay for later calls.",
+    )
+}
+
 fn builtin_tools() -> Vec<Tool> {
     vec![
         Tool {
@@ -221,6 +246,7 @@ fn builtin_tools() -> Vec<Tool> {
             Strategy::Head,
             "Declare the plan complete; call it before you write tests or code.",
         ),
+        tools_load(),
         web_fetch(),
         tool(
             name::UI_RENDER,
@@ -250,6 +276,14 @@ mod tests {
             assert!(tool.summary.len() <= 160, "{}: {}", tool.name, tool.summary.len());
             assert!(!tool.summary.contains('\n') && tool.summary.ends_with('.'), "{}", tool.name);
         }
+    }
+
+    #[test]
+    fn tools_are_described_in_the_order_of_asking() {
+        let text = Registry::builtin().described(&["fs.list".to_owned(), "fs.reed".to_owned()]);
+        assert!(text.starts_with("fs.list: List a directory"), "{text}");
+        assert!(text.contains("\"recursive\""), "{text}");
+        assert!(text.ends_with("fs.reed: there is no such tool\n\n"), "{text}");
     }
 
     #[test]

@@ -7,10 +7,10 @@
 mod finder;
 mod forms;
 mod mask;
+mod patterns;
 mod text;
 mod tokens;
 
-pub use mask::{
-    MAX_PATTERN_MATCH_BYTES, MAX_SECRET_BYTES, MIN_SECRET_BYTES, MaskStream, Masker, Secret,
-};
+pub use mask::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, MaskStream, Masker, Secret};
+pub use patterns::MAX_PATTERN_MATCH_BYTES;
 pub use text::{MIN_TEXT_LIMIT_BYTES, ModelText, Strategy, model_text};

@@ -21,6 +21,7 @@ const TEMPLATE: &str = "\
 # fallback_models: [another-model]      # asked when the first does not answer
 # effort: medium                        # low, medium, high
 # window_tokens: 100000                 # what the model can read at once
+# schema_tokens: 3000                   # what the tools' schemas may take of it; dearer ones are loaded by a call
 
 # test:
 #   command: [\"sh\", \"tests/run.sh\"]   # detected for cargo, npm, pytest, go and shell
@@ -34,9 +35,7 @@ const TEMPLATE: &str = "\
 
 /// Runs the command.
 pub(crate) fn run(command: ConfigCommand) -> Result<u8, Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
+    let here = home::here()?;
     let file = here.join(PROJECT_FILE);
     match command {
         ConfigCommand::Init => {

@@ -1,6 +1,6 @@
 //! `glasshouse policy`: check, explain, lint, test, show, simulate, update.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use glasshouse_kernel::driver::{
     Changed, PROJECT_POLICY, PolicyReview, PolicyText, WORKFLOW_POLICY, boundary_denial, compile,
@@ -9,9 +9,7 @@ use glasshouse_kernel::driver::{
 use glasshouse_kernel::{Config, Reviewer, codes};
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, State};
-use glasshouse_policy::{
-    CallSketch, Consent, Explanation, Finding, Level, Policy, Request, Source, Suite,
-};
+use glasshouse_policy::{CallSketch, Consent, Explanation, Finding, Level, Policy, Request, Suite};
 use glasshouse_sandbox::view::{Intent, View};
 
 use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
@@ -45,7 +43,7 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
 }
 
 fn check(arguments: &CallArguments) -> Result<u8, Error> {
-    let here = current_dir()?;
+    let here = home::here()?;
     let policy = load(arguments.policy.as_deref(), &here)?;
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
@@ -89,7 +87,7 @@ fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
     if let (Some(session), Some(at)) = (session, at) {
         return explain_recorded(&session, branch.as_deref(), at, json);
     }
-    let here = current_dir()?;
+    let here = home::here()?;
     let policy_in_force = load(policy.as_deref(), &here)?;
     let arguments = CallArguments { policy, call: call.unwrap_or_default(), state, json };
     let explanation = match inside(sketch(&arguments)?, &here)? {
@@ -142,7 +140,7 @@ fn explain_recorded(
 }
 
 fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
-    let policy = load(file, &current_dir()?)?;
+    let policy = load(file, &home::here()?)?;
     let mut findings = glasshouse_policy::lint(&policy);
     // What the program itself wrote is not the reader's to mend.
     findings.retain(|finding| file.is_some() || finding.source != WORKFLOW_POLICY);
@@ -170,7 +168,7 @@ fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
 const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
 
 fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
-    let here = current_dir()?;
+    let here = home::here()?;
     // Loading tries the examples; one that does not hold is the error of that.
     let policy = load(policy, &here)?;
     let own = here.join(PROJECT_TESTS);
@@ -222,7 +220,8 @@ fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
     let protected = protected(&home::data_dir()?, &home::program()?);
     let Some(file) = file else { return Ok(compile(&texts(here)?, &protected)?) };
     let text = input::text(file, input::MAX_POLICY_BYTES)?;
-    Ok(Policy::compile(&[Source::new(&file.display().to_string(), &text)], &protected)?)
+    let name = file.display().to_string();
+    Ok(compile(&[PolicyText { name, text, consent: Consent::Joint }], &protected)?)
 }
 
 /// The texts of a session that would start here.
@@ -255,7 +254,7 @@ fn show(shipped: bool, json: bool) -> Result<u8, Error> {
         output::bytes(glasshouse_policy::default_source().as_bytes());
         return Ok(Exit::Done.status());
     }
-    let policy = load(None, &current_dir()?)?;
+    let policy = load(None, &home::here()?)?;
     for rule in policy.rules() {
         if json {
             output::json_line(&serde_json::json!({
@@ -346,7 +345,7 @@ fn update(
 ) -> Result<u8, Error> {
     let kernel = home::kernel()?;
     let candidate = file.map(|file| input::text(file, input::MAX_POLICY_BYTES)).transpose()?;
-    let review = kernel.review_policy(&current_dir()?, candidate)?;
+    let review = kernel.review_policy(&home::here()?, candidate)?;
     let own = &review.policy;
     let tell = |changed: bool| {
         if json {
@@ -431,12 +430,6 @@ fn change_line(change: &Changed) -> String {
         change.reasons.join("; "),
     );
     output::visible(&line, false)
-}
-
-fn current_dir() -> Result<PathBuf, Error> {
-    std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })
 }
 
 fn no_tests() -> TestSetup {

@@ -6,7 +6,7 @@ use glasshouse_kernel::driver::Questions;
 use glasshouse_model::Exit;
 use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{
-    Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat, ToolSpec,
+    Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat, ToolSpec, excerpt_of,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -266,11 +266,5 @@ fn show(tried: &Tried, json: bool) {
 
 /// The beginning of a text, in one line.
 fn excerpt(text: &str) -> String {
-    let mut chars = text.trim().chars();
-    let mut out: String =
-        chars.by_ref().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if chars.next().is_some() {
-        out.push('…');
-    }
-    out
+    excerpt_of(text, 60)
 }

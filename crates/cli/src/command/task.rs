@@ -23,17 +23,9 @@ use crate::{home, input, models, output};
 pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
     let project = match &options.project {
         Some(dir) => dir.clone(),
-        None => std::env::current_dir().map_err(|e| {
-            Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-        })?,
+        None => home::here()?,
     };
-    let flags = Config {
-        mode: options.mode,
-        provider: options.provider.clone(),
-        model: options.model.clone(),
-        base_url: options.base_url.clone(),
-        ..Config::default()
-    };
+    let flags = Config { mode: options.mode, ..models::flags(&options.model) };
     let Settings { config, own_server } = home::settings(flags, &project)?;
     let scenario = options.scenario.as_deref();
     let scenario =

@@ -1,10 +1,12 @@
 //! Models as people use them: tried, paid for, summarised by, and asked for interfaces.
 
+use std::time::Duration;
+
 use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
 use crate::harness::{Place, count};
-use crate::repositories::{calls, says, serve};
+use crate::repositories::{calls, says, serve, serve_then_hang};
 
 /// Writes the user's own price file.
 fn prices(place: &Place, yaml: &str) -> std::path::PathBuf {
@@ -47,6 +49,102 @@ fn e2e_provider_test_tries_everything() {
         "each ended once"
     );
     place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The failure: an answer that nobody waits for goes on, and is paid for.
+#[test]
+fn e2e_provider_test_closes_a_running_stream() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let (url, gone) = serve_then_hang(vec![
+        says("ready"),
+        calls(&[("test.echo", json!({ "text": "ping" }))]),
+        says("It said ping."),
+        says(r#"{"sum":5}"#),
+    ]);
+    let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
+    let ran = place.run_in(&project, &[&["provider", "test", "--json"][..], &arguments].concat());
+    let ran = ran.expect_status(0);
+    let cancel = ran.stdout.lines().rev().nth(1).unwrap();
+    assert!(cancel.contains("\"cancel\"") && cancel.contains("closed within"), "{ran:?}");
+    let closed_after = gone.recv_timeout(Duration::from_secs(10)).expect("it was never closed");
+    assert!(closed_after < Duration::from_millis(200), "{closed_after:?}");
+    let (_, events) = place.events();
+    assert_eq!(count(&events, &Kind::ModelFailed), 1, "the cancelled one");
+}
+
+/// The failure: a request of a process that was killed has no end for ever.
+#[test]
+fn e2e_a_request_of_a_killed_process_is_ended_at_the_next_start() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let ask = |url: &str| {
+        let mut command = place.command(&["ui", "run", "greet me"]);
+        command.args(["--provider", "openai-compatible", "--base-url", url, "--model", "m"]);
+        command.current_dir(&project);
+        command
+    };
+    let (url, gone) = serve_then_hang(Vec::new());
+    let mut running = place.spawn(ask(&url));
+    let killed = place.wait_for("the request", |events| count(events, &Kind::ModelRequested) == 1);
+    running.kill_9();
+    gone.recv_timeout(Duration::from_secs(10)).expect("a killed process keeps its connection");
+    let ends = || {
+        let log = place.log();
+        let main =
+            log.sessions().unwrap().into_iter().find(|row| row.session == killed).unwrap().main;
+        let events = log.read(&main, 1, 1_000).unwrap();
+        let ended = events.into_iter().filter(|event| *event.kind() == Kind::ModelFailed);
+        ended.map(|event| event.body["code"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(ends().is_empty(), "the control: it is open");
+    let (url, _requests) = serve(vec![says(&plan("hello", "p"))]);
+    assert!(ask(&url).output().unwrap().status.success());
+    assert_eq!(ends(), ["interrupted"]);
+    let (url, _requests) = serve(vec![says(&plan("hello", "p"))]);
+    assert!(ask(&url).output().unwrap().status.success());
+    assert_eq!(ends(), ["interrupted"], "once");
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The failure: a secret whose issuer nobody knows goes to the log, the screen and the model.
+#[test]
+fn e2e_h7_what_a_policy_says_secrets_look_like_is_masked() {
+    let check = |policy: &str, is_masked: bool| {
+        let place = Place::new();
+        let project = place.shell_project();
+        std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+        std::fs::write(project.join(".glasshouse/policy.yaml"), policy).unwrap();
+        std::fs::write(project.join("src/token"), "key: acme_q7w3e9r1t5y2\n").unwrap();
+        let expected =
+            if is_masked { "result_contains: { t1: 'secret:acme' }" } else { "message_count: 3" };
+        let scenario = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: t1, tool: fs.read, args: {{ path: src/token }} }} }} ]
+  - expect: {{ {expected} }}
+    emit: [ {{ text: 'It is acme_q7w3e9r1t5y2.' }} ]
+    chunk_bytes: 3
+"
+        );
+        let ran = place.scenario(&project, &scenario).expect_status(0);
+        let session = ran.last()["session"].as_str().unwrap().to_owned();
+        let shown = place.run(&["session", "show", &session, "--json"]).expect_status(0);
+        for text in [&ran.stdout, &shown.stdout] {
+            assert_eq!(text.contains("acme_q7w3e9r1t5y2"), !is_masked, "{text}");
+        }
+        place.run(&["session", "replay", &session]).expect_status(0);
+    };
+    // Nobody has accepted this policy; what it masks it masks all the same.
+    let all = "capabilities: [ { name: all, match: { syscall: [fs.read, model.call] }, action: allow } ]\n";
+    check(all, false);
+    check(&format!("{all}secret_patterns: {{ acme: 'acme_[a-z0-9]{{12}}' }}\n"), true);
+    let place = Place::new();
+    let bad = place.path("bad.yaml");
+    std::fs::write(&bad, "secret_patterns:\n  acme: 'acme_.*'\n").unwrap();
+    let ran = place.run(&["policy", "lint", bad.to_str().unwrap(), "--json"]).expect_status(2);
+    assert!(ran.stdout.contains("invalid_pattern") && ran.stdout.contains("bad.yaml:2"), "{ran:?}");
 }
 
 #[test]
@@ -164,6 +262,39 @@ steps:
     // All of it can still be read.
     let shown = place.run(&["session", "show", &session.to_string(), "--json"]).expect_status(0);
     assert!(shown.stdout.contains("src/tool.sh"));
+}
+
+/// The schemas of tools above a limit wait until the model asks for them.
+#[test]
+fn e2e_schemas_of_a_large_set_are_loaded_by_a_call() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    let limit = |tokens: u64| {
+        let config = format!("schema_tokens: {tokens}\n");
+        std::fs::write(project.join(".glasshouse/config.yaml"), config).unwrap();
+    };
+    let scenario = "
+version: 1
+steps:
+  - expect: { tools_include: [ tools.load, fs.read ] }
+    emit: [ { call: { id: t1, tool: tools.load, args: { names: [ fs.read, fs.reed ] } } } ]
+  - expect:
+      tools_include: [ tools.load, fs.read ]
+      results: { t1: completed }
+      result_contains: { t1: offset_line }
+    emit: [ { call: { id: t2, tool: fs.read, args: { path: src/tool.sh } } } ]
+  - expect: { results: { t2: completed } }
+    emit: [ { text: read } ]
+";
+    limit(300);
+    let ran = place.scenario(&project, scenario).expect_status(0);
+    let session = ran.last()["session"].as_str().unwrap().to_owned();
+    let replayed = place.run(&["session", "replay", &session, "--json"]).expect_status(0);
+    assert_eq!(replayed.last()["model_requests"], 3);
+    // The control: where everything fits there is nothing to load.
+    limit(100_000);
+    place.scenario(&project, scenario).expect_status(6);
 }
 
 /// The failure: forks spend beside the budget of their session.

@@ -1,9 +1,10 @@
 //! Real repositories test themselves inside the sandbox, with the toolchains this machine has.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -77,48 +78,85 @@ fn e2e_a_makefile_with_shell_tests() {
 
 /// A Chat Completions server that gives these answers in turn and sends back what it was asked.
 pub(crate) fn serve(answers: Vec<Vec<Value>>) -> (String, mpsc::Receiver<Value>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (listener, url) = listen();
     let (send, requests) = mpsc::channel();
     std::thread::spawn(move || {
         for answer in answers {
             let Ok((stream, _)) = listener.accept() else { return };
-            let mut reader = BufReader::new(stream);
-            let (mut length, mut authorization) = (0, Value::Null);
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                    break;
-                }
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("authorization")
-                {
-                    authorization = Value::from(value.trim());
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let mut request: Value = serde_json::from_slice(&body).unwrap();
-            request["authorization"] = authorization;
+            let (stream, request) = read_request(stream);
             let _ = send.send(request);
-            let mut stream = reader.into_inner();
-            let mut text = String::from(
-                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
-            );
-            for chunk in &answer {
-                text.push_str(&format!("data: {chunk}\n\n"));
-            }
-            text.push_str("data: [DONE]\n\n");
-            // Small pieces: the reader must not depend on where a packet ends.
-            for piece in text.as_bytes().chunks(11) {
-                let _ = stream.write_all(piece).and_then(|()| stream.flush());
-            }
+            answer_with(stream, &answer);
         }
     });
     (url, requests)
+}
+
+const STREAM_HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+
+/// Reads one request; its authorization stands among the members of its body.
+fn read_request(stream: TcpStream) -> (TcpStream, Value) {
+    let mut reader = BufReader::new(stream);
+    let (mut length, mut authorization) = (0, Value::Null);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            authorization = Value::from(value.trim());
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let mut request: Value = serde_json::from_slice(&body).unwrap();
+    request["authorization"] = authorization;
+    (reader.into_inner(), request)
+}
+
+/// A server like [`serve`] that begins one more answer and never ends it. It tells how long after the
+/// first words of that answer the client went.
+pub(crate) fn serve_then_hang(answers: Vec<Vec<Value>>) -> (String, mpsc::Receiver<Duration>) {
+    let (listener, url) = listen();
+    let (send, gone) = mpsc::channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let Ok((stream, _)) = listener.accept() else { return };
+            answer_with(read_request(stream).0, &answer);
+        }
+        let Ok((client, _)) = listener.accept() else { return };
+        let (mut client, _) = read_request(client);
+        let words = says("one two three ").remove(0);
+        let _ = client.write_all(format!("{STREAM_HEAD}data: {words}\n\n").as_bytes());
+        let began = Instant::now();
+        // Nothing comes any more but the end.
+        let _ = client.read(&mut [0]);
+        let _ = send.send(began.elapsed());
+    });
+    (url, gone)
+}
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+fn answer_with(mut stream: TcpStream, answer: &[Value]) {
+    let mut text = String::from(STREAM_HEAD);
+    for chunk in answer {
+        text.push_str(&format!("data: {chunk}\n\n"));
+    }
+    text.push_str("data: [DONE]\n\n");
+    // Small pieces: the reader must not depend on where a packet ends.
+    for piece in text.as_bytes().chunks(11) {
+        let _ = stream.write_all(piece).and_then(|()| stream.flush());
+    }
 }
 
 pub(crate) fn says(text: &str) -> Vec<Value> {

@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::time::Instant;
 
+use glasshouse_log::CellWrite;
 use glasshouse_model::body::{ModelCompleted, ModelFailed, ModelRequested, PolicyDecided};
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Draft, Kind};
+use glasshouse_model::{BranchId, Call, Draft, Kind, SessionId};
 use glasshouse_policy::Policy;
 use glasshouse_provider::{Cancel, Completion, Delta, ModelRequest, Provider, Secret};
 use glasshouse_tools::sanitise::Masker;
+use serde::{Deserialize, Serialize};
 
 use super::answer::Keeper;
 use super::decide::decide_uncounted;
@@ -18,8 +20,22 @@ use super::model::elapsed_us;
 use super::{Kernel, rules};
 use crate::{Error, Result, codes};
 
+/// Cells of the requests that have no end yet, by branch: an index, so that a process that was killed
+/// leaves none behind for long.
+const OPEN_SPACE: &str = "question.open";
+/// Most requests of killed processes that are ended at once; the next start ends others.
+const MAX_ENDED: usize = 64;
+
+/// Content of a cell in [`OPEN_SPACE`].
+#[derive(Serialize, Deserialize)]
+struct Open {
+    session: SessionId,
+    ordinal: u64,
+}
+
 /// Questions of one person to one provider, in a session of their own.
 pub struct Questions<'a> {
+    /// Owned, so that others see that what is open here is not left behind.
     journal: Journal<'a>,
     policy: Policy,
     masker: Masker,
@@ -41,12 +57,35 @@ impl Kernel {
     ) -> Result<Questions<'a>> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        let secrets = secrets.iter().map(|(name, secret)| {
-            glasshouse_tools::sanitise::Secret::new(name, secret.expose().as_bytes())
-        });
-        let masker = Masker::new(&secrets.collect::<std::result::Result<Vec<_>, _>>()?, &[])?;
-        let journal = Journal::open(self)?;
+        let masker = self.masker(&policy, secrets)?;
+        self.end_interrupted_questions()?;
+        let journal = Journal::open(self)?.owned()?;
         Ok(Questions { journal, policy, masker, kernel: self, provider, ordinal: 0 })
+    }
+
+    /// Ends the requests of processes that ended without it.
+    pub(super) fn end_interrupted_questions(&self) -> Result<()> {
+        for (key, cell) in self.log.cells(OPEN_SPACE, "", MAX_ENDED)? {
+            let (Ok(branch), Ok(open)) =
+                (key.parse::<BranchId>(), serde_json::from_slice::<Open>(&cell.bytes))
+            else {
+                continue;
+            };
+            let message = "the process that asked ended".to_owned();
+            let body = failed(open.ordinal, codes::INTERRUPTED.name, message);
+            let mut closed = closed(&branch);
+            // Of two processes that find it one ends it.
+            closed.expected_version = Some(cell.version);
+            let journal = match Journal::of(self, open.session, branch).owned() {
+                Err(error) if error.is(glasshouse_log::codes::SESSION_OWNED) => continue,
+                journal => journal?,
+            };
+            match journal.append_with(vec![Draft::new(Kind::ModelFailed, &body)], vec![closed]) {
+                Err(error) if !error.is(glasshouse_log::codes::CELL_CONFLICT) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -76,20 +115,12 @@ impl Questions<'_> {
         // Whatever came of it, the request has its one end.
         let draft = match &kept {
             Ok((body, _)) => Draft::new(Kind::ModelCompleted, body),
-            Err(error) => Draft::new(
-                Kind::ModelFailed,
-                &ModelFailed {
-                    ordinal: request.ordinal,
-                    attempt: 1,
-                    code: error.code().to_owned(),
-                    message: self.masker.mask_str(&error.to_string()),
-                    retry_in_ms: None,
-                    next_model: None,
-                    answered: true,
-                },
-            ),
+            Err(error) => {
+                let message = self.masker.mask_str(&error.to_string());
+                Draft::new(Kind::ModelFailed, &failed(request.ordinal, error.code(), message))
+            }
         };
-        self.journal.append(vec![draft])?;
+        self.journal.append_with(vec![draft], vec![closed(&self.journal.branch)])?;
         self.kernel.log.sign_head()?;
         Ok(kept?.1)
     }
@@ -113,10 +144,41 @@ impl Questions<'_> {
             };
             drafts.push(Draft::new(Kind::ModelRequested, &body));
         }
-        self.journal.append(drafts)?;
         if allowed {
+            self.journal.append_with(drafts, vec![self.opened(request.ordinal)?])?;
             return Ok(());
         }
+        self.journal.append(drafts)?;
         Err(Error::new(codes::POLICY_DENIED, "the model may not be asked").why(reasons))
+    }
+
+    fn opened(&self, ordinal: u64) -> Result<CellWrite> {
+        let open = Open { session: self.journal.session.clone(), ordinal };
+        let bytes = serde_json::to_vec(&open)
+            .map_err(|e| Error::new(codes::TURN_FAILED, "a request cannot be noted").why(e))?;
+        Ok(CellWrite { bytes: Some(bytes), ..closed(&self.journal.branch) })
+    }
+}
+
+/// The cell of a branch without an open request.
+fn closed(branch: &BranchId) -> CellWrite {
+    CellWrite {
+        space: OPEN_SPACE.to_owned(),
+        key: branch.as_str().to_owned(),
+        expected_version: None,
+        bytes: None,
+    }
+}
+
+/// The end of a request that is not tried again.
+fn failed(ordinal: u64, code: &str, message: String) -> ModelFailed {
+    ModelFailed {
+        ordinal,
+        attempt: 1,
+        code: code.to_owned(),
+        message,
+        retry_in_ms: None,
+        next_model: None,
+        answered: true,
     }
 }

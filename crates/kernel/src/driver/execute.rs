@@ -23,7 +23,7 @@ use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::{Change, Seal, SealManifest};
 use glasshouse_sandbox::{Command, Level, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
-use glasshouse_tools::{Arguments, Url, edit_text, read_tool};
+use glasshouse_tools::{Arguments, Registry, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
@@ -90,6 +90,7 @@ struct Execution {
     isolation: String,
     policy: Arc<Policy>,
     masker: Arc<Masker>,
+    registry: Arc<Registry>,
     observer: Arc<dyn Observer>,
     workbench: Arc<Mutex<Workbench>>,
     log: Log,
@@ -190,6 +191,7 @@ impl Session {
             isolation,
             policy: Arc::clone(&self.policy),
             masker: Arc::clone(&self.masker),
+            registry: Arc::clone(&self.registry),
             observer: Arc::clone(self.recorder.observer()),
             workbench: Arc::clone(&self.workbench),
             log: self.recorder.log().clone(),
@@ -267,6 +269,9 @@ impl Execution {
             arguments if is_sandboxed(arguments) => self.mutate(),
             Arguments::PlanComplete { summary, steps } => {
                 Ok(vec![self.end(plan_text(summary, steps.as_deref()))])
+            }
+            Arguments::ToolsLoad { names } => {
+                Ok(vec![self.end(End::done(self.registry.described(names)))])
             }
             Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(end)]),
             Arguments::UiRender { plan } => self.render(plan),

@@ -1,6 +1,6 @@
 //! A session of its own for something that a person does outside any agent's session.
 
-use glasshouse_log::{Append, CellWrite, NewBranch};
+use glasshouse_log::{Append, CellWrite, Lease, NewBranch};
 use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId, TenantId};
 
 use super::Kernel;
@@ -12,6 +12,8 @@ pub(super) struct Journal<'a> {
     kernel: &'a Kernel,
     pub(super) session: SessionId,
     pub(super) branch: BranchId,
+    /// Held where others have to see that somebody works on it.
+    lease: Option<Lease>,
 }
 
 impl<'a> Journal<'a> {
@@ -24,7 +26,21 @@ impl<'a> Journal<'a> {
             name: "main".to_owned(),
             parent: None,
         })?;
-        Ok(Self { kernel, session, branch })
+        Ok(Self { kernel, session, branch, lease: None })
+    }
+
+    /// One that an earlier process opened.
+    pub(super) const fn of(kernel: &'a Kernel, session: SessionId, branch: BranchId) -> Self {
+        Self { kernel, session, branch, lease: None }
+    }
+
+    /// Takes the right to write to it, for as long as it lives.
+    ///
+    /// # Errors
+    /// `session_owned` while another process has it.
+    pub(super) fn owned(mut self) -> Result<Self> {
+        self.lease = Some(self.kernel.log.acquire_lease(&self.branch)?);
+        Ok(self)
     }
 
     /// Appends events; answers the sequence of the last.
@@ -40,7 +56,7 @@ impl<'a> Journal<'a> {
             events,
             expected_head: None,
             idempotency_key: None,
-            epoch: None,
+            epoch: self.lease.as_ref().map(Lease::epoch),
             cells,
         })?;
         Ok(appended.head.seq)

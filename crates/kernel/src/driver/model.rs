@@ -87,9 +87,7 @@ impl Session {
         let next_model = next_model(self.state(), &request.model);
         let may_summarise = may_summarise(self.state());
         self.recorder.record(drafts).await?;
-        if attempt == 1 {
-            self.answer_by = Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
-        }
+        let answer_by = self.answer_by(&request.model, attempt);
         if allowed {
             lock(&self.partial).clear();
             let ask = Ask {
@@ -104,13 +102,25 @@ impl Session {
                 summary,
                 next_model,
                 may_summarise,
-                answer_by: self.answer_by,
+                answer_by,
                 log: self.recorder.log().clone(),
                 labels: self.context_labels(),
             };
             tasks.spawn(ask.run());
         }
         Ok(())
+    }
+
+    /// Until when a model must have answered: its own time, counted from its first try in this process.
+    fn answer_by(&mut self, model: &str, attempt: u32) -> Instant {
+        match &self.answer_by {
+            Some((asked, until)) if attempt > 1 && asked == model => *until,
+            _ => {
+                let until = Instant::now() + Duration::from_millis(ANSWER_DEADLINE_MS);
+                self.answer_by = Some((model.to_owned(), until));
+                until
+            }
+        }
     }
 }
 

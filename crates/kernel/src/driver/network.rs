@@ -279,10 +279,7 @@ fn told(masker: &Masker, call: CallId, record: &EgressRecord) -> Connection {
 }
 
 fn cut(mut path: String) -> String {
-    if path.len() > MAX_PATH_BYTES {
-        let end = (0..=MAX_PATH_BYTES).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
-        path.truncate(end);
-    }
+    path.truncate(path.floor_char_boundary(MAX_PATH_BYTES));
     path
 }
 

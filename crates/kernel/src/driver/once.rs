@@ -177,7 +177,7 @@ impl Kernel {
     ) -> Result<Ran> {
         let Hands { live, sink, cancel } = hands;
         // The person sees the command's own output; what is kept is masked like any other.
-        let masker = Arc::new(self.masker_with(given(&one.env))?);
+        let masker = Arc::new(self.masker_with(&record.policy, given(&one.env))?);
         let network = record.network(self, &masker);
         let Bench { project, workspace, sandbox } =
             self.set_up(record, (id, demanded), one, (scratch, &network))?;

@@ -16,12 +16,12 @@ use glasshouse_model::{Actor, Call, Digest, Draft, Effect, Kind, PrincipalKind};
 use glasshouse_policy::{Consent, Policy, Protected, Source};
 use serde::{Deserialize, Serialize};
 
-use super::Kernel;
 use super::decide::{decide_uncounted, now_us};
 use super::journal::{Journal, local_user};
 use super::place::real_path;
 use super::simulate::Simulation;
 use super::start::{canonical_project, put};
+use super::{Kernel, masks};
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -338,13 +338,15 @@ pub(super) fn shipped(consent: Consent) -> PolicyText {
 /// Compiles texts under what no rule may open.
 ///
 /// # Errors
-/// The policy's load errors.
+/// The policy's load errors; `invalid_pattern` for a secret pattern that cannot be used.
 pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
     let sources: Vec<_> = texts
         .iter()
         .map(|text| Source { name: &text.name, text: &text.text, consent: text.consent })
         .collect();
-    Ok(Policy::compile(&sources, protected)?)
+    let policy = Policy::compile(&sources, protected)?;
+    masks::check_patterns(&policy)?;
+    Ok(policy)
 }
 
 /// What no rule may open: the data directory and the program's own file, without links, as the sources

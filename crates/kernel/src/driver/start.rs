@@ -15,7 +15,6 @@ use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
 use glasshouse_tools::Registry;
-use glasshouse_tools::sanitise::{self, Masker};
 
 use super::network::{Network, to_the_turn};
 use super::people::{Observer, Reviewer};
@@ -171,7 +170,7 @@ impl Kernel {
         created: &SessionCreated,
     ) -> Result<Session> {
         let People { provider, reviewer, secrets } = people;
-        let masker = Arc::new(self.masker(&secrets)?);
+        let masker = Arc::new(self.masker(&policy, &secrets)?);
         let policy = Arc::new(policy);
         let (sink, said) = to_the_turn();
         let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
@@ -200,24 +199,10 @@ impl Kernel {
             workbench: Arc::new(Mutex::new(workbench)),
             said,
             partial: Arc::default(),
-            answer_by: std::time::Instant::now(),
+            answer_by: None,
             is_imported: false,
             outside: self.outside.through(&self.network)?,
         })
-    }
-
-    /// Masks these secrets, and the keys that commands use without having them.
-    pub(super) fn masker(&self, secrets: &[(String, Secret)]) -> Result<Masker> {
-        let given = secrets.iter().map(|(name, secret)| hidden(name, secret));
-        self.masker_with(given.collect::<Result<_>>()?)
-    }
-
-    /// The same for values that may be any bytes.
-    pub(super) fn masker_with(&self, mut secrets: Vec<sanitise::Secret>) -> Result<Masker> {
-        for key in self.network.credentials.iter() {
-            secrets.push(hidden(&key.name, &key.value)?);
-        }
-        Ok(Masker::new(&secrets, &[])?)
     }
 
     /// Refuses a workspace that would show the log and its keys, or that lies among them.
@@ -336,10 +321,6 @@ pub(crate) fn random() -> Result<[u8; 8]> {
 
 pub(super) fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
     Ok(BlobRef { blob: log.put_blob(bytes)?, bytes: bytes.len() as u64 })
-}
-
-fn hidden(name: &str, secret: &Secret) -> Result<sanitise::Secret> {
-    Ok(sanitise::Secret::new(name, secret.expose().as_bytes())?)
 }
 
 pub(super) fn canonical_project(dir: &Path) -> Result<PathBuf> {

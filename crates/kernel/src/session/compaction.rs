@@ -74,7 +74,7 @@ pub(super) fn tokens(state: &State) -> u64 {
     fresh.fold(measured.saturating_add(results), |sum, item| sum + item_tokens(state, item))
 }
 
-const fn estimate(bytes: usize) -> u64 {
+pub(super) const fn estimate(bytes: usize) -> u64 {
     bytes as u64 / BYTES_PER_TOKEN + 1
 }
 
@@ -132,10 +132,7 @@ pub(super) fn request(state: &State, model: String, cut: usize) -> ModelRequest 
     // The summary has to fit the same window; of a longer transcript the later part counts.
     let most =
         usize::try_from(window(state) * FULL_PERCENT / 100 * BYTES_PER_TOKEN).unwrap_or(usize::MAX);
-    let mut start = text.len().saturating_sub(most);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
+    let start = text.ceil_char_boundary(text.len().saturating_sub(most));
     ModelRequest {
         model,
         system: RULES.to_owned(),
@@ -167,11 +164,7 @@ fn transcribe(state: &State, item: &Item, out: &mut String) {
 
 /// The beginning of a text, cut between characters.
 fn head(text: &str) -> &str {
-    let mut end = text.len().min(MAX_PART_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(MAX_PART_BYTES)]
 }
 
 /// What is recorded of a summary that came.

@@ -351,11 +351,8 @@ fn shorten(text: &str) -> String {
     if text.len() <= MAX_SHOWN_BYTES {
         return text.to_owned();
     }
-    let mut end = MAX_SHOWN_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}… ({} bytes in all)", &text[..end], text.len())
+    let shown = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
+    format!("{shown}… ({} bytes in all)", text.len())
 }
 
 fn on_resolved(state: &State, resolved: &ApprovalResolved) -> Vec<Draft> {

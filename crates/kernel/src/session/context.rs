@@ -6,7 +6,7 @@ use glasshouse_provider::{Carry, Effort, Message, ModelCall, ModelRequest, ToolS
 
 use super::compaction::{self, Want};
 use super::repetition::{STOP_AT, WARN_AT};
-use super::{CallPhase, Item, State, workflow};
+use super::{CallPhase, Item, State, schemas, workflow};
 
 /// Most tokens of one answer.
 const MAX_OUTPUT_TOKENS: u32 = 8_192;
@@ -60,7 +60,7 @@ pub fn model_request(state: &State, tools: &[ToolSpec]) -> ModelRequest {
         model,
         system: system_prompt(state),
         messages: messages(state),
-        tools: tools.to_vec(),
+        tools: schemas::shown(state, tools),
         max_output_tokens: MAX_OUTPUT_TOKENS,
         ordinal: state.ordinal,
         effort: effort(state),

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction;
 use super::repetition::{self, Failures};
+use super::schemas;
 use super::taint::Taint;
 
 /// One entry of the conversation.
@@ -186,6 +187,9 @@ pub struct State {
     pub overflowed: bool,
     /// Texts that go with every request, by name.
     pub pins: BTreeMap<String, String>,
+    /// Tools whose schemas the model loaded, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded_tools: Vec<String>,
     /// How often each call failed since anything changed.
     pub(super) failures: Failures,
     /// Every call of the branch.
@@ -614,6 +618,7 @@ impl State {
             }
             self.reviewed.remove(&call);
             if let Some(record) = self.calls.get_mut(&call) {
+                schemas::note_loaded(&mut self.loaded_tools, &record.proposed, end.status);
                 record.failures =
                     repetition::count(&mut self.failures, &record.proposed, end.status);
             }

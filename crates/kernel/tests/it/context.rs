@@ -109,6 +109,32 @@ fn g11_what_must_not_be_forgotten_survives_byte_for_byte() {
     assert!(matches!(&sim.state.conversation[0], Item::Message(text) if text == "do it"));
 }
 
+/// What was loaded is part of the state: it survives a summary, and a replay makes the same request.
+#[test]
+fn loaded_schemas_stay_after_a_summary() {
+    let mut sim = Simulation::with(Budget::default(), |created| {
+        created.settings.window_tokens = Some(10_000);
+        created.settings.schema_tokens = Some(300);
+    });
+    let tools = glasshouse_kernel::driver::tools_told(&glasshouse_tools::Registry::builtin());
+    let has_schema = |sim: &Simulation, name: &str| {
+        let request = model_request(&sim.state, &tools);
+        let tool = request.tools.iter().find(|tool| tool.name == name).unwrap().clone();
+        tool.parameters["required"].is_array()
+    };
+    assert!(has_schema(&sim, "tools.load") && !has_schema(&sim, "fs.edit"));
+    let call = sim.answer("", &[("tools.load", r#"{"names":["fs.edit"]}"#)])[0];
+    sim.decide(call, glasshouse_model::Effect::Allow);
+    sim.start(call);
+    sim.end_with(call, CallStatus::Completed, "fs.edit: ...");
+    assert!(has_schema(&sim, "fs.edit"));
+    for _ in 0..4 {
+        reads(&mut sim, 8_000);
+    }
+    summarised(&mut sim, "Files were read.");
+    assert!(has_schema(&sim, "fs.edit") && !has_schema(&sim, "shell.run"));
+}
+
 #[test]
 fn a_plan_and_an_open_approval_are_told_after_a_summary() {
     let mut sim = small_window();

@@ -64,6 +64,9 @@ pub struct ModelSettings {
     /// Tokens that the model can read at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
+    /// Tokens that schemas of tools may take in a request; above it they are loaded by a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema_tokens: Option<u64>,
     /// How much it thinks before it answers: `low`, `medium` or `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,

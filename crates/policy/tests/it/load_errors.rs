@@ -506,3 +506,20 @@ fn hosts_that_belong_to_anybody_are_not_opened() {
         );
     }
 }
+
+#[test]
+fn secret_patterns_are_named_and_bounded() {
+    let bad = "policy_bad_value";
+    check("secret_patterns: []", bad, 1, 18, &["a map"]);
+    check("secret_patterns: { 'a b': 'x{3}' }", bad, 1, 27, &["letters"]);
+    check(&format!("secret_patterns: {{ {}: 'x{{3}}' }}", "n".repeat(65)), bad, 1, 87, &["64"]);
+    check("secret_patterns: { a: [x] }", bad, 1, 23, &["a text"]);
+    let long = "x".repeat(limits::MAX_SECRET_PATTERN_BYTES + 1);
+    check(&format!("secret_patterns: {{ a: {long} }}"), "policy_limit", 1, 23, &["513", "512"]);
+    let many: Vec<_> = (0..=limits::MAX_SECRET_PATTERNS).map(|n| format!("p{n}: x")).collect();
+    let many = format!("secret_patterns: {{ {} }}", many.join(", "));
+    check(&many, "policy_limit", 1, 18, &["65", "64"]);
+    let found = compile("secret_patterns: { acme: 'acme_[a-z]{8}' }").unwrap();
+    let [one] = found.secret_patterns() else { panic!("{:?}", found.secret_patterns()) };
+    assert_eq!((one.name.as_str(), one.pattern.as_str(), one.line), ("acme", "acme_[a-z]{8}", 1));
+}

@@ -43,10 +43,7 @@ fn check_body(body: &str, expected: &Expected<'_>) {
 }
 
 fn check_error(chunks: &[&str], code: glasshouse_model::Code, words: &str) {
-    let body = events(chunks);
-    let error = read(&[body.as_bytes()]).map(|(completion, _)| completion).unwrap_err();
-    assert_eq!(error.code(), code.name, "{error}\n{body}");
-    assert!(error.to_string().contains(words), "{error}");
+    check::check_error(Dialect::Chat, &events(chunks), code, words);
 }
 
 const TEXT: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}"#;

@@ -1,5 +1,7 @@
 //! Whether an endpoint is worth asking: a pure machine over results and times.
 
+use glasshouse_model::Code;
+
 use crate::{Error, codes};
 
 /// Failures in a row after which an endpoint is left alone.
@@ -9,6 +11,14 @@ pub const OPEN_MS: u64 = 15_000;
 /// How long the one trying request keeps the others waiting when nothing is heard of it, in
 /// milliseconds.
 const TRIAL_MS: u64 = 30_000;
+
+/// Errors of requests that no endpoint has seen.
+const NOT_ASKED: [Code; 4] = [
+    codes::PROVIDER_CANCELLED,
+    codes::PROVIDER_CONFIG,
+    codes::PROVIDER_INSECURE,
+    codes::PROVIDER_PAUSED,
+];
 
 /// Closed while an endpoint answers, open while it is left alone.
 ///
@@ -77,7 +87,7 @@ impl Breaker {
             if self.failures >= OPEN_AFTER {
                 self.closed_until_ms = self.closed_until_ms.max(now_ms.saturating_add(OPEN_MS));
             }
-        } else if !error.is(codes::PROVIDER_CANCELLED) && !error.is(codes::PROVIDER_PAUSED) {
+        } else if !NOT_ASKED.iter().any(|code| error.is(*code)) {
             // It answers, if with a refusal.
             self.failures = 0;
         }
@@ -86,8 +96,6 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::Code;
-
     use super::*;
 
     fn error(code: Code) -> Error {
@@ -120,6 +128,12 @@ mod tests {
         check(codes::RATE_LIMITED, false);
         check(codes::STREAM_CUT, false);
         check(codes::PROVIDER_CANCELLED, false);
+        // What no endpoint has seen says nothing of it.
+        for code in NOT_ASKED {
+            let mut breaker = opened(0);
+            breaker.failed(&error(code), 0);
+            assert_eq!(breaker.admit(0), Err(OPEN_MS), "{}", code.name);
+        }
         // An answer between failures starts the count again.
         let mut breaker = Breaker::default();
         for _ in 0..OPEN_AFTER {

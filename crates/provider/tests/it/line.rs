@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use glasshouse_provider::line::{Lines, MAX_PARALLEL, OPEN_AFTER};
-use glasshouse_provider::{Cancel, Dialect, Prices, Provider, Remote, TokenUsage, codes};
+use glasshouse_provider::{
+    Cancel, Dialect, ModelRequest, Prices, Provider, Remote, Timeouts, TokenUsage, codes,
+};
 
 use crate::server::{Act, STREAM_HEAD, Server, chunk, http};
 use crate::{ask, request};
@@ -106,42 +108,90 @@ async fn a_wait_that_one_session_is_told_holds_for_all() {
     assert_eq!(server.requests().len(), 1);
 }
 
+/// How long a request that may go on takes at most to reach the server, on a busy machine.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// How long a request that waits is watched.
+const WAITING: Duration = Duration::from_millis(300);
+
 #[tokio::test]
 async fn the_gate_bounds_requests_at_once_and_a_cancelled_one_gives_its_place_back() {
     let server = Server::start(vec![Act::Hang]).await;
     let lines = Lines::default();
-    let cancel = Cancel::new();
-    let provider = Arc::new(remote(&server, Dialect::Chat, &lines));
-    let ask_until_cancelled = || {
-        let (provider, cancel) = (Arc::clone(&provider), cancel.clone());
-        tokio::spawn(async move {
+    let ask = |lines: &Lines| {
+        let (provider, cancel) = (remote(&server, Dialect::Chat, lines), Cancel::new());
+        let switch = cancel.clone();
+        let task = tokio::spawn(async move {
             let asked = request("hi");
             provider.stream(&asked, &mut |_| {}, &cancel).await
-        })
+        });
+        (task, switch)
     };
-    let held: Vec<_> = (0..MAX_PARALLEL).map(|_| ask_until_cancelled()).collect();
-    server.asked().await;
-    // All places are taken, so this one cannot have reached the server when its own time is up.
-    let waiting = Cancel::new();
-    let asked = request("hi");
-    let mut sink = |_| {};
-    let late = tokio::time::timeout(
-        Duration::from_millis(300),
-        provider.stream(&asked, &mut sink, &waiting),
-    );
-    assert!(late.await.is_err(), "it waits for a place");
-    cancel.cancel();
-    for task in held {
+    let arrives = |times: usize, within: Duration| {
+        let server = &server;
+        async move { tokio::time::timeout(within, server.asked_times(times)).await.is_ok() }
+    };
+    let mut held: Vec<_> = (0..MAX_PARALLEL).map(|_| ask(&lines)).collect();
+    assert!(arrives(MAX_PARALLEL, ARRIVAL).await, "all places are taken");
+    held.push(ask(&lines));
+    assert!(!arrives(MAX_PARALLEL + 1, WAITING).await, "one more waits for a place");
+    // The control: whoever shares nothing is let through.
+    held.push(ask(&Lines::default()));
+    assert!(arrives(MAX_PARALLEL + 1, ARRIVAL).await, "the server would take more");
+    held[0].1.cancel();
+    assert!(arrives(MAX_PARALLEL + 2, ARRIVAL).await, "the place was given back");
+    for (task, switch) in held {
+        switch.cancel();
         assert!(task.await.unwrap().unwrap_err().is(codes::PROVIDER_CANCELLED));
     }
-    let quick = Cancel::new();
-    let switch = quick.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        switch.cancel();
-    });
-    let answer = provider.stream(&asked, &mut sink, &quick).await;
-    assert!(answer.unwrap_err().is(codes::PROVIDER_CANCELLED));
+}
+
+/// The failures: what is wrong with a request, or time that it waits for its turn, counts as a failure
+/// of the endpoint, or as its recovery.
+#[tokio::test]
+async fn what_was_never_sent_says_nothing_of_the_endpoint() {
+    let server = Server::answering(http("503 Busy", "", "")).await;
+    let lines = Lines::default();
+    let provider = remote(&server, Dialect::Google, &lines);
+    // No path can be made of this name.
+    let unusable = ModelRequest { model: "../../admin?x".to_owned(), ..request("hi") };
+    for times in 1..=OPEN_AFTER as usize {
+        assert!(ask(&provider, &request("hi")).await.0.unwrap_err().is(codes::OVERLOADED));
+        let error = ask(&provider, &unusable).await.0.unwrap_err();
+        assert!(!error.is(codes::OVERLOADED), "{error}");
+        assert_eq!(server.requests().len(), times, "it was never sent");
+    }
+    let paused = ask(&provider, &request("hi")).await.0.unwrap_err();
+    assert!(paused.is(codes::PROVIDER_PAUSED), "{paused}");
+    // Others hold every place until the time of those that wait is up.
+    let server = Server::start(vec![Act::Hang]).await;
+    let brief = Timeouts { total_ms: 200, ..Timeouts::default() };
+    let lines = Lines::default();
+    let holder = remote(&server, Dialect::Chat, &lines);
+    let waiter = Remote::builder(Dialect::Chat, server.base_url(), "m", None)
+        .lines(&lines)
+        .timeouts(brief)
+        .build()
+        .unwrap();
+    let (holder, cancel) = (Arc::new(holder), Cancel::new());
+    let held: Vec<_> = (0..MAX_PARALLEL)
+        .map(|_| {
+            let (holder, cancel) = (Arc::clone(&holder), cancel.clone());
+            tokio::spawn(async move { holder.stream(&request("hi"), &mut |_| {}, &cancel).await })
+        })
+        .collect();
+    server.asked_times(MAX_PARALLEL).await;
+    for _ in 0..OPEN_AFTER {
+        let error = ask(&waiter, &request("hi")).await.0.unwrap_err();
+        assert!(error.is(codes::PROVIDER_TIMEOUT), "{error}");
+    }
+    cancel.cancel();
+    for task in held {
+        assert!(task.await.unwrap().is_err());
+    }
+    // The endpoint is asked, and this one's time is up with the server.
+    let error = ask(&waiter, &request("hi")).await.0.unwrap_err();
+    assert!(error.is(codes::PROVIDER_TIMEOUT), "{error}");
+    assert_eq!(server.requests().len(), MAX_PARALLEL + 1);
 }
 
 #[tokio::test]

@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod codes;
+mod hostile;
 mod http;
 mod line;
+mod litellm;
+mod real;
 mod scripted;
 mod server;
 mod tls;
@@ -21,6 +24,16 @@ fn request(text: &str) -> ModelRequest {
         max_output_tokens: 256,
         ..ModelRequest::default()
     }
+}
+
+/// Says why a test could not run, to the reader and to the suite, which knows the declared ones.
+#[expect(clippy::print_stderr, reason = "the reader of a test log must see it")]
+fn skipped(name: &str, reason: &str) {
+    use std::io::Write as _;
+    eprintln!("skipped: {name}: {reason}");
+    let Some(log) = std::env::var_os("GLASSHOUSE_SKIP_LOG") else { return };
+    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+    writeln!(log, "{name}: {reason}").unwrap();
 }
 
 /// Asks and gathers what was shown.

@@ -19,7 +19,8 @@ pub(crate) enum Act {
     Hang,
 }
 
-/// A running server. It reads one request a connection, acts, and closes.
+/// A running server for any number of clients at once. It reads one request a connection, acts, and
+/// closes.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -39,15 +40,19 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (progress, state) = watch::channel(State::default());
+        let (progress, acts) = (Arc::new(progress), Arc::new(acts));
         let seen = Arc::clone(&requests);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let _ = client.set_nodelay(true);
-                let Some(request) = read_request(&mut client).await else { continue };
-                seen.lock().unwrap().push(request);
-                progress.send_modify(|state| state.asked += 1);
-                perform(&acts, &mut client).await;
-                progress.send_modify(|state| state.gone += 1);
+                let (progress, acts, seen) = (progress.clone(), acts.clone(), seen.clone());
+                tokio::spawn(async move {
+                    let Some(request) = read_request(&mut client).await else { return };
+                    seen.lock().unwrap().push(request);
+                    progress.send_modify(|state| state.asked += 1);
+                    perform(&acts, &mut client).await;
+                    progress.send_modify(|state| state.gone += 1);
+                });
             }
         });
         Self { address, requests, state }
@@ -69,7 +74,12 @@ impl Server {
 
     /// Waits until a request has come.
     pub(crate) async fn asked(&self) {
-        self.state.clone().wait_for(|state| state.asked > 0).await.unwrap();
+        self.asked_times(1).await;
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn asked_times(&self, times: usize) {
+        self.state.clone().wait_for(|state| state.asked >= times).await.unwrap();
     }
 
     /// Waits until the server is done with its first client.

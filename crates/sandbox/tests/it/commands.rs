@@ -138,7 +138,7 @@ fn cancelling_ends_a_command_at_once() {
 }
 
 #[test]
-fn a_flood_of_output_is_bounded_and_waits_for_the_reader() {
+fn h6_a_flood_of_output_is_bounded_and_waits_for_the_reader() {
     let home = Home::new();
     let sandbox = home.sandbox("s1");
     let mut command = sh("yes");

@@ -11,11 +11,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use regex::bytes::{Regex, RegexBuilder};
-use regex_syntax::hir::Look;
-
 use super::finder::Finder;
 use super::forms::forms;
+use super::patterns::{Match, Matches, Patterns};
 use super::tokens;
 use crate::codes;
 use crate::error::{Error, Result};
@@ -24,15 +22,8 @@ use crate::error::{Error, Result};
 pub const MIN_SECRET_BYTES: usize = 8;
 /// Longest secret; a private key in PEM form fits.
 pub const MAX_SECRET_BYTES: usize = 8 << 10;
-/// Longest text that one pattern may match, and thereby what a stream may have to hold back.
-pub const MAX_PATTERN_MATCH_BYTES: usize = 4 << 10;
-/// Memory for one compiled pattern.
-const MAX_PATTERN_COMPILED_BYTES: usize = 4 << 20;
 /// Longest name of a secret.
 const MAX_NAME_BYTES: usize = 64;
-/// What a pattern's look-around may need to see behind a match (`\r\n` is the longest line end).
-const LOOK_AHEAD_BYTES: usize = 2;
-
 /// Something that must not be seen, under a name that may be.
 #[derive(Clone)]
 pub struct Secret {
@@ -103,9 +94,9 @@ struct Rules {
     finder: Finder,
     /// For each form of the finder, its secret's place in `names`.
     secret_of: Vec<usize>,
-    patterns: Vec<(Regex, usize)>,
-    /// Bytes from a place on that decide about every pattern there.
-    longest_pattern: usize,
+    patterns: Patterns,
+    /// Place in `names` of the first pattern's name; the others follow.
+    first_pattern: usize,
 }
 
 impl Masker {
@@ -113,8 +104,9 @@ impl Masker {
     ///
     /// # Errors
     /// `secret_unusable` for a pattern's name; `invalid_pattern` for a pattern that does not
-    /// compile, can match nothing at all, has no upper bound of [`MAX_PATTERN_MATCH_BYTES`], or
-    /// asks for the text's start or end.
+    /// compile, can match nothing at all, has no upper bound of
+    /// [`MAX_PATTERN_MATCH_BYTES`](super::MAX_PATTERN_MATCH_BYTES), asks for the text's start or
+    /// end, or needs too much memory.
     pub fn new(secrets: &[Secret], patterns: &[(&str, &str)]) -> Result<Self> {
         let mut names = Vec::new();
         let mut all: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -125,21 +117,17 @@ impl Masker {
         all.sort_unstable();
         all.dedup_by(|b, a| a.0 == b.0);
         let (forms, secret_of) = all.into_iter().unzip();
-        let mut compiled = Vec::new();
-        let mut longest_pattern = 0;
-        for (name, pattern) in patterns {
+        let first_pattern = names.len();
+        for (name, _) in patterns {
             check_name(name)?;
-            let (regex, longest) = compile(name, pattern)?;
-            longest_pattern = longest_pattern.max(longest + LOOK_AHEAD_BYTES);
-            compiled.push((regex, names.len()));
             names.push((*name).to_owned());
         }
         Ok(Self(Arc::new(Rules {
             names,
             finder: Finder::new(forms),
             secret_of,
-            patterns: compiled,
-            longest_pattern,
+            patterns: Patterns::new(patterns)?,
+            first_pattern,
         })))
     }
 
@@ -176,42 +164,6 @@ impl fmt::Debug for Masker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Masker").field("names", &self.0.names).finish_non_exhaustive()
     }
-}
-
-/// Compiles a pattern and tells how many bytes it matches at most.
-fn compile(name: &str, pattern: &str) -> Result<(Regex, usize)> {
-    let refuse = |why: &str| {
-        Error::new(codes::INVALID_PATTERN, format!("the secret pattern `{name}` cannot be used"))
-            .why(why)
-            .with("pattern", pattern)
-    };
-    let hir = regex_syntax::ParserBuilder::new()
-        .unicode(false)
-        .utf8(false)
-        .build()
-        .parse(pattern)
-        .map_err(|error| refuse(&error.to_string()))?;
-    let properties = hir.properties();
-    let looks = properties.look_set();
-    if looks.contains(Look::Start) || looks.contains(Look::End) {
-        return Err(refuse("a stream has no start or end to match"));
-    }
-    if properties.minimum_len().is_none_or(|least| least == 0) {
-        return Err(refuse("it matches the empty text"));
-    }
-    let longest = properties
-        .maximum_len()
-        .filter(|longest| *longest <= MAX_PATTERN_MATCH_BYTES)
-        .ok_or_else(|| {
-            refuse(&format!("it has no bound; a match may have {MAX_PATTERN_MATCH_BYTES} bytes"))
-                .fix("write `{8,200}` instead of `+` or `*`")
-        })?;
-    let regex = RegexBuilder::new(pattern)
-        .unicode(false)
-        .size_limit(MAX_PATTERN_COMPILED_BYTES)
-        .build()
-        .map_err(|error| refuse(&error.to_string()))?;
-    Ok((regex, longest))
 }
 
 /// Masking under way; made by [`Masker::stream`].
@@ -265,11 +217,13 @@ impl MaskStream {
         }
         let masker = self.masker.clone();
         let tokens = tokens::find(&self.buffer, self.context, complete);
+        let Matches { found, undecided } =
+            masker.0.patterns.find(&self.buffer, self.context, complete);
         let cut = match complete {
             true => self.buffer.len(),
-            false => self.decided(&masker.0, tokens.undecided),
+            false => self.decided(&masker.0, tokens.undecided.into_iter().chain(undecided)),
         };
-        let spans = self.spans(&masker.0, &tokens.found);
+        let spans = self.spans(&masker.0, &tokens.found, &found);
         let mut out = Vec::with_capacity(cut - self.context);
         let mut at = self.context;
         let mut covered_until = cut;
@@ -295,18 +249,18 @@ impl MaskStream {
     }
 
     /// Where the text begins of which more bytes could change the answer.
-    fn decided(&self, rules: &Rules, undecided_token: Option<usize>) -> usize {
-        let end = self.buffer.len();
+    fn decided(&self, rules: &Rules, undecided: impl Iterator<Item = usize>) -> usize {
         let form = rules.finder.undecided_from(&self.buffer, self.context);
-        let pattern = match rules.patterns.is_empty() {
-            true => end,
-            false => end.saturating_sub(rules.longest_pattern).max(self.context),
-        };
-        form.into_iter().chain(undecided_token).fold(pattern, usize::min)
+        undecided.chain(form).fold(self.buffer.len(), usize::min)
     }
 
     /// Everything to mask that is in the buffer as a whole, in no order.
-    fn spans<'a>(&self, rules: &'a Rules, tokens: &[tokens::Token]) -> Vec<Span<'a>> {
+    fn spans<'a>(
+        &self,
+        rules: &'a Rules,
+        tokens: &[tokens::Token],
+        matches: &[Match],
+    ) -> Vec<Span<'a>> {
         let from = self.context;
         let mut spans = Vec::new();
         if self.covered > 0 {
@@ -319,15 +273,9 @@ impl MaskStream {
         for token in tokens {
             spans.push(Span { start: token.start, end: token.end, name: Some(token.name) });
         }
-        for (regex, name) in &rules.patterns {
-            let mut at = from;
-            // Each place where the pattern matches counts, so that the answer does not depend on
-            // where the search began.
-            while let Some(found) = regex.find_at(&self.buffer, at) {
-                let name = Some(rules.names[*name].as_str());
-                spans.push(Span { start: found.start(), end: found.end(), name });
-                at = found.start() + 1;
-            }
+        for found in matches {
+            let name = Some(rules.names[rules.first_pattern + found.pattern].as_str());
+            spans.push(Span { start: found.start, end: found.end, name });
         }
         spans
     }

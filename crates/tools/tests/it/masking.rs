@@ -305,3 +305,31 @@ proptest! {
         prop_assert_eq!(&in_pieces(&masker, &signature, &sizes), &signature);
     }
 }
+
+/// A pattern's secret is found however the stream is cut, also where its matches overlap, and what
+/// stands beside it passes at once.
+#[test]
+fn h7_what_a_pattern_finds_does_not_show_at_any_cut() {
+    let masker =
+        Masker::new(&[], &[("acme", "acme_[a-z]{6,12}"), ("pin", r"\bpin=[0-9]{4}\b")]).unwrap();
+    let check = |text: &str, expected: &str| {
+        for first in 0..=text.len() {
+            let mut stream = masker.stream();
+            let mut seen = stream.push(&text.as_bytes()[..first]);
+            seen.extend(stream.push(&text.as_bytes()[first..]));
+            seen.extend(stream.finish());
+            assert_eq!(String::from_utf8_lossy(&seen), expected, "{text} cut at {first}");
+        }
+    };
+    check("x acme_secret y", "x [secret:acme] y");
+    check("acme_secretacme_secret", "[secret:acme]");
+    check("acme_acme_secretsecret", "acme_[secret:acme]");
+    check("pin=1234, pin=12345", "[secret:pin], pin=12345");
+    check("acme_short", "acme_short");
+    // The control: without the patterns all of it passes.
+    assert_eq!(Masker::new(&[], &[]).unwrap().mask(b"acme_secret"), b"acme_secret");
+    let mut stream = masker.stream();
+    assert_eq!(stream.push(b"nothing to see."), b"nothing to see.");
+    assert_eq!(stream.push(b" pin=1234 "), b" [secret:pin] ");
+    assert_eq!(stream.held_bytes(), 0);
+}

@@ -94,7 +94,7 @@ fn a_long_line_is_cut_between_characters() {
 
 /// Case H4: the file is there, its bytes are as they were, and the error says where it breaks.
 #[test]
-fn a_file_that_is_not_utf8_is_named_and_untouched() {
+fn h4_a_file_that_is_not_utf8_is_named_and_untouched() {
     let bytes = b"caf\xe9 au lait";
     let dir = directory(&[("latin", bytes)]);
     let report = call(dir.path(), "fs.read", &json!({"path": "latin"})).unwrap_err();

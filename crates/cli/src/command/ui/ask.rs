@@ -132,7 +132,7 @@ impl Asking<'_, '_> {
             return Ok(first);
         }
         request.messages.push(Message::Assistant {
-            text: head(&answer.text, MAX_REPAIR_BYTES).to_owned(),
+            text: answer.text[..answer.text.floor_char_boundary(MAX_REPAIR_BYTES)].to_owned(),
             calls: Vec::new(),
             carry: None,
         });
@@ -234,13 +234,4 @@ fn taught(profile: &Profile) -> String {
         },
         glasshouse_plan::schema(),
     )
-}
-
-/// The beginning of a text, cut between characters.
-fn head(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

@@ -40,9 +40,7 @@ struct RunShown<'a> {
 
 /// The plans of this installation, shown under the policy of the project in the current directory.
 fn plans() -> Result<Plans, Error> {
-    let here = std::env::current_dir().map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "the current directory is unknown").why(e)
-    })?;
+    let here = home::here()?;
     Ok(home::kernel()?.plans(&here, Quota::default())?)
 }
 

@@ -1,0 +1,90 @@
+//! What is masked: the secrets that a session knows, and what the policy says secrets look like.
+
+use glasshouse_policy::{Policy, SecretPattern};
+use glasshouse_provider::Secret;
+use glasshouse_tools::sanitise::{self, Masker};
+
+use super::Kernel;
+use crate::{Error, Result};
+
+impl Kernel {
+    /// Masks these secrets, the keys that commands use without having them, and what the policy names.
+    pub(super) fn masker(&self, policy: &Policy, secrets: &[(String, Secret)]) -> Result<Masker> {
+        let given = secrets.iter().map(|(name, secret)| hidden(name, secret));
+        self.masker_with(policy, given.collect::<Result<_>>()?)
+    }
+
+    /// The same for values that may be any bytes.
+    pub(super) fn masker_with(
+        &self,
+        policy: &Policy,
+        mut secrets: Vec<sanitise::Secret>,
+    ) -> Result<Masker> {
+        for key in self.network.credentials.iter() {
+            secrets.push(hidden(&key.name, &key.value)?);
+        }
+        Ok(Masker::new(&secrets, &pairs(policy.secret_patterns()))?)
+    }
+}
+
+fn hidden(name: &str, secret: &Secret) -> Result<sanitise::Secret> {
+    Ok(sanitise::Secret::new(name, secret.expose().as_bytes())?)
+}
+
+/// Compiles a policy's patterns, so that a file whose patterns cannot be used does not load.
+///
+/// # Errors
+/// `invalid_pattern`, with the pattern's place where one of them is at fault.
+pub(super) fn check_patterns(policy: &Policy) -> Result<()> {
+    let all = policy.secret_patterns();
+    let Err(error) = Masker::new(&[], &pairs(all)) else { return Ok(()) };
+    let alone =
+        |one: &&SecretPattern| Masker::new(&[], &pairs(std::slice::from_ref(*one))).is_err();
+    let Some(SecretPattern { name, source, line, pattern }) = all.iter().find(alone) else {
+        return Err(error.into());
+    };
+    let report = error.report();
+    let what = format!("{source}:{line}: the secret pattern `{name}` cannot be used");
+    Err(Error::new(glasshouse_tools::codes::INVALID_PATTERN, what)
+        .why(report.why)
+        .fix(report.fix)
+        .with("source", source.as_str())
+        .with("line", *line)
+        .with("pattern", pattern.as_str()))
+}
+
+fn pairs(patterns: &[SecretPattern]) -> Vec<(&str, &str)> {
+    patterns.iter().map(|one| (one.name.as_str(), one.pattern.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_policy::{Consent, Protected};
+
+    use super::super::rules::{PolicyText, compile};
+
+    #[test]
+    fn a_pattern_that_cannot_be_used_is_told_with_its_place() {
+        let check = |pattern: &str, why: Option<&str>| {
+            let text =
+                format!("version: 1\nsecret_patterns:\n  good: 'ab{{3}}'\n  acme: '{pattern}'\n");
+            let text = PolicyText { name: "p.yaml".to_owned(), text, consent: Consent::Joint };
+            let compiled = compile(&[text], &Protected::default());
+            let Some(why) = why else {
+                assert_eq!(compiled.unwrap().secret_patterns().len(), 2);
+                return;
+            };
+            let error = compiled.unwrap_err();
+            assert_eq!(error.code(), "invalid_pattern");
+            for word in ["p.yaml:4", "`acme`", why] {
+                assert!(error.to_string().contains(word), "{error} lacks {word}");
+            }
+        };
+        check("acme_[a-z]{8,40}", None);
+        check("acme_[a-z]+", Some("no bound"));
+        check("(acme", Some("unclosed"));
+        check("[a-z]{0,9}", Some("empty"));
+        check("^acme", Some("start or end"));
+        check("[ab]{0,400}a[ab]{400}", Some("size"));
+    }
+}
