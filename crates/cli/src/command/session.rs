@@ -8,7 +8,7 @@ mod files;
 use glasshouse_kernel::driver::{NewFork, NewMerge};
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{Archive, BranchRow, Record, SessionRow};
-use glasshouse_model::body::{MessageReceived, Outcome};
+use glasshouse_model::body::Outcome;
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
 use crate::args::SessionCommand;
@@ -207,34 +207,25 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
             left_out += 1;
             continue;
         }
-        let state = kernel.state_of(&row.main)?;
-        let status = match (&state.turn, state.outcome()) {
-            (Some(_), _) if kernel.log().is_owned(&row.main)? => "running".to_owned(),
-            (Some(_), _) => "interrupted".to_owned(),
-            (None, Some(outcome)) => serde_json::to_value(outcome)
-                .ok()
-                .and_then(|v| v.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-            (None, None) => "new".to_owned(),
-        };
-        let first = kernel.log().read(&row.main, 1, 16)?;
-        let title = first_message(&first);
+        let view = kernel.overview(&row)?;
+        let (status, title) = (view.state.as_str(), &view.task);
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": state.head, "state": status, "workflow": state.workflow(), "task": title,
+                "events": view.events, "state": status, "workflow": view.workflow, "task": title,
             }));
             continue;
         }
+        let first = kernel.log().read(&row.main, 1, 1)?;
         let outside = outside(&row, &first);
         if outside.is_some() && !all {
             left_out += 1;
             continue;
         }
-        let project = state.created.as_ref().map_or("-", |created| last_part(&created.project));
-        let status = if outside.is_some() { "-" } else { status.as_str() };
-        let (date, head) = (date(row.created_us), state.head);
-        let text = outside.as_deref().unwrap_or(&title);
+        let project = view.project.as_deref().map_or("-", last_part);
+        let status = if outside.is_some() { "-" } else { status };
+        let (date, head) = (date(row.created_us), view.events);
+        let text = outside.as_deref().unwrap_or(title);
         let line =
             format!("{}  {date}  {status:<11}  {head:>6}  {project:<12}  {text}", row.session);
         lines.push(output::visible(&line, false));
@@ -343,12 +334,4 @@ fn stored(mut event: Event, record: &Record, seq: u64) -> String {
     let text = serde_json::to_string(&event).unwrap_or_default();
     // Nowhere else: within a text the quotes would be escaped.
     text.replacen(",\"body\":null,\"body_hash\":", &format!(",\"body\":{body},\"body_hash\":"), 1)
-}
-
-fn first_message(events: &[Event]) -> String {
-    let message = events.iter().find(|event| *event.kind() == Kind::MessageReceived);
-    let text =
-        message.and_then(|event| event.body_as::<MessageReceived>().ok()).map(|body| body.text);
-    let text = text.unwrap_or_default();
-    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(72).collect()
 }
