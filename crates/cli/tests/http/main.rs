@@ -10,6 +10,8 @@ mod client;
 mod frame;
 #[path = "../it/harness.rs"]
 mod harness;
+mod insight;
+mod people;
 mod repeats;
 mod sessions;
 mod streams;
