@@ -6,6 +6,7 @@ mod export;
 mod files;
 
 use glasshouse_kernel::driver::{NewFork, NewMerge};
+use glasshouse_kernel::session::Listing;
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{Archive, BranchRow, Record, SessionRow};
 use glasshouse_model::body::Outcome;
@@ -125,7 +126,7 @@ fn refuse_archived(kernel: &Kernel, id: &SessionId) -> Result<(), Error> {
     let Some(archive) = kernel.log().archive_of(id)? else { return Ok(()) };
     let file = home::data_dir()?.join("archive").join(archive.file);
     let what = format!("session {id} was archived");
-    let error = Error::new(codes::SESSION_ARCHIVED, what);
+    let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
     Err(if file.exists() {
         error.why(format!("its {} events are in {}", archive.events, file.display()))
     } else {
@@ -207,24 +208,36 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
             left_out += 1;
             continue;
         }
-        let view = kernel.overview(&row)?;
-        let (status, title) = (view.state.as_str(), &view.task);
+        let (listing, status) = match kernel.listing_of(&row.main) {
+            // One damaged session hides no other.
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
+                (Listing { head: row.events, ..Listing::default() }, "damaged".to_owned())
+            }
+            listing => {
+                let listing = listing?;
+                let status = status(kernel, &row, &listing)?;
+                (listing, status)
+            }
+        };
+        let title = listing.task.as_deref().unwrap_or_default();
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": view.events, "state": status, "workflow": view.workflow, "task": title,
+                "events": listing.head, "state": status, "workflow": listing.workflow(), "task": title,
             }));
             continue;
         }
-        let first = kernel.log().read(&row.main, 1, 1)?;
-        let outside = outside(&row, &first);
+        let outside = match &listing.project {
+            None if status != "damaged" => outside(&row, &kernel.log().read(&row.main, 1, 1)?),
+            _ => None,
+        };
         if outside.is_some() && !all {
             left_out += 1;
             continue;
         }
-        let project = view.project.as_deref().map_or("-", last_part);
-        let status = if outside.is_some() { "-" } else { status };
-        let (date, head) = (date(row.created_us), view.events);
+        let project = listing.project.as_deref().map_or("-", last_part);
+        let status = if outside.is_some() { "-" } else { status.as_str() };
+        let (date, head) = (date(row.created_us), listing.head);
         let text = outside.as_deref().unwrap_or(title);
         let line =
             format!("{}  {date}  {status:<11}  {head:>6}  {project:<12}  {text}", row.session);
@@ -249,6 +262,17 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         ));
     }
     Ok(Exit::Done.status())
+}
+
+/// The word for where a session stands.
+fn status(kernel: &Kernel, row: &SessionRow, listing: &Listing) -> Result<String, Error> {
+    if listing.is_open {
+        let is_owned = kernel.log().is_owned(&row.main)?;
+        return Ok(if is_owned { "running" } else { "interrupted" }.to_owned());
+    }
+    let Some(outcome) = listing.outcome else { return Ok("new".to_owned()) };
+    let word = serde_json::to_value(outcome).ok();
+    Ok(word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned())
 }
 
 /// Tells of a session whose events are elsewhere.
