@@ -230,6 +230,7 @@ fn run(kernel: &Kernel, project: &Path, steps: &[Value]) -> Samples {
         scenario: None,
         own_server: false,
         secrets: Vec::new(),
+        request: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

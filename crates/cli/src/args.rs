@@ -2,6 +2,7 @@
 
 mod policy;
 mod review;
+mod serve;
 mod session;
 mod ui;
 
@@ -12,6 +13,7 @@ use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
 pub(crate) use self::policy::{CallArguments, ExplainArguments, PolicyCommand};
 pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
+pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::session::SessionCommand;
 pub(crate) use self::ui::{
     AskArguments, EventArguments, KeptOptions, ProfileArgument, RunOptions, ShowOptions,
@@ -73,6 +75,8 @@ pub(crate) struct SessionOptions {
 pub(crate) enum Command {
     /// Play the whole story on a bundled repository; needs no key and no network
     Demo(DemoArguments),
+    /// Serve sessions, approvals and live events over HTTP, to this machine only
+    Serve(ServeArguments),
     /// Run a command in a sandbox
     #[command(subcommand)]
     Sandbox(SandboxCommand),

@@ -8,6 +8,7 @@ mod policy;
 mod provider;
 pub(crate) mod review;
 mod sandbox;
+mod serve;
 mod session;
 mod task;
 mod ui;
@@ -32,6 +33,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
     };
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Sandbox(command) => sandbox::run(command),
         Command::Session(command) => session::run(command),
         Command::Review(command) => review::run(command),

@@ -12,4 +12,12 @@ glasshouse_model::convert_errors!(
     glasshouse_policy::Error,
     glasshouse_provider::Error,
     glasshouse_sandbox::Error,
+    glasshouse_server::Error,
 );
+
+impl Error {
+    /// The same as the server's error.
+    pub(crate) fn into_server(self) -> glasshouse_server::Error {
+        glasshouse_model::Fault::from(self).into()
+    }
+}

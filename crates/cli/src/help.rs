@@ -17,6 +17,7 @@ const MAX_TYPOS: usize = 2;
 const EXAMPLES: &[(&str, &str)] = &[
     ("", "glasshouse demo"),
     ("demo", "glasshouse demo --dir /tmp/sample"),
+    ("serve", "glasshouse serve --listen 127.0.0.1:0"),
     ("sandbox", "glasshouse sandbox run -- uname -a"),
     ("sandbox run", "glasshouse sandbox run --workspace . --timeout 30s -- ls -la"),
     ("sandbox gc", "glasshouse sandbox gc --dry-run"),

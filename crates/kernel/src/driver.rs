@@ -24,6 +24,7 @@ mod model;
 mod mounts;
 mod network;
 mod once;
+mod overview;
 mod past;
 mod people;
 mod pins;
@@ -43,7 +44,8 @@ use std::time::Duration;
 
 use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
-    BranchMerged, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd, TurnStarted,
+    BranchMerged, CallStatus, LogRecovered, NamedRequest, Outcome, SessionCreated, TurnEnd,
+    TurnStarted,
 };
 use glasshouse_model::{
     Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
@@ -69,6 +71,7 @@ pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
 pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
+pub use overview::Overview;
 pub use past::PastFiles;
 pub use people::{
     Answer, Cancel, Elsewhere, NoReviewer, Notice, Observer, ReviewItem, Reviewer, Wider, Withdrawn,
@@ -416,9 +419,22 @@ impl Session {
     /// Only when the log itself fails; whatever goes wrong in the work ends the turn with an event
     /// and is told by the report.
     pub async fn turn(&mut self, message: Option<&str>, cancel: &Cancel) -> Result<TurnReport> {
+        self.turn_of(message, None, cancel).await
+    }
+
+    /// The same, started by a request that its sender named: [`State::requests`] then tells of it.
+    ///
+    /// # Errors
+    /// As [`Session::turn`].
+    pub async fn turn_of(
+        &mut self,
+        message: Option<&str>,
+        request: Option<NamedRequest>,
+        cancel: &Cancel,
+    ) -> Result<TurnReport> {
         // The message is kept before anything that takes time.
         let stale = self.state().base_is_stale();
-        self.begin(message).await?;
+        self.begin(message, request).await?;
         let stale = stale || self.state().base_is_stale();
         let mut tasks = JoinSet::new();
         let ran = match self.freeze_if(stale).await {
@@ -444,14 +460,14 @@ impl Session {
         TurnReport::of(self.state())
     }
 
-    async fn begin(&mut self, message: Option<&str>) -> Result<()> {
+    async fn begin(&mut self, message: Option<&str>, request: Option<NamedRequest>) -> Result<()> {
         let continues = match message {
             Some(_) => None,
             None => self.state().last_turn.as_ref().map(|end| end.turn),
         };
         let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
-        let mut drafts =
-            vec![Draft::new(Kind::TurnStarted, &TurnStarted { continues }).by(user.clone())];
+        let started = TurnStarted { continues, request };
+        let mut drafts = vec![Draft::new(Kind::TurnStarted, &started).by(user.clone())];
         if let Some(text) = message {
             let body = glasshouse_model::body::MessageReceived { text: self.masker.mask_str(text) };
             drafts.push(Draft::new(Kind::MessageReceived, &body).by(user).label("user"));

@@ -51,6 +51,16 @@ impl<'s> Chain<'s> {
         defect.map_or(Ok(records), Err)
     }
 
+    /// The same as lines of JSON in the shape of [`Event`], each body as the bytes that were stored.
+    pub(crate) fn lines(&self, from: Seq, limit: usize) -> Result<Vec<(Seq, String)>> {
+        let mut lines = Vec::new();
+        let defect = self.walk(from, Seq::MAX, limit, |record, owner, prev| {
+            lines.push((record.seq, record.line_within(&self.session, owner, prev)?));
+            Ok(())
+        })?;
+        defect.map_or(Ok(lines), Err)
+    }
+
     /// Proves the events up to and with a sequence.
     ///
     /// # Errors

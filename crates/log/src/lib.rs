@@ -83,5 +83,5 @@ pub use proof::{
 pub use record::Record;
 pub use restore::{Restored, backups, restore};
 pub use store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
-pub use subscription::Subscription;
+pub use subscription::{Follower, Subscription};
 pub use verify::{Broken, Sound, Verification};

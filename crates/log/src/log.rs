@@ -36,7 +36,7 @@ use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
 use crate::store::{Leaf, Merge, Stats, Store};
-use crate::subscription::{Bell, Subscription};
+use crate::subscription::{Bell, Follower, Subscription};
 use crate::verify::{self, Reach, Verification, verify};
 
 pub use self::events::Events;
@@ -259,6 +259,15 @@ impl Log {
         self.chain(branch)?.records(from, limit)
     }
 
+    /// Events as lines of JSON in the shape of [`Event`], each with its sequence and its body as the
+    /// bytes that were stored; otherwise as [`Log::read`]. No body is parsed.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn lines(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<(Seq, String)>> {
+        self.chain(branch)?.lines(from, limit)
+    }
+
     /// The events that a branch stores itself, numbered from 1: for those who take a fork for a line
     /// of its own. Events of a session's first branch have the same number either way.
     ///
@@ -283,6 +292,19 @@ impl Log {
     pub fn subscribe(&self, branch: &BranchId, from: Seq) -> Result<Subscription> {
         self.branch(branch)?;
         Ok(Subscription::new(self.clone(), branch.clone(), from.max(1)))
+    }
+
+    /// Hears of every event that is stored from now on, by whichever process: for one who wakes many
+    /// that wait, each for a branch of its own.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn follow(&self) -> Result<Follower> {
+        Ok(Follower::new(self.clone(), self.inner.store.tree()?.size))
+    }
+
+    pub(crate) fn leaves(&self, from_position: u64, limit: usize) -> Result<Vec<Leaf>> {
+        self.inner.store.leaves(from_position, limit)
     }
 
     /// Why nothing may be written, if that is so.

@@ -233,6 +233,32 @@ impl Record {
         self.read(header, branch, prev)
     }
 
+    /// Proves the record and writes its event as JSON, the body as the bytes that were stored: other
+    /// bytes would not have the digest that the event names. What a header says of cells is left out,
+    /// as everywhere where events are shown.
+    pub(crate) fn line_within(
+        &self,
+        session: &SessionId,
+        branch: &BranchId,
+        prev: &Digest,
+    ) -> Result<String, Defect> {
+        let header = self.readable_header(branch, prev)?;
+        let anchors = Anchors::of(&header);
+        anchors.check_session(session)?;
+        self.compare(Some(&anchors), branch, prev)?;
+        let unreadable = |what: &str| mismatch(&self.hash, format!("a {what} that cannot be read"));
+        let mut line = serde_json::to_string(&header).map_err(|_| unreadable("header"))?;
+        let body = match self.erased_by() {
+            Some(_) => "null",
+            None => std::str::from_utf8(&self.body).map_err(|_| unreadable("body"))?,
+        };
+        // A header is an object with members, so its last byte is a brace that follows one.
+        line.pop();
+        let (prev, hash) = (prev, self.hash);
+        line.push_str(&format!(",\"body\":{body},\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}"));
+        Ok(line)
+    }
+
     /// The whole header, which is parsed once; one that cannot be read says what is wrong with it.
     fn readable_header(&self, branch: &BranchId, prev: &Digest) -> Result<Header, Defect> {
         serde_json::from_slice(&self.header).map_err(|_| {

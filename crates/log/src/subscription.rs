@@ -4,6 +4,7 @@
 //! between replaying and listening in which an event could be lost or seen twice, and a slow reader
 //! is behind but misses nothing and holds nobody up.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use crate::log::Log;
 /// How often a subscription looks for events that other processes stored; those of this process
 /// wake it.
 const POLL_EVERY: Duration = Duration::from_millis(200);
+/// Events of which a follower hears at a time.
+const FOLLOWED_AT_ONCE: usize = 4_096;
 
 /// Tells waiting subscriptions that something was stored. Costs nothing while nobody waits.
 #[derive(Debug, Default)]
@@ -97,6 +100,47 @@ impl Subscription {
             }
             self.log.bell().wait(heard, left.min(POLL_EVERY));
         }
+    }
+}
+
+/// Hears which branches took events; see [`Log::follow`].
+pub struct Follower {
+    log: Log,
+    position: u64,
+}
+
+impl Follower {
+    pub(crate) const fn new(log: Log, position: u64) -> Self {
+        Self { log, position }
+    }
+
+    /// The branches that took events since the last call, each with its newest sequence; waits for one,
+    /// at most so long. Empty when none did. A fork's past is its parent's: only events of its own count.
+    ///
+    /// # Errors
+    /// A storage error. What was not told is told by the next call.
+    pub fn next(&mut self, longest: Duration) -> Result<BTreeMap<BranchId, Seq>> {
+        let deadline = Instant::now() + longest;
+        loop {
+            // Looked at before reading: what is stored meanwhile rings again.
+            let heard = self.log.bell().rung();
+            let leaves = self.log.leaves(self.position, FOLLOWED_AT_ONCE)?;
+            if let Some(last) = leaves.last() {
+                self.position = last.position + 1;
+                return Ok(leaves.into_iter().map(|leaf| (leaf.branch, leaf.seq)).collect());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(BTreeMap::new());
+            }
+            self.log.bell().wait(heard, left.min(POLL_EVERY));
+        }
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Follower(from {})", self.position)
     }
 }
 

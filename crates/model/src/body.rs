@@ -39,8 +39,9 @@ pub use plan::{
     PlanShown, PlanStateChanged, RunMode, RunStatus,
 };
 pub use session::{
-    BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, Outcome, PolicyChange,
-    PolicySource, SessionCreated, SessionImported, SessionResumed, TestSetup, TurnEnd, TurnStarted,
+    BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, NamedRequest, Outcome,
+    PolicyChange, PolicySource, SessionCreated, SessionImported, SessionResumed, TestSetup,
+    TurnEnd, TurnStarted,
 };
 pub use turn::{
     Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,

@@ -115,6 +115,7 @@ impl Work {
             scenario: self.scenario,
             own_server: self.own_server,
             secrets: people.secrets,
+            request: None,
         };
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;
@@ -230,22 +231,9 @@ fn people(
     scenario: Option<&[u8]>,
     Rights { own_server, scripted_answers, approver }: Rights,
 ) -> Result<People, Error> {
-    let missing = |what: &str, why: &str, fix: &str| {
-        Error::new(codes::CONFIG_INVALID, what).why(why).fix(fix)
-    };
     match provider {
         Some("scripted") => {
-            let bytes = scenario.ok_or_else(|| {
-                missing(
-                    "no scenario was given",
-                    "the scripted provider plays a model from a file",
-                    "pass --scenario FILE",
-                )
-            })?;
-            let text = std::str::from_utf8(bytes).map_err(|e| {
-                Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e)
-            })?;
-            let scripted = Scripted::parse(text, "scenario")?.with_prices(home::prices()?);
+            let scripted = scripted(scenario)?;
             let script = scripted.reviews().to_vec();
             let reviewer = approver.reviewer(|| {
                 if scripted_answers { Some(Arc::new(Scenario::new(script))) } else { present() }
@@ -261,6 +249,18 @@ fn people(
         }
         None => Err(models::none_set()),
     }
+}
+
+/// The model that a scenario plays.
+pub(super) fn scripted(scenario: Option<&[u8]>) -> Result<Scripted, Error> {
+    let bytes = scenario.ok_or_else(|| {
+        Error::new(codes::CONFIG_INVALID, "no scenario was given")
+            .why("the scripted provider plays a model from a file")
+            .fix("pass --scenario FILE")
+    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|e| Error::new(codes::INPUT_UNREADABLE, "the scenario is no UTF-8 text").why(e))?;
+    Ok(Scripted::parse(text, "scenario")?.with_prices(home::prices()?))
 }
 
 /// The person at the terminal, if there is one.

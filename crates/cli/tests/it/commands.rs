@@ -234,12 +234,12 @@ fn e2e_completions_and_help_name_only_what_is_built() {
     assert!(script.stdout.contains("glasshouse"), "{}", script.stdout);
     let help = place.run(&["--help"]).expect_status(0).stdout;
     for built in [
-        "demo", "sandbox", "session", "review", "grants", "policy", "audit", "ui", "doctor",
-        "config",
+        "demo", "serve", "sandbox", "session", "review", "grants", "policy", "audit", "ui",
+        "doctor", "config",
     ] {
         assert!(help.contains(built), "{built}");
     }
-    for later in ["serve", "worker", "plugin", "__sandboxd"] {
+    for later in ["worker", "plugin", "__sandboxd"] {
         assert!(!help.contains(later), "{later}");
     }
 }

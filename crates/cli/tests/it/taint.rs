@@ -152,6 +152,7 @@ fn play(place: &Place, policy: &str, scenario: &str, web: &Web) -> (Kernel, Vec<
         scenario: None,
         own_server: false,
         secrets: Vec::new(),
+        request: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let branch = runtime.block_on(async {

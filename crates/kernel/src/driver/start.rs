@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_log::{Log, NewBranch};
 use glasshouse_model::body::{
-    BlobRef, LogRecovered, Outcome, SessionCreated, SessionResumed, TestSetup, TurnEnd,
-    WorkspaceFrozen, WorkspaceRolledBack,
+    BlobRef, LogRecovered, NamedRequest, Outcome, SessionCreated, SessionResumed, TestSetup,
+    TurnEnd, WorkspaceFrozen, WorkspaceRolledBack,
 };
 use glasshouse_model::{
     BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId, TenantId,
@@ -45,6 +45,8 @@ pub struct NewSession {
     pub own_server: bool,
     /// Values that must never be stored, by name.
     pub secrets: Vec<(String, Secret)>,
+    /// The id it gets, and the request that asks for it, where its sender named it.
+    pub request: Option<(SessionId, NamedRequest)>,
 }
 
 /// Who takes part, and what must never be stored.
@@ -58,7 +60,7 @@ impl Kernel {
     /// Starts a session: recorded before it returns.
     ///
     /// # Errors
-    /// `project_unreadable`, `tests_unknown`, the policy's load errors, the
+    /// `branch_exists` for an id that is taken; `project_unreadable`, `tests_unknown`, the policy's load errors, the
     /// log's errors.
     pub async fn start(&self, new: NewSession) -> Result<Session> {
         let mode = new.config.mode.unwrap_or(Mode::Strict);
@@ -87,6 +89,7 @@ impl Kernel {
                 .unwrap_or(DEFAULT_MAX_AUTO_MERGE_LINES),
             settings: new.config.settings()?,
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            request: new.request.as_ref().map(|(_, request)| request.clone()),
         };
         // A limit that cannot be watched is no limit.
         let unpriced =
@@ -98,8 +101,11 @@ impl Kernel {
             return Err(Error::new(codes::PRICE_UNKNOWN, "the session's budget has a cost")
                 .why(format!("no price is known for the model `{model}`")));
         }
-        let (session, branch) =
-            (SessionId::from_random(random()?), BranchId::from_random(random()?));
+        let session = match new.request {
+            Some((session, _)) => session,
+            None => SessionId::from_random(random()?),
+        };
+        let branch = BranchId::from_random(random()?);
         self.log.create_branch(NewBranch {
             session: session.clone(),
             branch: branch.clone(),

@@ -12,7 +12,7 @@ use glasshouse_model::body::{
     WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
-    BranchId, Call, CallId, Effect as PolicyEffect, Event, Kind, Mode, PrincipalKind, Seq,
+    BranchId, Call, CallId, Digest, Effect as PolicyEffect, Event, Kind, Mode, PrincipalKind, Seq,
     State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -237,6 +237,9 @@ pub struct State {
     pub isolation: Option<String>,
     /// What the branch derives from.
     pub taint: Taint,
+    /// Turns that named requests started, by the names, and the digests of the requests.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub requests: BTreeMap<String, (Seq, Digest)>,
     /// Set when a body could not be read; the branch then refuses new turns.
     pub unreadable: Option<Seq>,
 }
@@ -310,8 +313,12 @@ impl State {
             Kind::TurnStarted => {
                 self.turn = Some(seq);
                 self.last_turn = None;
+                let TurnStarted { continues, request } = event.body_as()?;
+                if let Some(request) = request {
+                    self.requests.insert(request.key, (seq, request.digest));
+                }
                 // A turn that carries on another one keeps what that one achieved.
-                if event.body_as::<TurnStarted>()?.continues.is_none() {
+                if continues.is_none() {
                     self.committed = None;
                     self.no_isolation = false;
                 }
@@ -733,8 +740,6 @@ fn input_tokens(answer: &ModelCompleted) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::Digest;
-
     use super::*;
 
     /// A snapshot of another shape must have another version: when this fails, raise

@@ -50,6 +50,7 @@ impl Simulation {
             max_auto_merge_lines: 500,
             settings: ModelSettings::default(),
             program_version: "0".to_owned(),
+            request: None,
         };
         change(&mut created);
         sim.append(Draft::new(Kind::SessionCreated, &created));

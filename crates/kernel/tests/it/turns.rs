@@ -245,7 +245,7 @@ fn an_interrupted_call_is_run_again_and_ends_once() {
     assert_eq!(sim.next(), [], "nothing happens without a turn");
     sim.append(Draft::new(
         Kind::TurnStarted,
-        &glasshouse_model::body::TurnStarted { continues: Some(turn) },
+        &glasshouse_model::body::TurnStarted { continues: Some(turn), request: None },
     ));
     assert_eq!(sim.next(), [Effect::Decide(call)]);
     sim.decide(call, PolicyEffect::Allow);

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use glasshouse_log::{Log, Subscription};
-use glasshouse_model::TenantId;
+use glasshouse_log::{Follower, Log, Subscription};
+use glasshouse_model::{Event, TenantId};
 
 use crate::child::Process;
-use crate::support::{Fixture, branch, fork, numbered};
+use crate::support::{Fixture, branch, erase, fork, numbered};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -87,4 +87,48 @@ fn what_another_process_stores_is_seen_too() {
     assert!(read(&mut followed, 200).into_iter().eq(1..=200));
     assert_eq!(other.report().as_deref(), Some("done"));
     other.wait();
+}
+
+#[test]
+fn a_follower_hears_which_branches_took_events() {
+    let fixture = Fixture::of_events(5);
+    let mut follower = fixture.log().follow().unwrap();
+    let heard = |follower: &mut Follower| -> Vec<(String, u64)> {
+        let news = follower.next(Duration::ZERO).unwrap();
+        news.into_iter().map(|(branch, seq)| (branch.to_string(), seq)).collect()
+    };
+    // What was there before is no news.
+    assert_eq!(heard(&mut follower), []);
+    fixture.log().create_branch(fork("b_fork", "b_main", 3)).unwrap();
+    assert_eq!(heard(&mut follower), []);
+    fixture.append(6);
+    fixture.log().append(numbered("b_fork", 9)).unwrap();
+    fixture.append(7);
+    assert_eq!(heard(&mut follower), [("b_fork".to_owned(), 4), ("b_main".to_owned(), 7)]);
+    assert_eq!(heard(&mut follower), []);
+    // It is woken rather than asked: the wait ends long before its limit.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || follower.next(PATIENCE).unwrap());
+        fixture.append(8);
+        assert_eq!(waiting.join().unwrap().get(&branch("b_main")), Some(&8));
+    });
+}
+
+#[test]
+fn a_line_says_what_the_event_says() {
+    let fixture = Fixture::of_events(5);
+    fixture.log().create_branch(fork("b_fork", "b_main", 3)).unwrap();
+    fixture.log().append(numbered("b_fork", 9)).unwrap();
+    fixture.log().erase(erase(&[("b_main", 2)], &[])).unwrap();
+    for (name, from, limit, expected) in
+        [("b_main", 1, 100, 6), ("b_main", 2, 3, 3), ("b_fork", 2, 100, 3), ("b_main", 9, 1, 0)]
+    {
+        let lines = fixture.log().lines(&branch(name), from, limit).unwrap();
+        let events = fixture.log().read(&branch(name), from, limit).unwrap();
+        assert_eq!((lines.len(), events.len()), (expected, expected), "{name} {from}");
+        for ((seq, line), event) in lines.iter().zip(&events) {
+            assert_eq!(*seq, event.seq());
+            assert_eq!(serde_json::from_str::<Event>(line).unwrap(), *event);
+        }
+    }
 }

@@ -52,6 +52,18 @@ pub struct SessionCreated {
     pub settings: ModelSettings,
     /// Version of the program.
     pub program_version: String,
+    /// The request that started it, where its sender named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<NamedRequest>,
+}
+
+/// A request that its sender named, so that a repeated one is done once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedRequest {
+    /// The sender's name for it.
+    pub key: String,
+    /// Digest of what was asked: the same name with another digest is another request.
+    pub digest: Digest,
 }
 
 /// How a session asks its model.
@@ -144,6 +156,9 @@ pub struct TurnStarted {
     /// Sequence of the turn that this one carries on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Seq>,
+    /// The request that started it, where its sender named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<NamedRequest>,
 }
 
 /// How a turn came to rest.

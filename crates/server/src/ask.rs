@@ -1,0 +1,159 @@
+//! A request as handlers see it: who asks, the parts of the path, and typed access to the rest.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::Query;
+use glasshouse_model::body::NamedRequest;
+use glasshouse_model::{Digest, Principal, SessionId};
+use hyper::Uri;
+use hyper::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH};
+use serde::de::DeserializeOwned;
+
+use crate::auth::Caller;
+use crate::reply::is_json;
+use crate::{Error, Result, codes};
+
+/// Header with the name of a request.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Longest name.
+const MAX_KEY_BYTES: usize = 128;
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// Who asks; `None` on the few routes that are open.
+    pub(crate) caller: Option<Caller>,
+    /// Parts of the path by name.
+    pub(crate) parts: BTreeMap<String, String>,
+    /// The address.
+    pub(crate) uri: Uri,
+    /// Headers.
+    pub(crate) headers: HeaderMap,
+    /// Body.
+    pub(crate) body: Bytes,
+}
+
+/// A request that cannot be understood.
+pub(crate) fn invalid(what: impl Into<String>) -> Error {
+    Error::new(codes::REQUEST_INVALID, what)
+}
+
+impl Ask {
+    /// As whom the caller acts.
+    ///
+    /// # Errors
+    /// `unauthorized` on a route that is open.
+    pub(crate) fn principal(&self) -> Result<&Principal> {
+        let caller = self.caller.as_ref().map(Caller::principal);
+        caller.ok_or_else(|| Error::new(codes::UNAUTHORIZED, "the request names nobody"))
+    }
+
+    /// A part of the path. What cannot be an id is not there: who asks learns no more than that.
+    ///
+    /// # Errors
+    /// `missing`, as for one that does not exist.
+    pub(crate) fn part<T: FromStr>(&self, name: &str, missing: fn(&str) -> Error) -> Result<T> {
+        let text = self.parts.get(name).map_or("", String::as_str);
+        text.parse().map_err(|_| missing(text))
+    }
+
+    /// The session of the path.
+    ///
+    /// # Errors
+    /// `session_not_found`.
+    pub(crate) fn session(&self) -> Result<SessionId> {
+        self.part("session", no_session)
+    }
+
+    /// The query, which has no keys but those of the type.
+    ///
+    /// # Errors
+    /// `request_invalid`.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T> {
+        let Query(query) = Query::try_from_uri(&self.uri)
+            .map_err(|e| invalid("the query cannot be used").why(causes(&e)))?;
+        Ok(query)
+    }
+
+    /// The body as JSON, which has no members but those of the type.
+    ///
+    /// # Errors
+    /// `media_unsupported`, `request_invalid`.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        // A page of another site can send a body of any other type without being asked.
+        if !is_json(&self.headers) {
+            return Err(Error::new(codes::MEDIA_UNSUPPORTED, "the body is not said to be JSON"));
+        }
+        serde_json::from_slice(&self.body).map_err(|e| {
+            invalid("the body cannot be used")
+                .why(&e)
+                .with("line", e.line())
+                .with("column", e.column())
+        })
+    }
+
+    /// As [`Ask::json`]; no body at all is the empty object.
+    ///
+    /// # Errors
+    /// As [`Ask::json`].
+    pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        if self.body.is_empty() { Ok(T::default()) } else { self.json() }
+    }
+
+    /// A header as text.
+    pub(crate) fn header(&self, name: impl hyper::header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// What the client has already.
+    pub(crate) fn if_none_match(&self) -> Option<&str> {
+        self.header(IF_NONE_MATCH)
+    }
+
+    /// The request's name, where its sender gave it one: the same one is done once.
+    ///
+    /// # Errors
+    /// `request_invalid`.
+    pub(crate) fn named(&self) -> Result<Option<NamedRequest>> {
+        let Some(value) = self.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let key = value.to_str().unwrap_or_default();
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(invalid("the Idempotency-Key cannot be used")
+                .why(format!("it is 1 to {MAX_KEY_BYTES} visible ASCII characters")));
+        }
+        let digest = Digest::of_parts(&[self.uri.path().as_bytes(), b"\0", &self.body]);
+        Ok(Some(NamedRequest { key: key.to_owned(), digest }))
+    }
+
+    /// Holds the request to what its sender knew.
+    ///
+    /// # Errors
+    /// `precondition_failed`.
+    pub(crate) fn check_match(&self, tag: &str) -> Result<()> {
+        let Some(wanted) = self.header(IF_MATCH) else { return Ok(()) };
+        let quoted = format!("\"{tag}\"");
+        if wanted.split(',').any(|one| one.trim() == quoted || one.trim() == "*") {
+            return Ok(());
+        }
+        Err(Error::new(codes::PRECONDITION_FAILED, "it has changed")
+            .why(format!("its entity tag is {quoted}")))
+    }
+}
+
+/// A session that is not there, or not the caller's: both in the same words.
+pub(crate) fn no_session(text: &str) -> Error {
+    Error::new(glasshouse_kernel::codes::SESSION_NOT_FOUND, format!("there is no session {text}"))
+}
+
+/// An error with what led to it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

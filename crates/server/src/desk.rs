@@ -1,0 +1,414 @@
+//! The turns that run in this process. Everything else about them is in the log.
+//!
+//! A turn has a thread of its own: its files, its commands and its storage may take their time there. It is the
+//! branch's only writer for as long as it runs, and it goes on whoever listens or leaves.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use glasshouse_kernel::{Cancel, Elsewhere, Kernel, NewSession, Notice, Observer};
+use glasshouse_log::BranchRow;
+use glasshouse_model::body::NamedRequest;
+use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+
+use crate::models::{Connected, Models, Wanted};
+use crate::pool::Meter;
+use crate::{Error, Result, codes};
+
+/// Most turns that run at a time.
+const MAX_RUNNING_TURNS: usize = 128;
+/// In front of the key from which a session's id is made.
+const SESSION_TAG: &[u8] = b"glasshouse/session-request/v1\0";
+/// Ids that are tried for a named request.
+const ATTEMPTS: u8 = 8;
+/// How long a turn that is over may take to put away what it used.
+const CLEARING_WITHIN: Duration = Duration::from_secs(10);
+/// How long turns that were stopped may take to end.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(15);
+/// How long a question waits for its answer, which comes by another request.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// A turn of this process.
+struct Running {
+    /// The request that started it, where its sender named it.
+    request: Option<NamedRequest>,
+    /// Its `turn.started`, once that is stored.
+    turn: Option<Seq>,
+    cancel: Cancel,
+}
+
+/// What there is to do on a branch.
+pub(crate) struct Task {
+    /// Where.
+    pub(crate) branch: BranchRow,
+    /// What a person says; without it the last turn is carried on.
+    pub(crate) message: Option<String>,
+    /// The request, where its sender named it.
+    pub(crate) request: Option<NamedRequest>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done<T> {
+    /// It was made.
+    Now(T),
+    /// The same request had made it before.
+    Before(T),
+}
+
+impl<T> Done<T> {
+    /// What was made, and whether that was before.
+    pub(crate) fn into_parts(self) -> (T, bool) {
+        match self {
+            Self::Now(made) => (made, false),
+            Self::Before(made) => (made, true),
+        }
+    }
+}
+
+/// Runs turns.
+pub(crate) struct Desk {
+    kernel: Arc<Kernel>,
+    models: Arc<dyn Models>,
+    runtime: tokio::runtime::Handle,
+    running: Mutex<HashMap<BranchId, Running>>,
+    /// Told when a turn begins or ends.
+    changed: Condvar,
+    is_closed: AtomicBool,
+    /// Held while a named request starts a session: the same one waits for it.
+    founding: Mutex<()>,
+    meter: Meter,
+}
+
+/// Tells the sequence of a turn's first event as soon as it is stored.
+struct Announce(Mutex<Option<mpsc::SyncSender<Result<Seq>>>>, Arc<Desk>, BranchId);
+
+impl Announce {
+    fn tell(&self, started: Result<Seq>) {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waiting) = waiting {
+            if let (Ok(seq), Some(running)) = (&started, self.1.lock().get_mut(&self.2)) {
+                running.turn = Some(*seq);
+                self.1.changed.notify_all();
+            }
+            // Whoever asked may have left; the turn runs all the same.
+            let _ = waiting.send(started);
+        }
+    }
+}
+
+impl Observer for Announce {
+    fn notice(&self, notice: Notice<'_>) {
+        if let Notice::Event(event) = notice
+            && *event.kind() == Kind::TurnStarted
+        {
+            self.tell(Ok(event.seq()));
+        }
+    }
+}
+
+impl Desk {
+    /// An empty desk; must be called within the runtime that turns use.
+    pub(crate) fn new(kernel: Arc<Kernel>, models: Arc<dyn Models>) -> Self {
+        Self {
+            kernel,
+            models,
+            runtime: tokio::runtime::Handle::current(),
+            running: Mutex::default(),
+            changed: Condvar::new(),
+            is_closed: false.into(),
+            founding: Mutex::default(),
+            meter: Meter::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many turns run.
+    pub(crate) fn running(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether turns are taken.
+    ///
+    /// # Errors
+    /// `server_stopping`.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Error::new(codes::SERVER_STOPPING, "no turn can be started now"));
+        }
+        Ok(())
+    }
+
+    /// Starts a session; durable when it returns. Its lease is given back, so that anybody may work on it.
+    /// A named request gets an id that follows from its name, so a repeated one finds what it made.
+    ///
+    /// # Errors
+    /// `key_reused`; as [`Kernel::start`] and [`Models`].
+    pub(crate) fn create(
+        &self,
+        project: &Path,
+        asked: glasshouse_kernel::Config,
+        scenario: Option<Vec<u8>>,
+        request: Option<NamedRequest>,
+    ) -> Result<Done<SessionId>> {
+        let Some(request) = request else {
+            return self.found(project, asked, scenario, None).map(Done::Now);
+        };
+        let _founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
+        for attempt in 0..ATTEMPTS {
+            let id = session_of(&request.key, attempt);
+            let rows = self.kernel.log().branches(&id)?;
+            let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
+                let new = Some((id, request));
+                return self.found(project, asked, scenario, new).map(Done::Now);
+            };
+            let created = self.kernel.state_of(&main.branch)?.created;
+            match created.and_then(|created| created.request) {
+                Some(known) if known == request => return Ok(Done::Before(id)),
+                Some(known) if known.key == request.key => return Err(reused(&request)),
+                // A server that was killed left an empty one, or an id of another name.
+                _ => {}
+            }
+        }
+        Err(reused(&request).why("as many of its sessions were never finished as are looked at"))
+    }
+
+    fn found(
+        &self,
+        project: &Path,
+        asked: glasshouse_kernel::Config,
+        scenario: Option<Vec<u8>>,
+        request: Option<(SessionId, NamedRequest)>,
+    ) -> Result<SessionId> {
+        let settings = self.models.settings(asked, project)?;
+        let Connected { provider, secrets } = self.models.connect(Wanted {
+            provider: settings.config.provider.as_deref(),
+            base_url: settings.config.base_url.as_deref(),
+            model: settings.config.model.as_deref(),
+            scenario: scenario.as_deref(),
+            own_server: settings.own_server,
+        })?;
+        let new = NewSession {
+            project: project.to_owned(),
+            config: settings.config,
+            provider,
+            reviewer: Arc::new(Elsewhere { limit: ANSWER_WITHIN }),
+            observer: Arc::new(()),
+            scenario,
+            own_server: settings.own_server,
+            secrets,
+            request,
+        };
+        let session = self.runtime.block_on(self.kernel.start(new))?;
+        Ok(session.id().clone())
+    }
+
+    /// Starts a turn and answers its sequence once its first event is durable. A named request that was
+    /// made before answers the turn that it started.
+    ///
+    /// # Errors
+    /// `key_reused`, `turn_running`, `server_busy`, `server_stopping`; as [`Kernel::resume`] and [`Models`].
+    pub(crate) fn start(self: &Arc<Self>, task: Task) -> Result<Done<Seq>> {
+        let branch = task.branch.branch.clone();
+        let here = branch.clone();
+        let cancel = Cancel::new()?;
+        if let Some(turn) = self.take_place(&task, cancel.clone())? {
+            return Ok(Done::Before(turn));
+        }
+        let (sender, started) = mpsc::sync_channel(1);
+        let desk = Arc::clone(self);
+        let run = move || {
+            let began = Instant::now();
+            let announce =
+                Arc::new(Announce(Mutex::new(Some(sender)), Arc::clone(&desk), branch.clone()));
+            let place = Place { desk: &desk, branch: &branch };
+            let ran = desk.run(&task, &announce, &cancel);
+            desk.meter.took(began.elapsed());
+            drop(place);
+            // A turn that began has told so; what went wrong later is in the log.
+            announce.tell(ran.and_then(|()| Err(ended_early())));
+        };
+        std::thread::Builder::new().name("turn".to_owned()).spawn(run).map_err(|e| {
+            drop(Place { desk: self, branch: &here });
+            Error::new(codes::SERVER_FAILED, "no thread is left for a turn").why(e)
+        })?;
+        started.recv().map_err(|_| ended_early())?.map(Done::Now)
+    }
+
+    /// The turn that the same request started.
+    ///
+    /// # Errors
+    /// `key_reused`; what reading the log answers.
+    pub(crate) fn started_before(
+        &self,
+        branch: &BranchId,
+        request: Option<&NamedRequest>,
+    ) -> Result<Option<Seq>> {
+        let Some(asked) = request else { return Ok(None) };
+        match self.kernel.state_of(branch)?.requests.get(&asked.key) {
+            None => Ok(None),
+            Some((turn, digest)) if *digest == asked.digest => Ok(Some(*turn)),
+            Some(_) => Err(reused(asked)),
+        }
+    }
+
+    /// Takes the branch for a turn; answers the turn that the same request started before, if it did.
+    fn take_place(&self, task: &Task, cancel: Cancel) -> Result<Option<Seq>> {
+        let branch = &task.branch.branch;
+        let mut running = self.wait_for_place(task)?;
+        self.check_open()?;
+        if let Some(other) = running.get(branch) {
+            if let (Some(asked), Some(known)) = (&task.request, &other.request)
+                && let Some(turn) = other.turn
+                && known.key == asked.key
+            {
+                return if known == asked { Ok(Some(turn)) } else { Err(reused(asked)) };
+            }
+            let error = Error::new(codes::TURN_RUNNING, "a turn runs on this branch already");
+            return Err(match other.turn {
+                Some(turn) => error.with("turn", turn),
+                None => error,
+            });
+        }
+        if let Some(turn) = self.started_before(branch, task.request.as_ref())? {
+            return Ok(Some(turn));
+        }
+        if running.len() >= MAX_RUNNING_TURNS {
+            return Err(self.meter.busy(running.len(), MAX_RUNNING_TURNS));
+        }
+        let request = task.request.clone();
+        running.insert(branch.clone(), Running { request, turn: None, cancel });
+        Ok(None)
+    }
+
+    /// Waits for what is over in a moment: a turn that ended puts away what it used, and the same request
+    /// may be about to begin its turn.
+    fn wait_for_place(&self, task: &Task) -> Result<MutexGuard<'_, HashMap<BranchId, Running>>> {
+        let branch = &task.branch.branch;
+        let running = self.lock();
+        let Some(other) = running.get(branch) else { return Ok(running) };
+        let is_over = other.turn.is_some() && self.kernel.state_of(branch)?.turn != other.turn;
+        let waited = self.changed.wait_timeout_while(running, CLEARING_WITHIN, |running| {
+            let other = running.get(branch);
+            other.is_some_and(|other| match other.turn {
+                Some(_) => is_over,
+                None => task.request.is_some() && other.request == task.request,
+            })
+        });
+        Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    fn run(&self, task: &Task, announce: &Arc<Announce>, cancel: &Cancel) -> Result<()> {
+        let (session, branch) = (&task.branch.session, &task.branch.branch);
+        if self.kernel.is_imported(session)? {
+            return Err(imported(session));
+        }
+        let created = self.kernel.state_to_act_on(branch)?.created.ok_or_else(|| {
+            let what = format!("session {session} was never started");
+            Error::new(glasshouse_kernel::codes::SESSION_NOT_FOUND, what)
+        })?;
+        let blob = created.scenario.as_ref();
+        let scenario = blob.map(|blob| self.kernel.log().blob(&blob.blob)).transpose()?;
+        let Connected { provider, secrets } = self.models.connect(Wanted {
+            provider: Some(&created.provider),
+            base_url: created.base_url.as_deref(),
+            model: Some(&created.model),
+            scenario: scenario.as_deref(),
+            own_server: created.own_server,
+        })?;
+        self.runtime.block_on(async {
+            let mut session = self
+                .kernel
+                .resume(
+                    session,
+                    Some(branch.clone()),
+                    provider,
+                    Arc::new(Elsewhere { limit: ANSWER_WITHIN }),
+                    Arc::clone(announce) as Arc<dyn Observer>,
+                    secrets,
+                )
+                .await?;
+            let request = task.request.clone();
+            session.turn_of(task.message.as_deref(), request, cancel).await?;
+            Ok(())
+        })
+    }
+
+    /// Asks a turn to stop. Its end is an event.
+    ///
+    /// # Errors
+    /// `turn_not_running`.
+    pub(crate) fn cancel(&self, branch: &BranchId, turn: Seq) -> Result<()> {
+        let running = self.lock();
+        match running.get(branch) {
+            Some(found) if found.turn == Some(turn) => {
+                found.cancel.cancel();
+                Ok(())
+            }
+            _ => Err(Error::new(codes::TURN_NOT_RUNNING, format!("turn {turn} does not run here"))),
+        }
+    }
+
+    /// Takes no more turns, waits a while for those that run, stops the rest, and waits for their ends. A
+    /// stopped turn is carried on by the next one without a message.
+    pub(crate) fn close(&self, patience: Duration) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.wait_until_idle(patience);
+        for running in self.lock().values() {
+            running.cancel.cancel();
+        }
+        self.wait_until_idle(CANCELLED_WITHIN);
+    }
+
+    fn wait_until_idle(&self, longest: Duration) {
+        let running = self.lock();
+        let waited =
+            self.changed.wait_timeout_while(running, longest, |running| !running.is_empty());
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The entry of a running turn; it goes also when the turn breaks down.
+struct Place<'a> {
+    desk: &'a Desk,
+    branch: &'a BranchId,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.desk.lock().remove(self.branch);
+        self.desk.changed.notify_all();
+    }
+}
+
+/// The id that the session of a named request gets.
+fn session_of(key: &str, attempt: u8) -> SessionId {
+    let digest = Digest::of_parts(&[SESSION_TAG, &[attempt], key.as_bytes()]);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&digest.as_bytes()[..8]);
+    SessionId::from_random(bytes)
+}
+
+fn reused(request: &NamedRequest) -> Error {
+    let what = format!("the key `{}` names another request", request.key);
+    Error::new(codes::KEY_REUSED, what)
+}
+
+/// What another log recorded does not choose the directory that an agent sees; a person does, by standing
+/// in it.
+fn imported(session: &SessionId) -> Error {
+    let what = format!("session {session} was imported");
+    Error::new(glasshouse_kernel::codes::PROJECT_UNREADABLE, what)
+        .why("its file names a directory that nobody here chose")
+        .fix("carry it on with `glasshouse session resume` in the project's directory")
+}
+
+fn ended_early() -> Error {
+    Error::new(codes::SERVER_FAILED, "the turn ended before it began")
+}

@@ -1,0 +1,190 @@
+//! The description of the API for programs: OpenAPI 3.1, made from the table of routes and from the types
+//! that handlers read and write.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::problem::{MEDIA_TYPE, Problem};
+use crate::route::{ROUTES, Route};
+
+/// Makes the schema of a type; names of types are references into the document.
+pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// The schema of a type.
+pub(crate) fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// The whole document.
+pub(crate) fn document() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    let problem = generator.subschema_for::<Problem>();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let operation = operation(route, &mut generator, &problem);
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_lowercase()] = operation;
+    }
+    let schemas = generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Glasshouse",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [ { "url": "/" } ],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+/// The document as it is served and published.
+pub(crate) fn text() -> String {
+    serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n"
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -> Value {
+    let Route { method, path, is_open, summary, told, .. } = route;
+    let mut parameters: Vec<Value> = parts(path)
+        .map(|name| {
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+        })
+        .collect();
+    if let Some(query) = told.query {
+        parameters.extend(query_parameters(query, generator));
+    }
+    parameters.extend(told.headers.iter().map(|(name, what)| {
+        json!({ "name": name, "in": "header", "description": what, "schema": { "type": "string" } })
+    }));
+    let answer = match told.answer {
+        Some(answer) => json!({ "schema": answer(generator) }),
+        None => json!({}),
+    };
+    let mut operation = json!({
+        "operationId": operation_id(method.as_str(), path),
+        "summary": summary,
+        "parameters": parameters,
+        "responses": {
+            told.status.to_string(): {
+                "description": summary,
+                "content": { told.media_type: answer },
+            },
+            "default": {
+                "description": "An error",
+                "content": { MEDIA_TYPE: { "schema": problem } },
+            },
+        },
+        "security": if *is_open { json!([]) } else { json!([{ "token": [] }]) },
+    });
+    if let Some(body) = told.body {
+        operation["requestBody"] = json!({
+            "required": told.needs_body,
+            "content": { "application/json": { "schema": body(generator) } },
+        });
+    }
+    operation
+}
+
+/// Names of the parts of a path.
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// Each member of a query's type is a parameter of its own.
+fn query_parameters(query: Shape, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let reference = query(generator);
+    let whole = resolve(&reference, generator);
+    let required = whole["required"].as_array().cloned().unwrap_or_default();
+    let members = whole["properties"].as_object().cloned().unwrap_or_default();
+    let parameter = |(name, schema): (String, Value)| {
+        json!({
+            "name": name, "in": "query", "required": required.contains(&json!(name)),
+            "description": schema["description"], "schema": without_null(schema),
+        })
+    };
+    members.into_iter().map(parameter).collect()
+}
+
+/// The schema that a reference names.
+fn resolve(schema: &Schema, generator: &SchemaGenerator) -> Value {
+    let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next());
+    match name.and_then(|name| generator.definitions().get(name)) {
+        Some(found) => found.clone(),
+        None => schema.clone().into(),
+    }
+}
+
+/// A parameter is absent, never null.
+fn without_null(mut schema: Value) -> Value {
+    if let Some(types) = schema["type"].as_array().cloned() {
+        let others: Vec<Value> = types.into_iter().filter(|one| one != "null").collect();
+        schema["type"] = match others.as_slice() {
+            [one] => one.clone(),
+            _ => Value::Array(others),
+        };
+    }
+    schema
+}
+
+/// A name for a client's function: `get_sessions_events_stream`.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split('/').skip(2).map(|part| {
+        let name = part.trim_matches(['{', '}']);
+        if part.starts_with('{') { format!("by_{name}") } else { name.to_owned() }
+    });
+    let words: Vec<String> = words.collect();
+    format!("{}_{}", method.to_lowercase(), words.join("_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_description_is_this_one() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/reference/openapi.json");
+        let made = text();
+        if std::env::var_os("GLASSHOUSE_BLESS").is_some() {
+            std::fs::write(&file, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");
+    }
+
+    #[test]
+    fn every_reference_names_a_schema_and_every_operation_has_a_name_of_its_own() {
+        let document = document();
+        let text = document.to_string();
+        for (at, _) in text.match_indices("#/components/schemas/") {
+            let rest = &text[at + "#/components/schemas/".len()..];
+            let name = rest.split('"').next().unwrap();
+            assert!(document["components"]["schemas"][name].is_object(), "{name}");
+        }
+        assert!(!text.contains("nullable") && !text.contains("$defs"));
+        let operations = document["paths"].as_object().unwrap().values();
+        let ids = operations.flat_map(|path| path.as_object().unwrap().values());
+        let mut ids: Vec<_> = ids.map(|operation| operation["operationId"].to_string()).collect();
+        assert_eq!(ids.len(), ROUTES.len());
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), ROUTES.len());
+    }
+
+    #[test]
+    fn a_query_is_told_member_by_member() {
+        let document = document();
+        let list = &document["paths"]["/v1/sessions"]["get"]["parameters"];
+        let names: Vec<_> = list.as_array().unwrap().iter().map(|one| &one["name"]).collect();
+        assert_eq!(names, [&json!("cursor"), &json!("limit")]);
+        assert_eq!(list[1]["schema"]["type"], "integer");
+        assert_eq!(list[1]["required"], false);
+    }
+}

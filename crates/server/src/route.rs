@@ -1,0 +1,196 @@
+//! The routes, as one table: what is served, what a reference lists, and who must have a token.
+
+use hyper::Method;
+
+use crate::ask::Ask;
+use crate::openapi::{Shape, shape};
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Result, routes};
+
+/// Answers a request; runs on a thread that may wait.
+pub(crate) type Handler = fn(&Service, &Ask) -> Result<Reply>;
+
+/// What a route tells of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) query: Option<Shape>,
+    pub(crate) body: Option<Shape>,
+    pub(crate) needs_body: bool,
+    /// Status of success.
+    pub(crate) status: u16,
+    pub(crate) media_type: &'static str,
+    pub(crate) answer: Option<Shape>,
+    /// Headers that it looks at, and what they say.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// One route.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    /// Path; parts in braces have names.
+    pub(crate) path: &'static str,
+    /// Whether it needs no token.
+    pub(crate) is_open: bool,
+    /// What it does, for the reference.
+    pub(crate) summary: &'static str,
+    pub(crate) handler: Handler,
+    pub(crate) told: Told,
+}
+
+const JSON: &str = "application/json";
+const KEY: (&str, &str) = ("Idempotency-Key", "Names the request, so that it is done once");
+const IF_NONE_MATCH: (&str, &str) = ("If-None-Match", "The entity tag that the client has");
+const IF_MATCH: (&str, &str) =
+    ("If-Match", "Hash of the branch's newest event, as the client knows it");
+const LAST_EVENT_ID: (&str, &str) = ("Last-Event-ID", "The last event that the client has");
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Route {
+    let told = Told {
+        query: None,
+        body: None,
+        needs_body: false,
+        status: 200,
+        media_type: JSON,
+        answer: None,
+        headers: &[],
+    };
+    Route { method, path, is_open: false, summary, handler, told }
+}
+
+const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Route {
+    route(Method::GET, path, summary, handler)
+}
+
+const fn post(path: &'static str, summary: &'static str, handler: Handler) -> Route {
+    route(Method::POST, path, summary, handler)
+}
+
+impl Route {
+    const fn open(mut self) -> Self {
+        self.is_open = true;
+        self
+    }
+
+    const fn query(mut self, query: Shape) -> Self {
+        self.told.query = Some(query);
+        self
+    }
+
+    const fn body(mut self, body: Shape) -> Self {
+        self.told.body = Some(body);
+        self.told.needs_body = true;
+        self
+    }
+
+    /// A body that may be left out.
+    const fn some_body(mut self, body: Shape) -> Self {
+        self.told.body = Some(body);
+        self
+    }
+
+    const fn answer(mut self, answer: Shape) -> Self {
+        self.told.answer = Some(answer);
+        self
+    }
+
+    const fn status(mut self, status: u16) -> Self {
+        self.told.status = status;
+        self
+    }
+
+    const fn media(mut self, media_type: &'static str) -> Self {
+        self.told.media_type = media_type;
+        self
+    }
+
+    const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        self.told.headers = headers;
+        self
+    }
+}
+
+/// Every route of the server.
+#[rustfmt::skip]
+pub(crate) static ROUTES: &[Route] = &[
+    get("/openapi.json", "This description of the API", routes::health::openapi).open(),
+    get("/v1/health", "Whether the process answers", routes::health::health).open(),
+    get("/v1/ready", "Whether work can be taken", routes::health::ready),
+    get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain"),
+    get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>),
+    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]),
+    get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]),
+    get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]),
+    get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").headers(&[LAST_EVENT_ID]),
+    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]),
+    post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202),
+    get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).answer(shape::<routes::branches::List>),
+    post("/v1/sessions/{session}/branches", "Fork a branch at an event", routes::branches::fork).some_body(shape::<routes::branches::Fork>).status(201).answer(shape::<routes::branches::View>),
+    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>),
+    get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>),
+    get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs),
+    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>),
+    get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>),
+    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>),
+    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list),
+    get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show),
+    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>),
+    get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>),
+    route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke),
+    get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
+    get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>),
+    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201),
+    get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state),
+    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>),
+    post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>),
+    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay),
+    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify),
+    get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint),
+    get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove),
+];
+
+/// The table for people, in Markdown.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Routes of the server\n\nMade from the table that the server itself uses. [The guide](../guides/server.md) tells how they are used.\n\n| Route | Token | Does |\n|---|---|---|\n",
+    );
+    for Route { method, path, is_open, summary, .. } in ROUTES {
+        let token = if *is_open { "no" } else { "yes" };
+        text.push_str(&format!("| `{method} {path}` | {token} | {summary} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_lists_what_is_served() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/reference/http-api.md");
+        let made = reference();
+        if std::env::var_os("GLASSHOUSE_BLESS").is_some() {
+            std::fs::write(&file, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");
+    }
+
+    #[test]
+    fn a_route_stands_in_the_table_once() {
+        for (at, route) in ROUTES.iter().enumerate() {
+            let again = |other: &&Route| (&other.method, other.path) == (&route.method, route.path);
+            assert_eq!(ROUTES[..at].iter().find(again).map(|route| route.path), None);
+            assert!(route.path.starts_with("/v1/") || route.path == "/openapi.json");
+            assert!(!route.summary.ends_with('.'));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Questions that wait for a person, and the rights that answers gave.
+
+use glasshouse_kernel::driver::{ApprovalName, GrantState};
+use glasshouse_kernel::{Answer, Wider, codes};
+use glasshouse_model::Digest;
+use glasshouse_model::body::GrantScope;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::ask::{Ask, invalid};
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result};
+
+/// Microseconds of a millisecond.
+const US_PER_MS: u64 = 1_000;
+
+fn unknown(text: &str) -> Error {
+    Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for the approval {text}"))
+        .why("there is no such question, or it is answered, or its turn is over")
+}
+
+/// Every question.
+pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
+    Ok(Reply::ok(&json!({ "approvals": service.kernel.pending_approvals()? })))
+}
+
+/// One question.
+pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
+    let name: ApprovalName = ask.part("approval", unknown)?;
+    Ok(Reply::ok(&service.kernel.pending_approval(&name)?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "ApprovalAnswer")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Given {
+    approved: bool,
+    /// Digest of what the person saw.
+    digest: Digest,
+    scope: Option<GrantScope>,
+    /// The `match` of a rule, in the place of the one that was offered.
+    rule: Option<serde_json::Value>,
+    lifetime_ms: Option<u64>,
+    max_uses: Option<u64>,
+}
+
+impl Given {
+    fn answer(self) -> Result<Answer> {
+        let is_wider = self.rule.is_some() || self.lifetime_ms.is_some() || self.max_uses.is_some();
+        let scope = self.scope.unwrap_or(GrantScope::Call);
+        match (self.approved, scope) {
+            (false, _) if is_wider || self.scope.is_some() => {
+                Err(invalid("the answer cannot be used").why("a no has no further terms"))
+            }
+            (false, _) => Ok(Answer::Reject),
+            (true, GrantScope::Call) if is_wider => Err(invalid("the answer cannot be used")
+                .why("an approval of one call has no further terms")),
+            (true, GrantScope::Call) => Ok(Answer::Approve),
+            (true, scope) => Ok(Answer::ApproveFor(Wider {
+                scope,
+                rule: self.rule,
+                lifetime_us: self.lifetime_ms.map(|ms| ms.saturating_mul(US_PER_MS)),
+                max_uses: self.max_uses,
+            })),
+        }
+    }
+}
+
+/// Answers a question: whatever is asked by now, only what the person saw is answered.
+pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
+    let name: ApprovalName = ask.part("approval", unknown)?;
+    let given: Given = ask.json()?;
+    let (approved, digest) = (given.approved, given.digest);
+    let answer = given.answer()?;
+    let pending = service.kernel.answer_approval(&name, answer, Some(&digest), ask.principal()?)?;
+    let (session, running) = (&pending.session, pending.running);
+    Ok(Reply::ok(&json!({
+        "approval": name, "session": session, "approved": approved, "running": running,
+    })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "GrantsQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grants {
+    #[serde(default)]
+    all: bool,
+}
+
+/// Rights that people gave: those that can be used, or all.
+pub(crate) fn grants(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Grants { all } = ask.query()?;
+    let mut rows = service.kernel.grants()?;
+    rows.retain(|row| all || row.state == GrantState::Live);
+    Ok(Reply::ok(&json!({ "grants": rows })))
+}
+
+/// Takes a right back. Doing it again changes nothing.
+pub(crate) fn revoke(service: &Service, ask: &Ask) -> Result<Reply> {
+    let grant = ask.part("grant", |text| {
+        Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {text}"))
+    })?;
+    let changed = service.kernel.revoke_grant(grant, ask.principal()?, None)?;
+    Ok(Reply::ok(&json!({ "grant": grant, "changed": changed })))
+}

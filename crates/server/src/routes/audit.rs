@@ -1,0 +1,39 @@
+//! Proofs: of the whole log, of its newest head, of one event.
+
+use glasshouse_log::SignedHead;
+use glasshouse_model::{BranchId, Seq};
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result};
+
+/// Verifies the log. That something does not prove itself is an answer, not an error.
+pub(crate) fn verify(service: &Service, _: &Ask) -> Result<Reply> {
+    Ok(Reply::ok(&service.kernel.log().verify()?))
+}
+
+#[derive(Serialize)]
+struct Checkpoint {
+    #[serde(flatten)]
+    head: SignedHead,
+    key: String,
+}
+
+/// Signs a head of everything that is stored.
+pub(crate) fn checkpoint(service: &Service, _: &Ask) -> Result<Reply> {
+    let log = service.kernel.log();
+    let head = log.sign_head()?;
+    Ok(Reply::ok(&Checkpoint { head, key: log.public_key()?.to_string() }))
+}
+
+/// Proves that an event is in the log.
+pub(crate) fn prove(service: &Service, ask: &Ask) -> Result<Reply> {
+    let missing = |text: &str| {
+        Error::new(glasshouse_log::codes::EVENT_NOT_FOUND, format!("there is no event {text}"))
+    };
+    let branch: BranchId = ask.part("branch", missing)?;
+    let seq: Seq = ask.part("seq", missing)?;
+    Ok(Reply::ok(&service.kernel.log().prove(&branch, seq)?))
+}

@@ -1,0 +1,164 @@
+//! Branches: list, fork, merge, compare.
+
+use std::collections::BTreeMap;
+
+use glasshouse_kernel::NoReviewer;
+use glasshouse_kernel::driver::{NewFork, NewMerge};
+use glasshouse_log::BranchRow;
+use glasshouse_model::body::MergeSide;
+use glasshouse_model::{BranchId, CanonicalPath, Digest, Seq};
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::Result;
+use crate::ask::{Ask, no_session};
+use crate::reply::Reply;
+use crate::service::Service;
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Branch")]
+pub(crate) struct View {
+    branch: BranchId,
+    name: String,
+    parent: Option<BranchId>,
+    /// The last event that it shares with its parent.
+    fork_seq: Option<Seq>,
+    /// `open`, `merged` or `closed`.
+    state: &'static str,
+    is_imported: bool,
+    head: Seq,
+    head_hash: Digest,
+    created_us: u64,
+    last_us: u64,
+}
+
+impl From<BranchRow> for View {
+    fn from(row: BranchRow) -> Self {
+        Self {
+            parent: row.fork.as_ref().map(|fork| fork.parent.clone()),
+            fork_seq: row.fork.as_ref().map(|fork| fork.seq),
+            state: row.state.as_str(),
+            branch: row.branch,
+            name: row.name,
+            is_imported: row.is_imported,
+            head: row.head.seq,
+            head_hash: row.head.hash,
+            created_us: row.created_us,
+            last_us: row.last_us,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Branches")]
+pub(crate) struct List {
+    branches: Vec<View>,
+}
+
+/// Every branch of a session.
+pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let rows = service.kernel.log().branches(&session)?;
+    if rows.is_empty() {
+        return Err(no_session(session.as_str()));
+    }
+    Ok(Reply::ok(&List { branches: rows.into_iter().map(View::from).collect() }))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "NewFork")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fork {
+    /// Branch to leave; the main one unless it is given.
+    from: Option<String>,
+    /// Last event that both share; the newest unless it is given.
+    at: Option<Seq>,
+    name: Option<String>,
+    reason: Option<String>,
+}
+
+/// Forks a branch.
+pub(crate) fn fork(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let Fork { from, at, name, reason } = ask.json_or_default()?;
+    let new = NewFork { session: session.clone(), branch: from, at, name, reason };
+    let forked = service.kernel.fork(&new)?;
+    let view = View::from(service.kernel.branch(&session, Some(forked.branch.as_str()))?);
+    Ok(Reply::json(StatusCode::CREATED, &view))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "NewMerge")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Merge {
+    /// Branch that goes on; the main one unless it is given.
+    into: Option<String>,
+    /// Whose version of a path is taken where two do not go together; an empty path stands for all.
+    #[serde(default)]
+    take: BTreeMap<String, MergeSide>,
+    /// Only tell what would be done.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Merges a branch. What a rule wants a person for is not done here.
+pub(crate) fn merge(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let source: String = ask.part("branch", no_session)?;
+    let Merge { into, take, dry_run } = ask.json_or_default()?;
+    let new = NewMerge { session, source, into, take: take.into_iter().collect() };
+    let merging = match dry_run {
+        true => service.kernel.preview_merge(&new)?,
+        false => service.kernel.merge(&new, &NoReviewer)?,
+    };
+    Ok(Reply::ok(&merging))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "DiffQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sides {
+    /// Branch to compare, by id or name; the main one unless it is given.
+    branch: Option<String>,
+    /// Event of it; the newest unless it is given.
+    from: Option<Seq>,
+    /// The other branch; the same unless it is given.
+    with: Option<String>,
+    /// Event of that; the newest unless it is given.
+    to: Option<Seq>,
+    /// Whether patches are left out.
+    #[serde(default)]
+    names: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Changed {
+    path: CanonicalPath,
+    /// The old path of a rename.
+    from: Option<CanonicalPath>,
+    change: &'static str,
+    patch: Option<String>,
+}
+
+/// Files that differ.
+pub(crate) fn diff(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let Sides { branch, from, with, to, names } = ask.query()?;
+    let old = service.kernel.branch(&session, branch.as_deref())?;
+    let new = service.kernel.branch(&session, with.as_deref().or(branch.as_deref()))?;
+    let shared = service.kernel.log().last_shared(&old.branch, &new.branch)?;
+    let before = service.kernel.past_files(&old.branch, from)?;
+    let after = service.kernel.past_files(&new.branch, to)?;
+    let mut changes = Vec::new();
+    for change in before.changes(&after) {
+        let patch = if names { None } else { Some(before.unified(&after, &change)?) };
+        let from = change.paths().find(|path| **path != change.path).cloned();
+        let kind = change.kind.as_str();
+        changes.push(Changed { path: change.path.clone(), from, change: kind, patch });
+    }
+    Ok(Reply::ok(&json!({
+        "old": old.branch, "new": new.branch, "shared": shared, "changes": changes,
+    })))
+}

@@ -1,0 +1,44 @@
+//! Whether the server answers, and whether it can take work.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use crate::Result;
+use crate::ask::Ask;
+use crate::metrics::Now;
+use crate::reply::Reply;
+use crate::service::Service;
+
+/// The process answers. Says nothing that who has no token may not know.
+pub(crate) fn health(_: &Service, _: &Ask) -> Result<Reply> {
+    Ok(Reply::ok(&json!({ "status": "ok", "service": "glasshouse" })))
+}
+
+/// The log can be read, and turns are taken.
+pub(crate) fn ready(service: &Service, _: &Ask) -> Result<Reply> {
+    service.desk.check_open()?;
+    service.kernel.log().signed_head()?;
+    Ok(Reply::ok(&json!({ "status": "ready", "running_turns": service.desk.running() })))
+}
+
+/// Media type of Prometheus' text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the server counts.
+pub(crate) fn metrics(service: &Service, _: &Ask) -> Result<Reply> {
+    let now = Now {
+        running_turns: service.desk.running(),
+        waiting_requests: service.pool.waiting(),
+        open_streams: service.streams.open(),
+        events: service.kernel.log().signed_head()?.tree.size,
+    };
+    Ok(Reply::of_bytes(StatusCode::OK, METRICS, service.metrics.text(now).into_bytes()))
+}
+
+/// The description of the API, for programs.
+pub(crate) fn openapi(_: &Service, ask: &Ask) -> Result<Reply> {
+    let bytes = crate::openapi::text().into_bytes();
+    let tag = glasshouse_model::Digest::of(&bytes).hex();
+    let reply = Reply::of_bytes(StatusCode::OK, "application/json", bytes);
+    Ok(reply.tagged(&tag, ask.if_none_match()))
+}

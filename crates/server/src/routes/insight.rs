@@ -1,0 +1,117 @@
+//! What a session cost, why something was decided, whether it comes out the same again, and what another
+//! policy would have said.
+
+use std::collections::BTreeMap;
+
+use glasshouse_kernel::driver::PolicyText;
+use glasshouse_kernel::session::{Charge, Ledger, Total};
+use glasshouse_model::{BranchId, Seq, SessionId};
+use glasshouse_policy::Consent;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::ask::{Ask, invalid};
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result};
+
+/// Decisions of all sessions that are tried unless the client says.
+const LAST_DECISIONS: usize = 500;
+/// Most of them.
+const MAX_LAST_DECISIONS: usize = 10_000;
+
+#[derive(Debug, Serialize)]
+struct BranchCosts {
+    branch: BranchId,
+    name: String,
+    total: Total,
+    turns: Vec<TurnCosts>,
+    answers: Vec<Charge>,
+}
+
+#[derive(Debug, Serialize)]
+struct TurnCosts {
+    turn: Option<Seq>,
+    total: Total,
+}
+
+/// What a session's models cost: by answer, turn, branch and in all.
+pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    service.kernel.main_branch(&session)?;
+    let (mut sum, mut branches) = (Total::default(), Vec::new());
+    for row in service.kernel.log().branches(&session)? {
+        let mut ledger = Ledger::new(row.branch.clone());
+        for event in service.kernel.log().events(&row.branch) {
+            ledger.apply(&event?);
+        }
+        let mut turns: BTreeMap<Option<Seq>, Total> = BTreeMap::new();
+        ledger.charges.iter().for_each(|charge| turns.entry(charge.turn).or_default().add(charge));
+        let (branch, name, total) = (row.branch, row.name, ledger.total());
+        sum.merge(&total);
+        let turns = turns.into_iter().map(|(turn, total)| TurnCosts { turn, total }).collect();
+        branches.push(BranchCosts { branch, name, total, turns, answers: ledger.charges });
+    }
+    Ok(Reply::ok(&json!({ "session": session, "total": sum, "branches": branches })))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "BranchChoice")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OnBranch {
+    /// Id or name; the main branch unless it is given.
+    branch: Option<String>,
+}
+
+/// Makes again what the kernel made of a branch's inputs. A difference is an answer, not an error.
+pub(crate) fn replay(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let OnBranch { branch } = ask.json_or_default()?;
+    let branch = service.kernel.branch(&session, branch.as_deref())?.branch;
+    let (mut view, equal) = match service.kernel.replay(&branch, None)? {
+        Ok(same) => (serde_json::to_value(same), true),
+        Err(difference) => (serde_json::to_value(difference), false),
+    };
+    if let Ok(view) = &mut view {
+        view["equal"] = equal.into();
+    }
+    Ok(Reply::ok(&view.unwrap_or_default()))
+}
+
+/// Why something was decided, and what would have made it another decision.
+pub(crate) fn explain(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let seq: Seq = ask.part("seq", |text| {
+        let what = format!("there is no event {text}");
+        Error::new(glasshouse_log::codes::EVENT_NOT_FOUND, what)
+    })?;
+    let OnBranch { branch } = ask.query()?;
+    let branch = service.kernel.branch(&session, branch.as_deref())?.branch;
+    Ok(Reply::ok(&service.kernel.explain_decision(&branch, seq)?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PolicyCandidate")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Candidate {
+    /// The text of a policy file.
+    policy: String,
+    /// Only this session.
+    session: Option<SessionId>,
+    /// The last decisions of all sessions, where none is named.
+    last: Option<usize>,
+}
+
+/// Decides again, under another policy, what was decided. Nothing is recorded.
+pub(crate) fn simulate(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Candidate { policy, session, last } = ask.json()?;
+    let last = last.unwrap_or(LAST_DECISIONS);
+    if !(1..=MAX_LAST_DECISIONS).contains(&last) {
+        let why = format!("`last` is 1 to {MAX_LAST_DECISIONS}");
+        return Err(invalid("the decisions cannot be tried").why(why));
+    }
+    let candidate =
+        PolicyText { name: "candidate".to_owned(), text: policy, consent: Consent::Joint };
+    Ok(Reply::ok(&service.kernel.simulate(&candidate, session.as_ref(), last)?))
+}

@@ -1,0 +1,181 @@
+//! Plans: generated interfaces that are checked, shown and kept.
+
+use std::path::PathBuf;
+
+use glasshouse_kernel::codes;
+use glasshouse_kernel::plans::{Expected, Plans, Quota, Run};
+use glasshouse_model::Seq;
+use glasshouse_model::body::RunMode;
+use glasshouse_plan::patch::Patch;
+use glasshouse_plan::state::Action;
+use glasshouse_plan::{Event, Html, ProfileName};
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::ask::{Ask, invalid};
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result};
+
+/// Runs of a history unless the client says.
+const RUNS: usize = 50;
+/// Most of them.
+const MAX_RUNS: usize = 1_000;
+
+/// A run as data.
+#[derive(Serialize)]
+struct View<'a> {
+    run: Seq,
+    plan: &'a str,
+    version: i64,
+    revision: u64,
+    handled: bool,
+    #[serde(flatten)]
+    html: &'a Html,
+    actions: &'a [Action],
+    patches: &'a [Patch],
+    kept: &'a [String],
+    dropped: &'a [String],
+}
+
+fn view(status: StatusCode, run: &Run) -> Reply {
+    let body = View {
+        run: run.seq,
+        plan: &run.plan,
+        version: run.version,
+        revision: run.state.revision,
+        handled: run.handled,
+        html: &run.html,
+        actions: &run.actions,
+        patches: &run.patches,
+        kept: &run.carried.kept,
+        dropped: &run.carried.dropped,
+    };
+    Reply::json(status, &body)
+}
+
+/// The plans under the policy of a project; under the shipped one where none is named.
+fn plans(service: &Service, project: Option<PathBuf>) -> Result<Plans> {
+    let project = project.unwrap_or_else(|| service.home.clone());
+    if !project.is_absolute() {
+        return Err(invalid("the project cannot be used").why("its path is not absolute"));
+    }
+    Ok(service.kernel.plans(&project, Quota::default())?)
+}
+
+fn plan_id(ask: &Ask) -> Result<String> {
+    ask.part("plan", |text| Error::new(codes::PLAN_NOT_FOUND, format!("there is no plan {text}")))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "NewPlan")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Show {
+    /// The plan's text.
+    plan: String,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+    /// Whether what was entered into the version shown before goes over.
+    #[serde(default)]
+    keep_input: bool,
+    project: Option<PathBuf>,
+}
+
+/// Shows a plan and registers it.
+pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Show { plan, profile, keep_input, project } = ask.json()?;
+    let profile = profile.unwrap_or(ProfileName::Strict);
+    let run = plans(service, project)?.show(&plan, RunMode::Plan, keep_input, profile)?;
+    Ok(view(StatusCode::CREATED, &run))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PlanEvent")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Happened {
+    event: String,
+    payload: Option<Map<String, Value>>,
+    input: Option<Map<String, Value>>,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+    expect_version: Option<i64>,
+    expect_revision: Option<u64>,
+    project: Option<PathBuf>,
+}
+
+/// Handles an event on the version that is shown.
+pub(crate) fn event(service: &Service, ask: &Ask) -> Result<Reply> {
+    let plan = plan_id(ask)?;
+    let asked: Happened = ask.json()?;
+    let event = Event::new(&asked.event, asked.payload).and_then(|event| match asked.input {
+        Some(input) => event.with_input(input),
+        None => Ok(event),
+    });
+    let event = event.map_err(|error| invalid("the event cannot be used").why(error))?;
+    let mut plans = plans(service, asked.project)?;
+    let profile = profile_of(&mut plans, &plan, asked.profile)?;
+    let expected = Expected { version: asked.expect_version, revision: asked.expect_revision };
+    Ok(view(StatusCode::OK, &plans.event(&plan, event, expected, profile)?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PlanRollback")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rollback {
+    version: i64,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+    project: Option<PathBuf>,
+}
+
+/// Shows an earlier version again.
+pub(crate) fn rollback(service: &Service, ask: &Ask) -> Result<Reply> {
+    let plan = plan_id(ask)?;
+    let Rollback { version, profile, project } = ask.json()?;
+    let mut plans = plans(service, project)?;
+    let profile = profile_of(&mut plans, &plan, profile)?;
+    Ok(view(StatusCode::OK, &plans.rollback(&plan, version, profile)?))
+}
+
+/// The profile that was asked for, or the one under which the plan was last shown.
+fn profile_of(plans: &mut Plans, plan: &str, asked: Option<ProfileName>) -> Result<ProfileName> {
+    match asked {
+        Some(asked) => Ok(asked),
+        None => Ok(plans.profile_of(plan)?.unwrap_or(ProfileName::Strict)),
+    }
+}
+
+/// The state that is shown.
+pub(crate) fn state(service: &Service, ask: &Ask) -> Result<Reply> {
+    let state = plans(service, None)?.state(&plan_id(ask)?)?;
+    Ok(Reply::ok(&json!({
+        "plan": state.plan_id, "version": state.plan_version, "revision": state.revision,
+        "state": state.values,
+    })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PlansQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct History {
+    runs: Option<usize>,
+}
+
+/// Every plan with its versions, and the newest runs.
+pub(crate) fn history(service: &Service, ask: &Ask) -> Result<Reply> {
+    let runs = ask.query::<History>()?.runs.unwrap_or(RUNS);
+    if runs > MAX_RUNS {
+        return Err(invalid("the history cannot be told").why(format!("`runs` is 0 to {MAX_RUNS}")));
+    }
+    Ok(Reply::ok(&plans(service, None)?.history(runs)?))
+}
+
+/// Makes a run again and compares.
+pub(crate) fn replay(service: &Service, ask: &Ask) -> Result<Reply> {
+    let run: Seq = ask.part("run", |text| {
+        Error::new(codes::PLAN_RUN_NOT_FOUND, format!("there is no run {text}"))
+    })?;
+    Ok(Reply::ok(&plans(service, None)?.replay(run)?))
+}

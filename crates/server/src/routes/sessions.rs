@@ -1,0 +1,123 @@
+//! Sessions: list, create, show.
+
+use std::path::PathBuf;
+
+use glasshouse_kernel::Config;
+use glasshouse_kernel::driver::Overview;
+use glasshouse_log::SessionRow;
+use glasshouse_model::{Mode, SessionId};
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::ask::{Ask, invalid, no_session};
+use crate::reply::Reply;
+use crate::service::Service;
+
+/// Sessions of a page unless the client says.
+const PAGE: usize = 50;
+/// Most sessions of a page: each is folded.
+const MAX_PAGE: usize = 200;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionsQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct List {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Page {
+    sessions: Vec<Overview>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
+}
+
+/// A place in the list: it stays where it is while new sessions come.
+type Cursor = (u64, SessionId);
+
+fn cursor_of(row: &SessionRow) -> Cursor {
+    (row.created_us, row.session.clone())
+}
+
+fn parse_cursor(text: &str) -> Result<Cursor> {
+    let parts =
+        text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
+    parts.ok_or_else(|| {
+        invalid("the cursor cannot be used").why("it is not what a page named as its `next`")
+    })
+}
+
+/// Sessions, newest first.
+pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
+    let List { cursor, limit } = ask.query()?;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(invalid("the limit cannot be used").why(format!("it is 1 to {MAX_PAGE}")));
+    }
+    let after = cursor.as_deref().map(parse_cursor).transpose()?;
+    let own = glasshouse_log::own_session();
+    let mut rows = service.kernel.log().sessions()?;
+    rows.retain(|row| row.session != own);
+    rows.sort_by_key(|row| std::cmp::Reverse(cursor_of(row)));
+    let rows: Vec<_> = rows
+        .into_iter()
+        .filter(|row| after.as_ref().is_none_or(|after| cursor_of(row) < *after))
+        .take(limit + 1)
+        .collect();
+    let shown = rows.len().min(limit);
+    let next = (rows.len() > limit).then(|| cursor_of(&rows[shown - 1]));
+    let sessions = rows[..shown].iter().map(|row| service.kernel.overview(row));
+    let page = Page {
+        sessions: sessions.collect::<Result<_, _>>()?,
+        next: next.map(|(at, id)| format!("{at}.{id}")),
+    };
+    Ok(Reply::ok(&page))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "NewSession")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Create {
+    project: PathBuf,
+    mode: Option<Mode>,
+    provider: Option<String>,
+    model: Option<String>,
+    base_url: Option<String>,
+    /// Scenario of the scripted provider.
+    scenario: Option<String>,
+}
+
+/// Starts a session; it is stored when the answer leaves.
+pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Create { project, mode, provider, model, base_url, scenario } = ask.json()?;
+    if !project.is_absolute() {
+        return Err(invalid("the project cannot be used").why("its path is not absolute"));
+    }
+    let config = Config { mode, provider, model, base_url, ..Config::default() };
+    let scenario = scenario.map(String::into_bytes);
+    let done = service.desk.create(&project, config, scenario, ask.named()?)?;
+    let (session, was_before) = done.into_parts();
+    let place = format!("/v1/sessions/{session}");
+    let view = overview(service, &session)?;
+    let reply = Reply::json(StatusCode::CREATED, &view).header("location", &place);
+    Ok(reply.replayed(was_before))
+}
+
+/// One session.
+pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
+    let view = overview(service, &ask.session()?)?;
+    // What runs is no event, so it is part of the tag.
+    let tag = format!("{}-{}", view.head.hex(), view.state);
+    Ok(Reply::ok(&view).tagged(&tag, ask.if_none_match()))
+}
+
+fn overview(service: &Service, session: &SessionId) -> Result<Overview> {
+    let rows = service.kernel.log().sessions()?;
+    let row = rows.iter().find(|row| row.session == *session);
+    let row = row.ok_or_else(|| no_session(session.as_str()))?;
+    Ok(service.kernel.overview(row)?)
+}

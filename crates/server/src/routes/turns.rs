@@ -1,0 +1,64 @@
+//! Turns: start, cancel.
+
+use glasshouse_model::Seq;
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::ask::{Ask, invalid};
+use crate::desk::Task;
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result, codes};
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "NewTurn")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Start {
+    /// What a person says; without it the last turn is carried on.
+    message: Option<String>,
+    /// Id or name; the main branch unless it is given.
+    branch: Option<String>,
+}
+
+/// Starts a turn. Its first event is stored when the answer leaves; the rest is in the stream.
+pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let Start { message, branch } = ask.json_or_default()?;
+    if message.as_ref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(invalid("the message cannot be used").why("it says nothing"));
+    }
+    let branch = service.kernel.branch(&session, branch.as_deref())?;
+    let request = ask.named()?;
+    // What the same request did before moved the branch.
+    if service.desk.started_before(&branch.branch, request.as_ref())?.is_none() {
+        ask.check_match(&branch.head.hash.hex())?;
+    }
+    let id = branch.branch.clone();
+    let (turn, was_before) = service.desk.start(Task { branch, message, request })?.into_parts();
+    let stream = format!("/v1/sessions/{session}/events/stream?branch={id}&from={turn}");
+    let body = json!({ "session": session, "branch": id, "turn": turn });
+    let reply = Reply::json(StatusCode::ACCEPTED, &body).header("location", &stream);
+    Ok(reply.replayed(was_before))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "CancelTurn")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cancel {
+    branch: Option<String>,
+}
+
+/// Stops a turn; what it wrote so far is kept.
+pub(crate) fn cancel(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let turn: Seq = ask.part("turn", |text| {
+        Error::new(codes::TURN_NOT_RUNNING, format!("turn {text} does not run here"))
+    })?;
+    let Cancel { branch } = ask.json_or_default()?;
+    let branch = service.kernel.branch(&session, branch.as_deref())?;
+    service.desk.cancel(&branch.branch, turn)?;
+    let body = json!({ "session": session, "branch": branch.branch, "turn": turn });
+    Ok(Reply::json(StatusCode::ACCEPTED, &body))
+}
