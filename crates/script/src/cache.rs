@@ -1,73 +1,68 @@
-//! Compiled modules by what they were made from.
+//! What was made of sources, by what it was made from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::digest::{Context, SHA256};
 
-use crate::compile::{Faults, Module, Source, compile};
+use crate::compile::{COMPILER, Source};
 
-/// Most modules that are kept.
-const MAX_MODULES: usize = 256;
+/// Most values that are kept.
+const MAX_KEPT: usize = 256;
 
-/// Compiles, and remembers what it compiled. Faults are not kept: they are told once, and found
-/// again in less time than a model needs to mend them.
-#[derive(Debug, Default)]
-pub struct Compiler {
-    kept: Mutex<Kept>,
-}
+/// Digest of everything that a module depends on.
+pub(crate) type Key = [u8; 32];
 
-#[derive(Debug, Default)]
-struct Kept {
-    modules: HashMap<[u8; 32], (u64, Arc<Module>)>,
-    /// Counts uses; what was used longest ago goes first.
+/// Values by their key; what was used longest ago goes first. Faults are not kept: they are told once,
+/// and found again in less time than a model needs to mend them.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(Mutex<Values<T>>);
+
+#[derive(Debug)]
+struct Values<T> {
+    values: HashMap<Key, (u64, Arc<T>)>,
+    /// Counts uses.
     uses: u64,
 }
 
-impl Compiler {
-    /// The module of a source.
-    ///
-    /// # Errors
-    /// Those of [`compile`].
-    pub fn compile(&self, source: &Source<'_>) -> Result<Arc<Module>, Faults> {
-        let key = key(source);
-        if let Some(module) = self.known(&key) {
-            return Ok(module);
-        }
-        let module = Arc::new(compile(source)?);
-        self.keep(key, &module);
-        Ok(module)
-    }
-
-    fn known(&self, key: &[u8; 32]) -> Option<Arc<Module>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.uses += 1;
-        let now = kept.uses;
-        let (used, module) = kept.modules.get_mut(key)?;
-        *used = now;
-        Some(Arc::clone(module))
-    }
-
-    fn keep(&self, key: [u8; 32], module: &Arc<Module>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.modules.len() >= MAX_MODULES {
-            let oldest = kept.modules.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(key) = oldest.map(|(key, _)| *key) {
-                kept.modules.remove(&key);
-            }
-        }
-        let now = kept.uses;
-        kept.modules.insert(key, (now, Arc::clone(module)));
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Values { values: HashMap::new(), uses: 0 }))
     }
 }
 
-/// Everything that the result depends on.
-fn key(source: &Source<'_>) -> [u8; 32] {
+impl<T> Kept<T> {
+    pub(crate) fn known(&self, key: &Key) -> Option<Arc<T>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.uses += 1;
+        let now = kept.uses;
+        let (used, value) = kept.values.get_mut(key)?;
+        *used = now;
+        Some(Arc::clone(value))
+    }
+
+    pub(crate) fn keep(&self, key: Key, value: &Arc<T>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.values.len() >= MAX_KEPT {
+            let oldest = kept.values.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(key) = oldest.map(|(key, _)| *key) {
+                kept.values.remove(&key);
+            }
+        }
+        kept.uses += 1;
+        let now = kept.uses;
+        kept.values.insert(key, (now, Arc::clone(value)));
+    }
+}
+
+/// The key of a source.
+pub(crate) fn key(source: &Source<'_>) -> Key {
     let mut context = Context::new(&SHA256);
     let mut part = |text: &str| {
         context.update(&(text.len() as u64).to_be_bytes());
         context.update(text.as_bytes());
     };
+    part(COMPILER);
     part(source.language.as_str());
     part(source.runtime.as_str());
     part(source.code);
@@ -88,46 +83,39 @@ mod tests {
     use crate::compile::{Language, Runtime};
 
     #[test]
-    fn the_same_source_is_compiled_once_and_another_is_another() {
-        let compiler = Compiler::default();
+    fn a_key_differs_when_anything_does() {
         let empty = BTreeMap::new();
-        let pinned =
-            BTreeMap::from([("x".to_owned(), "https://ga.jspm.io/npm:x@1.0.0".to_owned())]);
-        let of = |code, language, manifest| {
-            let source = Source { code, language, runtime: Runtime::Preact, manifest };
-            compiler.compile(&source).unwrap()
-        };
-        let first = of("import a from 'x'; export default a", Language::Js, &empty);
-        let again = of("import a from 'x'; export default a", Language::Js, &empty);
-        assert!(Arc::ptr_eq(&first, &again));
-        for (language, manifest) in [(Language::Ts, &empty), (Language::Js, &pinned)] {
-            let other = of("import a from 'x'; export default a", language, manifest);
-            assert_ne!(other.digest, first.digest);
+        let pinned = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
+        let of =
+            |code, language, runtime, manifest| key(&Source { code, language, runtime, manifest });
+        let keys = [
+            of("a", Language::Js, Runtime::Preact, &empty),
+            of("b", Language::Js, Runtime::Preact, &empty),
+            of("a", Language::Ts, Runtime::Preact, &empty),
+            of("a", Language::Js, Runtime::Renderify, &empty),
+            of("a", Language::Js, Runtime::Preact, &pinned),
+        ];
+        for (at, key) in keys.iter().enumerate() {
+            assert_eq!(keys.iter().position(|other| other == key), Some(at));
         }
+        assert_eq!(keys[0], of("a", Language::Js, Runtime::Preact, &empty));
     }
 
     #[test]
     fn what_was_used_longest_ago_goes_first() {
-        let compiler = Compiler::default();
-        let manifest = BTreeMap::new();
-        let of = |number: usize| {
-            let code = format!("export default {number}");
-            let source = Source {
-                code: &code,
-                language: Language::Js,
-                runtime: Runtime::Renderify,
-                manifest: &manifest,
-            };
-            compiler.compile(&source).unwrap()
+        let kept = Kept::default();
+        let key = |number: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            key
         };
-        let kept = of(0);
-        let lost = of(1);
-        for number in 2..MAX_MODULES {
-            of(number);
+        for number in 0..MAX_KEPT {
+            kept.keep(key(number), &Arc::new(number));
         }
-        of(0);
-        of(MAX_MODULES);
-        assert!(Arc::ptr_eq(&kept, &of(0)));
-        assert!(!Arc::ptr_eq(&lost, &of(1)));
+        assert_eq!(kept.known(&key(0)).as_deref(), Some(&0));
+        kept.keep(key(MAX_KEPT), &Arc::new(MAX_KEPT));
+        for (number, known) in [(0, true), (1, false), (2, true), (MAX_KEPT, true)] {
+            assert_eq!(kept.known(&key(number)).is_some(), known, "{number}");
+        }
     }
 }

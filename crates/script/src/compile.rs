@@ -133,7 +133,7 @@ pub struct Source<'a> {
 }
 
 /// A compiled source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// JavaScript, as a module.
     pub code: String,
@@ -144,10 +144,10 @@ pub struct Module {
 }
 
 /// One fault of a source, and where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// Stable code, documented in `docs/errors/`.
-    pub code: &'static str,
+    pub code: String,
     /// Line, counted from 1.
     pub line: u32,
     /// Character in the line, counted from 1.
@@ -165,7 +165,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// The faults of a source: at least one, in the order of their places.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
     /// The first [`MAX_DIAGNOSTICS`].
     pub diagnostics: Vec<Diagnostic>,
@@ -344,7 +344,7 @@ pub(crate) fn spell(digest: &[u8]) -> String {
 }
 
 pub(crate) fn fault(code: Code, line: u32, column: u32, message: String) -> Diagnostic {
-    Diagnostic { code: code.name, line, column, message, fix: code.fix.to_owned() }
+    Diagnostic { code: code.name.to_owned(), line, column, message, fix: code.fix.to_owned() }
 }
 
 #[cfg(test)]

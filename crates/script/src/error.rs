@@ -5,5 +5,7 @@ glasshouse_model::define_error!(
     pub Error
 );
 
+glasshouse_model::convert_errors!(Error: glasshouse_sandbox::Error);
+
 /// Result with the crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
