@@ -229,6 +229,10 @@ impl Run<'_> {
     }
 
     fn node(&self, made: &Made) -> Result<serde_json::Value, Failed> {
+        let (Made::Html(text) | Made::Json(text)) = made;
+        if text.len() > self.work.output_bytes {
+            return Err(Failed::Limit(Limit::Output));
+        }
         let node = match made {
             Made::Html(text) => html::nodes(text).and_then(output::fragment),
             Made::Json(text) => {

@@ -40,6 +40,7 @@ pub(crate) struct Work {
     pub(crate) time_ms: u64,
     pub(crate) memory_bytes: usize,
     pub(crate) jobs: u64,
+    pub(crate) output_bytes: usize,
 }
 
 /// What came of an order.

@@ -24,8 +24,8 @@ use crate::{Error, Result, cache, codes, vendor};
 const GRACE_MS: u64 = 25;
 /// Longest compilation.
 const COMPILE_MS: u64 = 5_000;
-/// Most bytes of a reply besides what code made.
-const REPLY_BYTES: u64 = 4 << 20;
+/// Most bytes of a reply: nodes are longer than the text they were read from.
+const REPLY_BYTES: u64 = 32 << 20;
 
 /// What a process answered; nothing when it did not end by itself.
 type Answer = (Reply, Vec<Bytecode>);
@@ -41,8 +41,8 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Steps of promises.
     pub jobs: u64,
-    /// What the code may make, as JSON.
-    pub output_bytes: u64,
+    /// What the code may make, as text.
+    pub output_bytes: usize,
 }
 
 impl Default for Limits {
@@ -208,9 +208,10 @@ impl Worker<'_> {
             time_ms: task.limits.time_ms,
             memory_bytes: task.limits.memory_bytes,
             jobs: task.limits.jobs,
+            output_bytes: task.limits.output_bytes,
         }));
         let time_ms = task.limits.time_ms + GRACE_MS;
-        let (ran, reply) = self.ask(&order, &given, time_ms, task.limits.output_bytes, cancel)?;
+        let (ran, reply) = self.ask(&order, &given, time_ms, REPLY_BYTES, cancel)?;
         let mut receipt = Receipt {
             isolation: format!("native:{}", self.sandbox.attestation().level()),
             compiler: COMPILER,
