@@ -67,13 +67,6 @@ pub const SESSION_NOT_FOUND: Code = Code::new(
     false,
     "`glasshouse session list` shows the sessions",
 );
-/// The session's events are no longer in the log.
-pub const SESSION_ARCHIVED: Code = Code::new(
-    "session_archived",
-    Exit::Conflict,
-    false,
-    "read the archive that the reason names; `glasshouse session check-export` proves it",
-);
 /// A branch id or name that the session does not have.
 pub const BRANCH_UNKNOWN: Code = Code::new(
     "branch_unknown",
@@ -441,7 +434,6 @@ pub const ANSWER_CONTENT_FILTER: Code = Code::new(
 pub const ALL: &[Code] = &[
     CONFIG_INVALID,
     MODE_UNAVAILABLE,
-    SESSION_ARCHIVED,
     APPROVAL_UNKNOWN,
     APPROVAL_FORBIDDEN,
     APPROVAL_MISMATCH,

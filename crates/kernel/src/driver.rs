@@ -82,7 +82,7 @@ pub use start::{NewSession, test_setup};
 pub use workbench::sealed_contents;
 
 use crate::plans::{Plans, Quota};
-use crate::session::{CallPhase, Difference, Effect, Replay, Replayed, State, join, next};
+use crate::session::{CallPhase, Difference, Effect, Listing, Replay, Replayed, State, join, next};
 use crate::session::{recorded, refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
 use approvals::Asked;
@@ -194,6 +194,14 @@ impl Kernel {
         recorder::readable(branch, self.log.project(branch)?)
     }
 
+    /// What a list says of a branch, from a snapshot where there is one.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn listing_of(&self, branch: &BranchId) -> Result<Listing> {
+        Ok(self.log.project(branch)?)
+    }
+
     /// Folds a branch from its first event: for what acts on it.
     ///
     /// # Errors
@@ -212,12 +220,15 @@ impl Kernel {
         for session in self.log.sessions()? {
             for row in self.log.branches(&session.session)? {
                 compared += 1;
-                found.extend(self.log.check_projection::<State>(&row.branch)?);
+                let whole = self.log.check_projection::<State>(&row.branch)?;
+                let listed = self.log.check_projection::<Listing>(&row.branch)?;
+                found.extend(whole.into_iter().map(|found| ("snapshot of a session", found)));
+                found.extend(listed.into_iter().map(|found| ("snapshot of a list", found)));
             }
         }
-        let said = found.iter().map(|deviation| {
+        let said = found.iter().map(|(what, deviation)| {
             let body = LogRecovered {
-                what: "snapshot of a session".to_owned(),
+                what: (*what).to_owned(),
                 branch: Some(deviation.branch.clone()),
                 seq: Some(deviation.seq),
                 expected: Some(deviation.expected),
@@ -234,7 +245,7 @@ impl Kernel {
             }
             self.log.sign_head()?;
         }
-        Ok((compared, found))
+        Ok((compared, found.into_iter().map(|(_, deviation)| deviation).collect()))
     }
 
     /// Makes again what the kernel made of a branch's inputs, up to `to`, with nothing but the log.

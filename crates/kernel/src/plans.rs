@@ -43,12 +43,13 @@ pub use stages::Stages;
 use code::{Coder, Moment};
 use fold::Fold;
 use governor::{Governor, Ticket};
+pub(crate) use governor::{Runs, SPACE as QUOTAS, expected as expected_quota};
 use work::{Ask, Failure, Means, Work};
 
 /// Version of what turns a plan into markup; a replay that differs under another one says so.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
 /// Cell that names the branch.
-const SPACE: &str = "plans";
+pub(crate) const SPACE: &str = "plans";
 const BRANCH_KEY: &str = "branch";
 /// Name of the branch of the plans.
 pub(crate) const BRANCH_NAME: &str = "plans";

@@ -6,6 +6,7 @@ mod context;
 mod effects;
 mod join;
 mod ledger;
+mod listing;
 mod repetition;
 mod replay;
 mod state;
@@ -19,6 +20,7 @@ pub use effects::{Effect, next};
 pub(crate) use join::recorded;
 pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use ledger::{Charge, Ledger, Total};
+pub use listing::Listing;
 pub use replay::{Difference, Replay, Replayed};
 pub(crate) use replay::{RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{

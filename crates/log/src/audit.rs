@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::founding;
 use crate::heads::Heads;
 use crate::home::Home;
+use crate::keeping::prove_archives;
 use crate::keys::PublicKey;
 use crate::sqlite::{FileState, Sqlite};
 use crate::verify::{Broken, Reach, Sound, Verification, verify};
@@ -39,8 +40,7 @@ pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
     let path = home.database();
     let state = FileState::of(&path)?;
     let missing = || missing(&home, &heads, &key);
-    let prove =
-        |store: Sqlite| verify(&store, &Blobs::new(home.blobs()), &heads, &key, Reach::Whole);
+    let prove = |store: Sqlite| prove(&store, &home, &heads, &key);
     let error = match state {
         FileState::Missing => return missing(),
         FileState::Unknown => Error::new(codes::LOG_CORRUPT, "the log's database is damaged")
@@ -71,6 +71,23 @@ pub fn verify_home(home: &Path, tenant: &TenantId) -> Result<Verification> {
     let kind = if state == FileState::Cut { "truncated" } else { "hash_mismatch" };
     let first = first_event_in(&path)?;
     Ok(Verification::Broken(Broken::unreadable(kind, first, &error)))
+}
+
+/// Proves a log, and the archives of what left it.
+fn prove(
+    store: &Sqlite,
+    home: &Home,
+    heads: &Heads,
+    key: &Result<PublicKey>,
+) -> Result<Verification> {
+    let found = verify(store, &Blobs::new(home.blobs()), heads, key, Reach::Whole)?;
+    let Verification::Sound(sound) = found else { return Ok(found) };
+    let archives = prove_archives(store, home)?;
+    if let Some((file, why)) = archives.bad {
+        let expected = format!("archive {file}");
+        return Ok(Verification::Broken(Broken::of_log("hash_mismatch", expected, why)));
+    }
+    Ok(Verification::Sound(Sound { missing_archives: archives.missing, ..sound }))
 }
 
 fn missing(home: &Home, heads: &Heads, key: &Result<PublicKey>) -> Result<Verification> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::home::{self, FileLock, Home};
+use crate::restore;
 use crate::store::Store;
 
 /// Backups that are kept; an older one goes when a newer one is made.
@@ -26,9 +27,9 @@ pub(crate) fn make(store: &dyn Store, home: &Home) -> Result<PathBuf> {
     let path = directory.join(name_of(store.tree()?.size));
     // One at a time: two would write the same unfinished file.
     let _lock = home.lock_copies()?;
-    let unfinished = directory.join(format!("{}.tmp", std::process::id()));
-    // A copy that was cut short is litter; it would refuse the next one.
-    let _ = fs::remove_file(&unfinished);
+    // Copies that were cut short are litter as large as the log, and one would refuse the next.
+    remove(&unfinished(&directory)?)?;
+    let unfinished = directory.join(format!("{}{}", std::process::id(), home::TEMPORARY));
     drop(home::open_private(&unfinished)?);
     let made = store.copy_to(&unfinished).and_then(|()| home::rename_durably(&unfinished, &path));
     if let Err(error) = made {
@@ -56,18 +57,17 @@ pub(crate) fn is_due(store: &dyn Store, home: &Home) -> Result<bool> {
 
 /// Backups, the oldest first.
 pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |cause: std::io::Error| Error::file("list", directory, &cause);
-    let entries = match fs::read_dir(directory) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed)?,
-    };
-    let mut kept = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        if path.to_string_lossy().ends_with(SUFFIX) {
-            kept.push(path);
-        }
-    }
+    files(directory, SUFFIX)
+}
+
+/// What killed processes left of backups.
+fn unfinished(directory: &Path) -> Result<Vec<PathBuf>> {
+    files(directory, home::TEMPORARY)
+}
+
+fn files(directory: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
+    let mut kept = home::entries(directory)?;
+    kept.retain(|path| path.to_string_lossy().ends_with(suffix));
     kept.sort_unstable();
     Ok(kept)
 }
@@ -76,7 +76,10 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
 /// be undone by one.
 pub(crate) fn forbid(home: &Home) -> Result<FileLock> {
     let lock = home.lock_copies()?;
-    remove(&list(&home.backups())?)?;
+    let backups = home.backups();
+    remove(&list(&backups)?)?;
+    remove(&unfinished(&backups)?)?;
+    restore::forget(home)?;
     for directory in [home.replaced(), home.quarantine()] {
         match fs::remove_dir_all(&directory) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
@@ -86,6 +89,20 @@ pub(crate) fn forbid(home: &Home) -> Result<FileLock> {
         }
     }
     Ok(lock)
+}
+
+/// Moves the backups of events that are given up: by their names they would be newer than any that follows,
+/// and would be kept in its place.
+pub(crate) fn give_up_beyond(directory: &Path, aside: &Path, events: u64) -> Result<()> {
+    let last = name_of(events);
+    for backup in list(directory)? {
+        let name = backup.file_name().unwrap_or_default();
+        if *name > *last {
+            home::create_directory(aside)?;
+            home::rename_durably(&backup, &aside.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_old(directory: &Path) -> Result<()> {

@@ -107,15 +107,34 @@ impl Blobs {
             self.held().remove(digest);
             return Ok(());
         };
-        match fs::remove_file(&path) {
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(cause) => Err(Error::file("delete", &path, &cause)),
-            Ok(()) => {
-                let sync_ns = home::sync_directory_of(&path)?;
-                self.sync_ns.fetch_add(sync_ns, Ordering::Relaxed);
-                Ok(())
+        let mut is_gone = false;
+        for file in home::unfinished(&path)?.iter().chain([&path]) {
+            match fs::remove_file(file) {
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+                Err(cause) => return Err(Error::file("delete", file, &cause)),
+                Ok(()) => is_gone = true,
             }
         }
+        if is_gone {
+            let sync_ns = home::sync_directory_of(&path)?;
+            self.sync_ns.fetch_add(sync_ns, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        let Some(root) = &self.directory else {
+            return Ok(self.held().values().map(|bytes| bytes.len() as u64).sum());
+        };
+        let mut bytes = 0;
+        for shard in home::entries(root)? {
+            for file in home::entries(&shard)? {
+                // One that went meanwhile takes nothing.
+                bytes += file.symlink_metadata().map_or(0, |meta| meta.len());
+            }
+        }
+        Ok(bytes)
     }
 
     fn path(&self, digest: &Digest) -> Option<PathBuf> {

@@ -13,7 +13,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::home::{self, Home};
 use crate::log::Log;
-use crate::sqlite::torn_tail;
+use crate::sqlite::{Tail, torn_tail};
 use crate::store::Leaf;
 
 /// Files that are kept aside; the oldest go.
@@ -28,10 +28,11 @@ const SUFFIX: &str = ".wal-tail";
 pub(crate) struct Quarantined {
     file: PathBuf,
     bytes: u64,
+    tail: Tail,
 }
 
-/// Sets aside what a crash left behind the last transaction of the write-ahead log. Nobody may be
-/// writing to the log.
+/// Sets aside what stands behind the last transaction of the write-ahead log, unless it is only what
+/// every process leaves that is killed while it writes. Nobody may be writing to the log.
 pub(crate) fn quarantine(home: &Home, clock: &dyn Clock) -> Result<Option<Quarantined>> {
     match set_aside(home, clock) {
         // On a full disk the log still opens, so that it can be read and room be made.
@@ -41,39 +42,28 @@ pub(crate) fn quarantine(home: &Home, clock: &dyn Clock) -> Result<Option<Quaran
 }
 
 fn set_aside(home: &Home, clock: &dyn Clock) -> Result<Option<Quarantined>> {
-    let tail = torn_tail(&home.write_ahead_log())?;
-    if tail.is_empty() {
+    let (tail, bytes) = torn_tail(&home.write_ahead_log())?;
+    if matches!(tail, Tail::None | Tail::Begun) {
         return Ok(None);
     }
     let directory = home.quarantine();
     home::create_directory(&directory)?;
     let file = directory.join(format!("{:020}{SUFFIX}", clock.now_us()));
-    home::write_atomically(&file, &tail)?;
+    home::write_atomically(&file, &bytes)?;
     home::sync_directory_of(&directory)?;
     let mut kept = quarantined(home)?;
     kept.truncate(kept.len().saturating_sub(MAX_QUARANTINED));
     for old in kept {
         fs::remove_file(&old).map_err(|cause| Error::file("remove", &old, &cause))?;
     }
-    let bytes = u64::try_from(tail.len()).unwrap_or(u64::MAX);
-    Ok(Some(Quarantined { file, bytes }))
+    let bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Ok(Some(Quarantined { file, bytes, tail }))
 }
 
 /// Files that were set aside, the oldest first.
 pub(crate) fn quarantined(home: &Home) -> Result<Vec<PathBuf>> {
-    let directory = home.quarantine();
-    let failed = |cause: std::io::Error| Error::file("list", &directory, &cause);
-    let entries = match fs::read_dir(&directory) {
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed)?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        if path.to_string_lossy().ends_with(SUFFIX) {
-            files.push(path);
-        }
-    }
+    let mut files = home::entries(&home.quarantine())?;
+    files.retain(|path| path.to_string_lossy().ends_with(SUFFIX));
     files.sort_unstable();
     Ok(files)
 }
@@ -86,10 +76,17 @@ pub(crate) fn quarantined_names(home: &Home) -> Result<Vec<String>> {
 impl Log {
     /// Says in the log what was set aside, and which of the newest events do not prove themselves.
     pub(crate) fn tell_of_care(&self, set_aside: Option<Quarantined>) -> Result<()> {
-        if let Some(Quarantined { file, bytes }) = set_aside {
+        if let Some(Quarantined { file, bytes, tail }) = set_aside {
             let file = shown(&file);
-            let reason =
-                "a write to the log was cut short; no whole transaction is in it".to_owned();
+            let reason = match tail {
+                Tail::Torn => {
+                    "the last write was cut short before anybody was told of it, or was damaged since"
+                }
+                _ => {
+                    "bytes that no end of the program leaves: power was lost, or the file was changed"
+                }
+            };
+            let reason = reason.to_owned();
             let body = LogQuarantined { file, bytes, reason };
             self.note(Draft::new(Kind::LogQuarantined, &body), None)?;
         }

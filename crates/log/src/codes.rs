@@ -150,6 +150,13 @@ pub const NOTHING_RECORDED: Code = Code::new(
     false,
     "check GLASSHOUSE_HOME; the first session makes the log",
 );
+/// The session's events left the log.
+pub const SESSION_ARCHIVED: Code = Code::new(
+    "session_archived",
+    Exit::Conflict,
+    false,
+    "read the archive that the reason names; `glasshouse session check-export` proves it",
+);
 /// An import of a session whose id is taken by another one.
 pub const SESSION_EXISTS: Code = Code::new(
     "session_exists",
@@ -215,6 +222,7 @@ pub const ALL: &[Code] = &[
     BACKUP_INVALID,
     MISSING_LOG,
     NOTHING_RECORDED,
+    SESSION_ARCHIVED,
     SESSION_EXISTS,
     IMPORT_TOO_LARGE,
     SESSION_OWNED,

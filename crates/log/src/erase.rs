@@ -1,6 +1,8 @@
 //! Erasing bodies and blobs so that every proof stays: headers and hashes are kept, and an event
 //! says what was erased.
 
+use std::collections::HashMap;
+
 use glasshouse_model::body::{EventRange, EventRef, LogErased};
 use glasshouse_model::{BranchId, Digest, Header, Kind, Seq, SessionId};
 use serde::Deserialize;
@@ -82,8 +84,12 @@ pub(crate) fn is_kept(record: &Record) -> bool {
     struct Anchors {
         kind: Kind,
     }
-    serde_json::from_slice(&record.header)
-        .is_ok_and(|Anchors { kind }| matches!(kind, Kind::LogErased | Kind::BranchMerged))
+    serde_json::from_slice(&record.header).is_ok_and(|Anchors { kind }| proves_others(&kind))
+}
+
+/// Whether what events of a kind say proves others.
+pub(crate) const fn proves_others(kind: &Kind) -> bool {
+    matches!(kind, Kind::LogErased | Kind::BranchMerged | Kind::SessionImported)
 }
 
 /// Whether the event that an erased one points at says that it was erased.
@@ -120,9 +126,95 @@ pub(crate) fn names(said: &LogErased, branch: &BranchId, seq: Seq) -> bool {
         || said.ranges.iter().any(in_range)
 }
 
+/// Who erased which event, where many erasures are known: however many there are and however much they
+/// name, looking one up takes few steps.
+#[derive(Default)]
+pub(crate) struct Erasers {
+    /// By branch: first and last sequence that are named, and by which erasure. Once settled, in the order
+    /// of the first, and each with the last, and its erasure, of all up to it.
+    named: HashMap<BranchId, Vec<(Seq, Seq, u64)>>,
+}
+
+impl Erasers {
+    /// Adds what an erasure at a position says.
+    pub(crate) fn add(&mut self, said: &LogErased, by: u64) {
+        let single = said.events.iter().map(|event| (&event.branch, event.seq, event.seq));
+        let ranges = said.ranges.iter().map(|range| (&range.branch, range.from, range.upto));
+        for (branch, from, upto) in single.chain(ranges) {
+            self.named.entry(branch.clone()).or_default().push((from, upto, by));
+        }
+    }
+
+    /// Must come between adding and looking up.
+    pub(crate) fn settle(&mut self) {
+        for named in self.named.values_mut() {
+            named.sort_unstable();
+            let mut furthest = (0, 0);
+            for (_, upto, by) in named {
+                if *upto > furthest.0 {
+                    furthest = (*upto, *by);
+                }
+                (*upto, *by) = furthest;
+            }
+        }
+    }
+
+    /// Position of an erasure that names an event.
+    pub(crate) fn of(&self, branch: &BranchId, seq: Seq) -> Option<u64> {
+        let named = self.named.get(branch)?;
+        let begun = named.partition_point(|(from, ..)| *from <= seq);
+        let (_, upto, by) = *named.get(begun.checked_sub(1)?)?;
+        (seq <= upto).then_some(by)
+    }
+
+    /// The branches of which anything is named.
+    pub(crate) fn branches(&self) -> impl Iterator<Item = &BranchId> {
+        self.named.keys()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_erased_an_event_is_found_among_many() {
+        let said = |events: &[Seq], ranges: &[(Seq, Seq)]| LogErased {
+            events: events
+                .iter()
+                .map(|seq| EventRef { branch: "b_1".parse().unwrap(), seq: *seq })
+                .collect(),
+            ranges: ranges
+                .iter()
+                .map(|(from, upto)| EventRange {
+                    branch: "b_1".parse().unwrap(),
+                    from: *from,
+                    upto: *upto,
+                })
+                .collect(),
+            blobs: Vec::new(),
+            reason: "r".into(),
+        };
+        let mut erasers = Erasers::default();
+        erasers.add(&said(&[3], &[(10, 90)]), 1);
+        erasers.add(&said(&[20, 95], &[(12, 14)]), 2);
+        erasers.add(&said(&[], &[(200, Seq::MAX), (50, 40)]), 3);
+        erasers.settle();
+        let check = |branch: &str, seq: Seq, expected: Option<u64>| {
+            assert_eq!(erasers.of(&branch.parse().unwrap(), seq), expected, "{branch} {seq}");
+        };
+        check("b_1", 0, None);
+        check("b_1", 2, None);
+        check("b_1", 3, Some(1));
+        check("b_1", 4, None);
+        check("b_1", 10, Some(1));
+        check("b_1", 90, Some(1));
+        check("b_1", 91, None);
+        check("b_1", 95, Some(2));
+        check("b_1", 199, None);
+        check("b_1", Seq::MAX, Some(3));
+        check("b_2", 3, None);
+    }
 
     #[test]
     fn neighbours_are_named_as_a_range() {

@@ -8,7 +8,7 @@
 mod check;
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::import;
 use crate::log::Log;
 use crate::proof::ProvedEvent;
+use crate::record::Record;
 
 /// Version of the lines.
 const VERSION: u32 = 1;
@@ -71,6 +72,20 @@ pub(crate) struct ExportedEvent {
     pub(crate) event: ProvedEvent,
 }
 
+impl ExportedEvent {
+    /// The event as a log stores it, its position aside; of one whose body was erased, as if the first
+    /// event of all said so. `None` when its salt is none.
+    pub(crate) fn record(&self) -> Option<Record> {
+        let ProvedEvent { hash, header, salt, body, .. } = &self.event;
+        let (salt, body) = match (salt, body) {
+            (None, None) => (0_u64.to_be_bytes().to_vec(), Vec::new()),
+            (_, body) => (self.event.salt_bytes()?.to_vec(), body.as_ref()?.as_bytes().to_vec()),
+        };
+        let (hash, header) = (*hash, header.as_bytes().to_vec());
+        Some(Record { seq: self.seq, position: 0, hash, header, salt, body })
+    }
+}
+
 struct Writer<'w> {
     out: &'w mut dyn Write,
     digest: Digest,
@@ -88,7 +103,12 @@ impl Writer<'_> {
     }
 
     fn text(&mut self, text: &[u8]) -> Result<()> {
-        self.out.write_all(text).map_err(|cause| failed(&cause))?;
+        self.out.write_all(text).map_err(|cause| match cause.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Error::new(codes::STORAGE_FULL, "could not write the export").why(cause)
+            }
+            _ => failed(&cause),
+        })?;
         self.digest = next_digest(&self.digest, text);
         Ok(())
     }

@@ -16,7 +16,7 @@ const FILE_MODE: u32 = 0o600;
 /// Whom it is locked by says who may write to the log.
 const IN_USE: &str = "run/log.lock";
 /// Suffix of files that are being written; whatever carries it may be deleted.
-const TEMPORARY: &str = ".tmp";
+pub(crate) const TEMPORARY: &str = ".tmp";
 
 /// A tenant's data directory.
 #[derive(Debug, Clone)]
@@ -247,6 +247,32 @@ fn temporary(path: &Path) -> PathBuf {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     path.with_extension(format!("{}-{serial}{TEMPORARY}", std::process::id()))
+}
+
+/// What processes left that were killed while they replaced a file. The ones that are still at it are not
+/// among them.
+pub(crate) fn unfinished(path: &Path) -> Result<Vec<PathBuf>> {
+    let directory = path.parent().expect("a file of the home has a directory");
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut found = entries(directory)?;
+    found.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix(&*stem).and_then(|rest| rest.strip_prefix('.'));
+        let writer = rest.and_then(|rest| rest.strip_suffix(TEMPORARY)?.split_once('-'));
+        writer.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists())
+    });
+    Ok(found)
+}
+
+/// What is in a directory; nothing when that is missing, or is none.
+pub(crate) fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let failed = |cause: std::io::Error| Error::file("list", directory, &cause);
+    let entries = match fs::read_dir(directory) {
+        Err(cause) if matches!(cause.kind(), NotFound | NotADirectory) => return Ok(Vec::new()),
+        other => other.map_err(failed)?,
+    };
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }
 
 /// Replaces a file: after a crash it holds the old bytes or the new ones, and after `Ok` the new

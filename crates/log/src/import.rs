@@ -3,12 +3,16 @@
 //! Its events keep their bytes and hashes, so that they prove themselves here as they did there; as
 //! leaves they join this log's tree in the order of the file. What they say of cells was true of the other
 //! log, so no cell comes with them, and no branch that was imported takes another event.
+//!
+//! Blobs that events name and the file lacks are missing from then on: the event that tells of the import
+//! names a list of them, so that nobody takes them for lost. The same session with its blobs, imported
+//! later, brings them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Seek as _};
 
-use glasshouse_model::body::{LogErased, SessionImported};
+use glasshouse_model::body::{BlobRef, LogErased, SessionImported};
 use glasshouse_model::{Actor, BranchId, Digest, Draft, Kind, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +20,13 @@ use crate::append::{Append, CellWrite};
 use crate::blobs::named_in;
 use crate::branch::{BranchRow, BranchState, NewBranch};
 use crate::codes;
+use crate::erase::Erasers;
 use crate::error::{Error, Result};
 use crate::export::{Exported, ExportedEvent, Item, read};
 use crate::log::Log;
+use crate::own::{is_own, own_branch};
 use crate::record::Record;
+use crate::rules;
 use crate::store::Store;
 
 /// Most bytes of events in one import: they are held in memory until all of them are stored at once.
@@ -52,8 +59,12 @@ pub struct Imported {
     /// What the file holds.
     #[serde(flatten)]
     pub exported: Exported,
-    /// Whether anything was stored; not when all of it was here already.
+    /// Whether its events were stored; not when all of them were here already.
     pub is_new: bool,
+    /// Blobs that an earlier import lacked and this file brought.
+    pub found_blobs: u64,
+    /// Blobs that its events name and that are not here.
+    pub missing_blobs: Vec<Digest>,
 }
 
 /// Where a session came from: content of a cell in [`SPACE`].
@@ -63,6 +74,9 @@ struct Origin {
     line: String,
     branches: u64,
     events: u64,
+    /// The blob that lists what did not come with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    missing: Option<Digest>,
 }
 
 /// A branch to store with its own events.
@@ -110,55 +124,123 @@ pub(crate) fn run(
     let first = heads.branches.first().map(|(new, _)| (new.session.clone(), new.branch.clone()));
     let Some((session, branch)) = first else { return Err(changed()) };
     let branches = heads.branches.len() as u64;
-    let mut imported = Imported { session, branch, branches, exported, is_new: false };
+    let missing_blobs = Vec::new();
+    let mut imported = Imported {
+        session,
+        branch,
+        branches,
+        exported,
+        is_new: false,
+        found_blobs: 0,
+        missing_blobs,
+    };
     if heads.are_here(log)? {
+        if let Some(archive) = log.archive_of(&imported.session)? {
+            let what = format!("could not import {}", imported.session);
+            return Err(Error::new(codes::SESSION_ARCHIVED, what)
+                .why(format!("it was here before, and went to {}", archive.file)));
+        }
+        let mut filling = Filling { log, named: &heads.named, missing: BTreeSet::new(), found: 0 };
+        let lacked = lacked_by(log, &imported.session)?;
+        if !lacked.is_empty() {
+            filling.missing.extend(lacked.into_iter().filter(|digest| log.blob(digest).is_err()));
+            if read(from_start()?, &mut |item| filling.visit(&item))? != imported.exported {
+                return Err(changed());
+            }
+        }
+        imported.found_blobs = filling.found;
+        imported.missing_blobs = filling.missing.into_iter().collect();
         return Ok(imported);
     }
-    if !log.branches(&imported.session)?.is_empty() {
-        return Err(crate::rules::session_exists(&imported.session));
-    }
-    heads.check_blobs(log)?;
+    heads.check_places(log)?;
+    imported.missing_blobs = heads.missing_blobs(log)?;
     let mut staged = Staged::default();
     if read(from_start()?, &mut |item| staged.visit(log, item))? != imported.exported {
         return Err(changed());
     }
     staged.settle_erasures()?;
-    let append = told(&imported, staged.line, new.before, new.actor, &new.told)?;
-    store.import(staged.branches, &new.told, append)?;
+    let append = told(log, &imported, staged.line, new)?;
+    store.import(staged.branches, &append.0, append.1)?;
     imported.is_new = true;
     Ok(imported)
+}
+
+/// Stores blobs that an earlier import lacked: those that it listed, and those that no event names, which
+/// they name in turn. What else is not here was erased.
+struct Filling<'a> {
+    log: &'a Log,
+    /// By events.
+    named: &'a BTreeSet<Digest>,
+    missing: BTreeSet<Digest>,
+    found: u64,
+}
+
+impl Filling<'_> {
+    fn visit(&mut self, item: &Item<'_>) -> Result<()> {
+        let Item::Blob(content) = item else { return Ok(()) };
+        let digest = Digest::of(content);
+        let is_lacking = self.missing.remove(&digest) || !self.named.contains(&digest);
+        if is_lacking && self.log.blob(&digest).is_err() {
+            self.log.put_blob(content)?;
+            self.found += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The blobs that did not come with an imported session.
+fn lacked_by(log: &Log, session: &SessionId) -> Result<Vec<Digest>> {
+    let cell = log.cell(SPACE, session.as_str())?;
+    let origin = cell.and_then(|cell| serde_json::from_slice::<Origin>(&cell.bytes).ok());
+    let Some(list) = origin.and_then(|origin| origin.missing) else { return Ok(Vec::new()) };
+    Ok(listed(&log.blob(&list)?))
+}
+
+/// Digests, one a line.
+pub(crate) fn listed(list: &[u8]) -> Vec<Digest> {
+    let text = String::from_utf8_lossy(list);
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Stores a list of blobs; `None` for an empty one.
+fn put_list(log: &Log, blobs: &[Digest]) -> Result<Option<BlobRef>> {
+    if blobs.is_empty() {
+        return Ok(None);
+    }
+    let list: String = blobs.iter().map(|digest| format!("{digest}\n")).collect();
+    let blob = log.put_blob(list.as_bytes())?;
+    Ok(Some(BlobRef { blob, bytes: list.len() as u64 }))
 }
 
 fn changed() -> Error {
     Error::new(codes::EXPORT_INVALID, "the export was changed while it was read")
 }
 
-/// The append that tells of an import, with the cell that remembers its origin.
+/// The append that tells of an import, with the cell that remembers its origin, and where it goes.
 fn told(
+    log: &Log,
     imported: &Imported,
     line: String,
-    before: Vec<Draft>,
-    actor: Actor,
-    place: &NewBranch,
-) -> Result<Append> {
+    new: NewImport,
+) -> Result<(NewBranch, Append)> {
+    let NewImport { told: place, before, actor } = new;
     let Exported { events, blobs, digest } = imported.exported;
     let branches = imported.branches;
-    let body =
-        SessionImported { imported: imported.session.clone(), branches, events, blobs, digest };
-    let origin = serde_json::to_vec(&Origin { line, branches, events }).map_err(|cause| {
+    let missing = put_list(log, &imported.missing_blobs)?;
+    let list = missing.as_ref().map(|list| list.blob);
+    let imported = imported.session.clone();
+    let key = imported.to_string();
+    let body = SessionImported { imported, branches, events, blobs, digest, missing };
+    let origin = Origin { line, branches, events, missing: list };
+    let origin = serde_json::to_vec(&origin).map_err(|cause| {
         Error::new(codes::EXPORT_INVALID, "the export's first line cannot be kept").why(cause)
     })?;
     let said = Draft::new(Kind::SessionImported, &body).by(actor);
     let events = before.into_iter().chain([said]).collect();
-    Ok(Append {
-        cells: vec![CellWrite {
-            space: SPACE.to_owned(),
-            key: imported.session.to_string(),
-            expected_version: None,
-            bytes: Some(origin),
-        }],
-        ..Append::new(place.session.clone(), place.branch.clone(), events)
-    })
+    let cell =
+        CellWrite { space: SPACE.to_owned(), key, expected_version: None, bytes: Some(origin) };
+    let (session, branch) = (place.session.clone(), place.branch.clone());
+    Ok((place, Append { cells: vec![cell], ..Append::new(session, branch, events) }))
 }
 
 /// The first line of the export that a session came from, while the session is as it came.
@@ -181,6 +263,7 @@ struct Heads {
     named: BTreeSet<Digest>,
     brought: BTreeSet<Digest>,
     erased: BTreeSet<Digest>,
+    erasers: Erasers,
 }
 
 impl Heads {
@@ -195,8 +278,7 @@ impl Heads {
                 self.grow(BRANCH_BYTES)?;
             }
             Item::Event(line) => {
-                let branch = self.branches.iter_mut().rfind(|(new, _)| new.branch == line.branch);
-                if let Some((_, head)) = branch {
+                if let Some((_, head)) = self.branches.last_mut() {
                     *head = Some((line.seq, line.event.hash));
                 }
                 let body = line.event.body.as_deref().unwrap_or_default();
@@ -204,6 +286,7 @@ impl Heads {
                 if line.event.header.contains(Kind::LogErased.as_str())
                     && let Ok(said) = serde_json::from_str::<LogErased>(body)
                 {
+                    self.erasers.add(&said, 0);
                     self.erased.extend(said.blobs);
                 }
                 self.grow(line.event.header.len() + body.len())?;
@@ -226,19 +309,38 @@ impl Heads {
             .with("limit_bytes", MAX_IMPORT_BYTES))
     }
 
-    /// What events name has to be here too, else the log would not prove itself any more.
-    fn check_blobs(&self, log: &Log) -> Result<()> {
-        for digest in &self.named {
-            if self.brought.contains(digest) || self.erased.contains(digest) {
+    /// Refuses what would stand in another's place: a session that is here, the log's own, and erasures of
+    /// what is not in the file.
+    fn check_places(&self, log: &Log) -> Result<()> {
+        for (new, _) in &self.branches {
+            if is_own(&new.session) || !log.branches(&new.session)?.is_empty() {
+                return Err(rules::session_exists(&new.session));
+            }
+            if new.branch == own_branch() {
+                return Err(rules::is_taken(&new.branch));
+            }
+        }
+        let ours: BTreeSet<_> = self.branches.iter().map(|(new, _)| &new.branch).collect();
+        match self.erasers.branches().find(|named| !ours.contains(named)) {
+            Some(named) => Err(Error::new(codes::EXPORT_INVALID, "could not import the session")
+                .why(format!("it says that events of {named} were erased, which is none of it"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The blobs that events name, that are neither in the file nor here, and that nobody erased.
+    fn missing_blobs(&self, log: &Log) -> Result<Vec<Digest>> {
+        let mut missing = Vec::new();
+        for digest in self.named.difference(&self.brought) {
+            if self.erased.contains(digest) {
                 continue;
             }
-            log.blob(digest).map_err(|error| {
-                error
-                    .why("the session's events name it, and the export does not hold it")
-                    .fix("export the session with its blobs")
-            })?;
+            match log.blob(digest) {
+                Err(error) if error.is(codes::BLOB_NOT_FOUND) => missing.push(*digest),
+                found => drop(found?),
+            }
         }
-        Ok(())
+        Ok(missing)
     }
 
     /// Whether the log holds every event of the file. A head's hash proves all before it.
@@ -268,8 +370,7 @@ struct Staged {
     line: String,
     branches: Vec<ImportedBranch>,
     events: u64,
-    /// Who erased an event, by its place.
-    erasers: HashMap<(BranchId, Seq), u64>,
+    erasers: Erasers,
 }
 
 impl Staged {
@@ -279,27 +380,21 @@ impl Staged {
             Item::Branch { new, state } => {
                 self.branches.push(ImportedBranch { new, state, records: Vec::new() });
             }
-            Item::Event(line) => self.event(line)?,
+            Item::Event(line) => self.event(&line)?,
             // Durable before the events that name it.
             Item::Blob(content) => drop(log.put_blob(&content)?),
         }
         Ok(())
     }
 
-    fn event(&mut self, line: ExportedEvent) -> Result<()> {
-        let ExportedEvent { branch, seq, event } = line;
+    fn event(&mut self, line: &ExportedEvent) -> Result<()> {
         let position = self.events;
         self.events += 1;
-        let salt = event.salt_bytes().map(Vec::from).unwrap_or_default();
-        let (header, body) = (event.header.into_bytes(), event.body.unwrap_or_default());
-        let record =
-            Record { seq, position, hash: event.hash, header, salt, body: body.into_bytes() };
+        let record = Record { position, ..line.record().ok_or_else(changed)? };
         if let Some(said) = record.body_of::<LogErased>(&Kind::LogErased) {
-            for erased in said.events {
-                self.erasers.entry((erased.branch, erased.seq)).or_insert(position);
-            }
+            self.erasers.add(&said, position);
         }
-        let into = self.branches.iter_mut().rfind(|into| into.new.branch == branch);
+        let into = self.branches.last_mut().filter(|into| into.new.branch == line.branch);
         let into = into.ok_or_else(changed)?;
         into.records.push(ImportedRecord { record, erased_by: None });
         Ok(())
@@ -307,10 +402,10 @@ impl Staged {
 
     /// Points each event without a body at the event that says so.
     fn settle_erasures(&mut self) -> Result<()> {
+        self.erasers.settle();
         for ImportedBranch { new, records, .. } in &mut self.branches {
-            for record in records.iter_mut().filter(|record| record.record.body.is_empty()) {
-                let place = (new.branch.clone(), record.record.seq);
-                let by = self.erasers.get(&place).copied().ok_or_else(changed)?;
+            for record in records.iter_mut().filter(|record| record.record.erased_by().is_some()) {
+                let by = self.erasers.of(&new.branch, record.record.seq).ok_or_else(changed)?;
                 record.erased_by = Some(by);
             }
         }

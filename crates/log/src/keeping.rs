@@ -17,6 +17,7 @@ use serde::Serialize;
 
 pub use self::archive::Archive;
 use self::archive::{Archives, Known, Stage};
+pub(crate) use self::archive::{SPACE as ARCHIVES, prove as prove_archives};
 pub use self::usage::Usage;
 use crate::backup;
 use crate::branch::{BranchRow, BranchState, SessionRow};
@@ -38,8 +39,8 @@ const DAY_SECONDS: u64 = 24 * 3_600;
 pub struct Keeping {
     /// Age of its last event at which an ended session is archived.
     pub retention: Duration,
-    /// Bytes for what is in the database and for the archives. Blobs do not count: no rotation removes
-    /// them.
+    /// Bytes for what is in the database, for the archives and for the blobs. No rotation removes a blob:
+    /// sessions share them, and only all events of all sessions and archives tell whether one is still named.
     pub max_bytes: u64,
 }
 
@@ -112,13 +113,15 @@ impl Log {
             rotation.visit(&row, dry_run, is_ended)?;
         }
         let Rotation { archives, archived, left, .. } = rotation;
+        let blob_bytes = self.blob_bytes()?;
+        let now = || usage::now(self, &archives, blob_bytes, keeping);
         if dry_run {
-            let usage = usage::now(self, &archives, keeping)?;
+            let usage = now()?;
             return Ok(Rotated { archived, left, deleted: Vec::new(), usage, backup: None });
         }
-        usage::tell(self, usage::now(self, &archives, keeping)?)?;
-        let deleted = self.delete_archives(&archives, keeping)?;
-        let usage = usage::now(self, &archives, keeping)?;
+        usage::tell(self, now()?)?;
+        let deleted = self.delete_archives(&archives, &now)?;
+        let usage = now()?;
         usage::settle(self, usage)?;
         let has_erased = !archived.is_empty();
         let backup =
@@ -135,14 +138,22 @@ impl Log {
         Ok(known.filter(|known| known.stage != Stage::Written).map(|known| known.archive))
     }
 
-    /// Deletes the oldest archives until there is room again, or none is left.
-    fn delete_archives(&self, archives: &Archives, keeping: &Keeping) -> Result<Vec<String>> {
+    /// Deletes the oldest archives until there is room again; none where that cannot make room, because
+    /// the rest alone takes more than there is.
+    fn delete_archives(
+        &self,
+        archives: &Archives,
+        now: &dyn Fn() -> Result<Usage>,
+    ) -> Result<Vec<String>> {
         let mut deleted = Vec::new();
         let mut kept = archive::all(self)?;
+        if now()?.without(archives.bytes(&kept)).is_over() {
+            return Ok(deleted);
+        }
         kept.retain(|known| known.stage == Stage::Erased);
         kept.sort_by(|one, other| one.archive.file.cmp(&other.archive.file));
         for mut known in kept {
-            if !usage::now(self, archives, keeping)?.is_over() {
+            if !now()?.is_over() {
                 break;
             }
             let Archive { file, bytes, digest, .. } = &known.archive;
@@ -239,6 +250,12 @@ impl Rotation<'_> {
             }
         };
         archive::remember(self.log, &known)?;
+        if !self.holds_all(&known.archive)? {
+            // A fork that came before the archive was known is not in it.
+            archive::forget(self.log, &row.session)?;
+            self.archives.delete(&known.archive.file)?;
+            return Ok(Err("somebody went on with it".to_owned()));
+        }
         self.erase(row, &known.archive.file)?;
         known.stage = Stage::Erased;
         archive::remember(self.log, &known)?;
@@ -266,6 +283,19 @@ impl Rotation<'_> {
             drop(lease);
         }
         Ok(true)
+    }
+
+    /// Whether an archive holds every event of its session, and no more can come: asked once the archive is
+    /// known, since from then on nobody can fork.
+    fn holds_all(&self, archive: &Archive) -> Result<bool> {
+        let mut events = 0;
+        for branch in self.log.branches(&archive.session)? {
+            if branch.why_ended().is_none() {
+                return Ok(false);
+            }
+            events += branch.head.seq - branch.base().seq;
+        }
+        Ok(events == archive.events)
     }
 
     /// Whether bodies of a session are gone from the log.

@@ -4,7 +4,7 @@ mod events;
 mod later;
 mod opening;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
@@ -203,12 +203,31 @@ impl Log {
         let draft = Draft::new(Kind::LogErased, &body);
         self.prove_to_write(&branch)?;
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
+        let named: BTreeSet<_> = events.iter().map(|(branch, _)| branch.clone()).collect();
         // Before the event, so that no crash leaves a copy behind an erasure.
         let _no_copies = self.inner.home.as_ref().map(backup::forbid).transpose()?;
+        self.forget_folds(&named)?;
         let appended = self.inner.store.erase(append, events, blobs)?;
+        // And after it: somebody may have folded the bodies meanwhile.
+        self.forget_folds(&named)?;
         self.inner.delete_erased_blobs()?;
         self.tell_stored();
         Ok(appended)
+    }
+
+    /// Removes what folds keep of branches, and of those that share a past with them.
+    fn forget_folds(&self, branches: &BTreeSet<BranchId>) -> Result<()> {
+        let Some(snapshots) = &self.inner.snapshots else { return Ok(()) };
+        let mut sessions = BTreeSet::new();
+        for branch in branches {
+            let Ok(row) = self.branch(branch) else { continue };
+            if sessions.insert(row.session.clone()) {
+                for row in self.branches(&row.session)? {
+                    snapshots.forget(&row.branch)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends a branch without merging it.
@@ -295,6 +314,11 @@ impl Log {
     /// Bytes that events take in the store.
     pub(crate) fn stored_bytes(&self) -> Result<u64> {
         self.inner.store.bytes()
+    }
+
+    /// Bytes that blobs take on the disk.
+    pub(crate) fn blob_bytes(&self) -> Result<u64> {
+        self.inner.blobs.bytes()
     }
 
     pub(crate) fn snapshots(&self) -> Option<&Snapshots> {

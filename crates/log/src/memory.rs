@@ -20,9 +20,10 @@ use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
 use crate::import::ImportedBranch;
+use crate::keeping::ARCHIVES;
 use crate::lease::{self, Fence};
 use crate::record::{Place, Record, seal};
-use crate::rules;
+use crate::rules::{self, Taken};
 use crate::store::{Flaw, Leaf, Merge, Stats, Store, Stored, TreeHead};
 use crate::tree::Tree;
 
@@ -206,15 +207,21 @@ impl Memory {
     /// Adds a branch without events.
     fn add_branch(&self, state: &mut State, new: &NewBranch) -> Result<Head> {
         new.check()?;
-        let siblings: Vec<_> = state.rows_of(Some(&new.session));
-        let is_taken = state.lines.contains_key(&new.branch);
-        let is_root = new.parent.is_none();
-        rules::check_new_branch(&new.branch, &new.name, is_root, is_taken, &siblings)?;
+        let mut siblings =
+            state.lines.values().map(|line| &line.row).filter(|row| row.session == new.session);
+        let taken = Taken {
+            id: state.lines.contains_key(&new.branch),
+            name: siblings.clone().any(|row| row.name == new.name),
+            root: siblings.any(|row| row.fork.is_none()),
+        };
+        rules::check_new_branch(&new.branch, &new.name, new.parent.is_none(), &taken)?;
         let (mut fork, mut ancestors) = (None, Vec::new());
         if let Some((parent, fork_seq)) = &new.parent {
             let line = state.line(parent)?;
             rules::check_session(&line.row, &new.session)?;
             check_fork(&line.row, *fork_seq)?;
+            let archive = state.cells.get(&(ARCHIVES.to_owned(), new.session.to_string()));
+            rules::check_kept(&new.session, archive.and_then(|(_, bytes)| bytes.as_deref()))?;
             ancestors = ancestors_of_child(parent, line.ancestors.clone(), *fork_seq)?;
             let owner = ancestors.last().expect("a fork within the parent has an ancestor");
             let shared = state.line(&owner.branch)?.record(*fork_seq);

@@ -87,12 +87,18 @@ impl Defect {
     pub(crate) fn error(&self, branch: &BranchId, seq: Seq) -> Error {
         let (kind, expected, found) = self.parts();
         Error::new(codes::LOG_CORRUPT, format!("event {seq} of {branch} does not prove itself"))
-            .why(format!("{kind}: expected {expected}, found {found}"))
+            .why(self.text())
             .with("kind", kind)
             .with("branch", branch.as_str())
             .with("seq", seq)
             .with("expected", expected)
             .with("found", found)
+    }
+
+    /// What is wrong, in one line.
+    pub(crate) fn text(&self) -> String {
+        let (kind, expected, found) = self.parts();
+        format!("{kind}: expected {expected}, found {found}")
     }
 
     /// The word for it, and what was expected and found.

@@ -22,7 +22,7 @@ use crate::home::{self, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::log::Log;
 use crate::own::own_session;
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Sqlite, beside};
 use crate::store::{Store as _, TreeHead};
 use crate::verify::{Broken, Reach, Verification, verify};
 use crate::{backup, clock};
@@ -68,7 +68,7 @@ pub fn restore(
             Error::new(codes::LOG_BUSY, "could not restore the log").why("a process has it open")
         );
     };
-    let coming = place.root().join("log.db.restoring");
+    let coming = coming(&place);
     let tree = prove(&place, tenant, backup, &coming)?;
     let signed = signed_heads(&place)?;
     let newest_root = signed.iter().max_by_key(|head| head.tree.size).map(|head| head.tree.root);
@@ -104,6 +104,25 @@ pub fn restore(
     Ok(Restored { events: tree.size, lost_events, replaced })
 }
 
+/// The backup on its way.
+fn coming(place: &Home) -> PathBuf {
+    place.root().join("log.db.restoring")
+}
+
+/// Removes what a restore that was cut short left of a backup. Nobody may be restoring.
+pub(crate) fn forget(place: &Home) -> Result<()> {
+    let coming = coming(place);
+    for file in [coming.clone(), beside(&coming, "-wal"), beside(&coming, "-shm")] {
+        match fs::remove_file(&file) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::file("remove", &file, &cause));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Copies a backup beside the database and proves the copy.
 fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Result<TreeHead> {
     let invalid = |why: &dyn std::fmt::Display| {
@@ -131,8 +150,8 @@ fn prove(place: &Home, tenant: &TenantId, backup: &Path, coming: &Path) -> Resul
     }
     let tree = store.tree()?;
     drop(store);
-    for side in ["log.db.restoring-wal", "log.db.restoring-shm"] {
-        let _ = fs::remove_file(place.root().join(side));
+    for side in ["-wal", "-shm"] {
+        let _ = fs::remove_file(beside(coming, side));
     }
     Ok(tree)
 }
@@ -160,6 +179,7 @@ fn set_aside(place: &Home, events: u64, gives_up: bool) -> Result<PathBuf> {
     home::create_directory(&aside)?;
     if gives_up {
         heads::give_up_beyond(&place.heads(), &aside.join("heads"), events)?;
+        backup::give_up_beyond(&place.backups(), &aside.join("backups"), events)?;
     }
     // The side files first: a database without them is whole as of its last checkpoint, while they
     // beside another database would be taken for its own.

@@ -86,6 +86,16 @@ pub(crate) fn check_erase(branch: &BranchId, seq: Seq, record: Option<&Record>) 
     Ok(record.erased_by().is_none())
 }
 
+/// Checks that a session may be forked: `archive` is the cell that names its archive. Its bodies go once
+/// there is one, and what was forked meanwhile would be in no archive.
+pub(crate) fn check_kept(session: &SessionId, archive: Option<&[u8]>) -> Result<()> {
+    if archive.is_none() {
+        return Ok(());
+    }
+    Err(Error::new(codes::SESSION_ARCHIVED, format!("could not fork session {session}"))
+        .why("its events are in an archive, or about to be"))
+}
+
 pub(crate) fn is_taken(branch: &BranchId) -> Error {
     Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}"))
         .why("a branch with this id exists")
@@ -96,24 +106,33 @@ pub(crate) fn session_exists(session: &SessionId) -> Error {
         .why("a session with this id and other events exists")
 }
 
+/// What of a new branch is taken.
+pub(crate) struct Taken {
+    /// Its id, by any session.
+    pub(crate) id: bool,
+    /// Its name, within its session.
+    pub(crate) name: bool,
+    /// The place of its session's first branch.
+    pub(crate) root: bool,
+}
+
 /// Checks that an id and a name are free.
 pub(crate) fn check_new_branch(
     branch: &BranchId,
     name: &str,
     is_root: bool,
-    id_is_taken: bool,
-    siblings: &[BranchRow],
+    taken: &Taken,
 ) -> Result<()> {
     let exists = |why: &str| {
         Err(Error::new(codes::BRANCH_EXISTS, format!("could not create {branch}")).why(why))
     };
-    if id_is_taken {
+    if taken.id {
         return Err(is_taken(branch));
     }
-    if siblings.iter().any(|sibling| sibling.name == name) {
+    if taken.name {
         return exists(&format!("the session has a branch named `{name}`"));
     }
-    if is_root && !siblings.is_empty() {
+    if is_root && taken.root {
         return exists("the session has its first branch");
     }
     Ok(())

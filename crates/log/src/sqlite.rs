@@ -21,8 +21,9 @@ use std::time::Duration;
 use glasshouse_model::{BranchId, Digest, Draft, Seq, SessionId, TenantId};
 use rusqlite::Connection;
 
+pub(crate) use self::connection::beside;
 pub(crate) use self::file::FileState;
-pub(crate) use self::wal::torn_tail;
+pub(crate) use self::wal::{Tail, torn_tail};
 
 use self::connection::{Use, explain};
 use self::file::Identity;

@@ -55,9 +55,20 @@ pub struct Sound {
     pub erased_events: u64,
     /// Number of blobs that were erased, as an event says.
     pub erased_blobs: u64,
+    /// Number of blobs that events of imported sessions name and that did not come with them.
+    #[serde(skip_serializing_if = "is_none")]
+    pub missing_blobs: u64,
+    /// Archives that are not where the log put them, although it did not delete them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_archives: Vec<String>,
     /// Files with bytes that were set aside because they are no log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub quarantined: Vec<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The first thing that does not prove itself.
@@ -101,7 +112,11 @@ impl Serialize for Verification {
 }
 
 impl Broken {
-    fn of_log(kind: &'static str, expected: impl Into<Value>, found: impl Into<Value>) -> Self {
+    pub(crate) fn of_log(
+        kind: &'static str,
+        expected: impl Into<Value>,
+        found: impl Into<Value>,
+    ) -> Self {
         Self { kind, branch: None, seq: None, expected: expected.into(), found: found.into() }
     }
 
@@ -230,6 +245,8 @@ fn sound(tree: &TreeHead, newest: Option<&SignedHead>, blobs: u64, erased: Erasu
         blobs,
         erased_events: erased.events,
         erased_blobs: erased.blobs,
+        missing_blobs: erased.missing,
+        missing_archives: Vec::new(),
         quarantined: Vec::new(),
     }
 }

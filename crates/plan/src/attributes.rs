@@ -9,10 +9,11 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::json::{Json, Members};
 use crate::profile::Profile;
-use crate::rules::attribute::{self, Attribute, Kind, Verdict};
+use crate::rules::attribute::{Attribute, Kind};
 use crate::rules::element::ElementId;
 use crate::rules::event::Binding;
 use crate::rules::property::{self, Property};
+use crate::rules::value::{self, Verdict};
 use crate::rules::{Refusal, Scalar, style, url};
 use crate::size;
 use crate::template::{self, Scope, is_templated};
@@ -140,7 +141,7 @@ impl Showing<'_> {
             Resolved::Templated(scalar) => (scalar, true),
             Resolved::Waits => return None,
         };
-        Some(attribute::judge(attribute, scalar, templated, self.profile))
+        Some(value::judge(attribute, scalar, templated, self.profile))
     }
 
     fn resolve<'a>(&self, value: Json<'a>) -> Resolved<'a> {
@@ -184,7 +185,7 @@ impl Showing<'_> {
                 link.leaves |= text.contains("//");
             }
             Kind::Paint => {
-                if let Some(name) = attribute::fragment(&text) {
+                if let Some(name) = value::fragment(&text) {
                     let reference = format!("url(#{}-{name})", self.surface);
                     return out.attribute(slot, &attribute.name, Some(&reference));
                 }
@@ -256,7 +257,7 @@ fn forced(element: ElementId, link: &Link<'_>, out: &mut impl Output) -> Result<
         }
         "a" if link.leaves || link.relations.is_some() => {
             let given = link.relations.as_deref().unwrap_or_default();
-            let relations = attribute::relations(given, link.leaves);
+            let relations = value::relations(given, link.leaves);
             if !relations.is_empty() {
                 out.attribute(FORCED_SLOT, "rel", Some(&relations))?;
             }

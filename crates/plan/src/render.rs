@@ -33,6 +33,9 @@ use crate::tree::{Entry, NodeKind};
 
 /// Longest rendered text: templates may repeat a large state value many times.
 pub const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// So many bytes of text and of values stay below [`MAX_OUTPUT_BYTES`] however they are escaped; of
+/// more only rendering tells.
+pub(crate) const SURELY_FITS_BYTES: usize = MAX_OUTPUT_BYTES / 8;
 /// How many imports and components a plan may load and run if it asks for no number.
 const DEFAULT_MAX_IMPORTS: usize = 50;
 /// See [`DEFAULT_MAX_IMPORTS`].
@@ -376,6 +379,7 @@ impl<'p> Writer<'p> {
         let name = if within { "missing-module" } else { "component-limit" };
         self.quoted(&format!("data-glasshouse-{name}"), module);
         self.out.push('>');
+        self.line_break_dropped = false;
         if !within {
             self.out.push_str("Component invocation limit exceeded</div>");
             self.passed_over(index, entry, max);

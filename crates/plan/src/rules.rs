@@ -12,6 +12,7 @@ pub(crate) mod nesting;
 pub(crate) mod property;
 pub(crate) mod style;
 pub(crate) mod url;
+pub(crate) mod value;
 
 use std::borrow::Cow;
 

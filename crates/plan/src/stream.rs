@@ -21,7 +21,7 @@ use crate::normalise;
 use crate::patch::{End, Frame, Live, Patch};
 use crate::plan::{Plan, SPEC_VERSION};
 use crate::profile::Profile;
-use crate::render::Context;
+use crate::render::{Context, SURELY_FITS_BYTES, render};
 use crate::report::{Issue, Report};
 
 use find::{Finder, Step};
@@ -449,11 +449,15 @@ impl<'c> Stream<'c> {
     fn whole(&self, reading: Reading<'_>) -> Result<(Plan, Report, bool), Error> {
         let bare = reading.growing.form() == Form::Node;
         let refusal = reading.growing.refusal().cloned();
+        let shown_bytes = reading.growing.shown_bytes();
         let (plan, repaired) = self.plan(reading, bare)?;
         let mut report = check_to_show(&plan, self.profile);
         if let Some(issue) = refusal.filter(|_| report.safe && !repaired) {
             // What it shows is too much, whatever the plan itself is.
             report = Report::of_issue(issue);
+        }
+        if report.safe && shown_bytes > SURELY_FITS_BYTES {
+            render(&plan, self.profile, self.context)?;
         }
         Ok((plan, report, repaired))
     }

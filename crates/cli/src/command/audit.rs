@@ -208,6 +208,12 @@ fn tell(verification: &Verification) {
                 let (events, blobs) = (sound.erased_events, sound.erased_blobs);
                 output::data(&format!("erased: {events} bodies, {blobs} blobs"));
             }
+            if sound.missing_blobs > 0 {
+                output::data(&format!("not imported: {} blobs", sound.missing_blobs));
+            }
+            for file in &sound.missing_archives {
+                output::data(&format!("not in its place: archive {file}"));
+            }
             for file in &sound.quarantined {
                 output::data(&format!("set aside, no part of the log: {file}"));
             }

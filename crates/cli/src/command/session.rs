@@ -6,9 +6,10 @@ mod export;
 mod files;
 
 use glasshouse_kernel::driver::{NewFork, NewMerge};
+use glasshouse_kernel::session::Listing;
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{Archive, BranchRow, Record, SessionRow};
-use glasshouse_model::body::{MessageReceived, Outcome};
+use glasshouse_model::body::Outcome;
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
 use crate::args::SessionCommand;
@@ -125,7 +126,7 @@ fn refuse_archived(kernel: &Kernel, id: &SessionId) -> Result<(), Error> {
     let Some(archive) = kernel.log().archive_of(id)? else { return Ok(()) };
     let file = home::data_dir()?.join("archive").join(archive.file);
     let what = format!("session {id} was archived");
-    let error = Error::new(codes::SESSION_ARCHIVED, what);
+    let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
     Err(if file.exists() {
         error.why(format!("its {} events are in {}", archive.events, file.display()))
     } else {
@@ -207,34 +208,37 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
             left_out += 1;
             continue;
         }
-        let state = kernel.state_of(&row.main)?;
-        let status = match (&state.turn, state.outcome()) {
-            (Some(_), _) if kernel.log().is_owned(&row.main)? => "running".to_owned(),
-            (Some(_), _) => "interrupted".to_owned(),
-            (None, Some(outcome)) => serde_json::to_value(outcome)
-                .ok()
-                .and_then(|v| v.as_str().map(str::to_owned))
-                .unwrap_or_default(),
-            (None, None) => "new".to_owned(),
+        let (listing, status) = match kernel.listing_of(&row.main) {
+            // One damaged session hides no other.
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
+                (Listing { head: row.events, ..Listing::default() }, "damaged".to_owned())
+            }
+            listing => {
+                let listing = listing?;
+                let status = status(kernel, &row, &listing)?;
+                (listing, status)
+            }
         };
-        let first = kernel.log().read(&row.main, 1, 16)?;
-        let title = first_message(&first);
+        let title = listing.task.as_deref().unwrap_or_default();
         if json {
             output::json_line(&serde_json::json!({
                 "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": state.head, "state": status, "workflow": state.workflow(), "task": title,
+                "events": listing.head, "state": status, "workflow": listing.workflow(), "task": title,
             }));
             continue;
         }
-        let outside = outside(&row, &first);
+        let outside = match &listing.project {
+            None if status != "damaged" => outside(&row, &kernel.log().read(&row.main, 1, 1)?),
+            _ => None,
+        };
         if outside.is_some() && !all {
             left_out += 1;
             continue;
         }
-        let project = state.created.as_ref().map_or("-", |created| last_part(&created.project));
+        let project = listing.project.as_deref().map_or("-", last_part);
         let status = if outside.is_some() { "-" } else { status.as_str() };
-        let (date, head) = (date(row.created_us), state.head);
-        let text = outside.as_deref().unwrap_or(&title);
+        let (date, head) = (date(row.created_us), listing.head);
+        let text = outside.as_deref().unwrap_or(title);
         let line =
             format!("{}  {date}  {status:<11}  {head:>6}  {project:<12}  {text}", row.session);
         lines.push(output::visible(&line, false));
@@ -258,6 +262,17 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         ));
     }
     Ok(Exit::Done.status())
+}
+
+/// The word for where a session stands.
+fn status(kernel: &Kernel, row: &SessionRow, listing: &Listing) -> Result<String, Error> {
+    if listing.is_open {
+        let is_owned = kernel.log().is_owned(&row.main)?;
+        return Ok(if is_owned { "running" } else { "interrupted" }.to_owned());
+    }
+    let Some(outcome) = listing.outcome else { return Ok("new".to_owned()) };
+    let word = serde_json::to_value(outcome).ok();
+    Ok(word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned())
 }
 
 /// Tells of a session whose events are elsewhere.
@@ -343,12 +358,4 @@ fn stored(mut event: Event, record: &Record, seq: u64) -> String {
     let text = serde_json::to_string(&event).unwrap_or_default();
     // Nowhere else: within a text the quotes would be escaped.
     text.replacen(",\"body\":null,\"body_hash\":", &format!(",\"body\":{body},\"body_hash\":"), 1)
-}
-
-fn first_message(events: &[Event]) -> String {
-    let message = events.iter().find(|event| *event.kind() == Kind::MessageReceived);
-    let text =
-        message.and_then(|event| event.body_as::<MessageReceived>().ok()).map(|body| body.text);
-    let text = text.unwrap_or_default();
-    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(72).collect()
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_model::Exit;
-use glasshouse_plan::{Issue, Profile, ProfileName};
+use glasshouse_plan::{Html, Issue, Profile, ProfileName};
 
 use crate::args::{ProfileArgument, RunOptions, UiCommand};
 use crate::error::Error;
@@ -47,9 +47,9 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
         UiCommand::Stream(arguments) => stream::run(&arguments),
         UiCommand::RenderPlan(arguments) => {
             let text = read(&arguments.file)?;
-            let RunOptions { profile, json, timings } = arguments.options;
             if arguments.no_register {
-                show::render(&text, &profile.profile(), json, timings)
+                let RunOptions { profile, show } = arguments.options;
+                show::render(&text, &profile.profile(), show)
             } else {
                 runs::render(&text, arguments.keep_input, &arguments.options)
             }
@@ -70,6 +70,16 @@ fn tell(report: &glasshouse_plan::Report) {
         output::note(&format!("  {}", line(issue)));
         output::note(&format!("    fix: {}", issue.fix));
     }
+}
+
+/// A rendered plan on stdout, as a fragment or as a page.
+fn markup(title: &str, html: &Html, page: bool) {
+    if page {
+        output::markup(&glasshouse_plan::render_page(title, html));
+    } else {
+        output::markup(&html.markup);
+    }
+    remark(&html.notes);
 }
 
 /// Remarks about what is harmless and not shown.

@@ -225,6 +225,55 @@ fn e2e_law_2_cells_are_only_an_index() {
     place.run(&["audit", "verify"]).expect_status(0);
 }
 
+/// Cells that no event made: a right goes, and a count that cannot be read is made again.
+#[test]
+fn e2e_law_2_a_right_that_no_event_gave_is_none() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let text = "capabilities: [{ name: all, match: {}, action: allow }]\n";
+    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    let check = || place.run(&["audit", "check-state", "--json"]);
+    let space = "policy.accepted";
+    let log = place.log();
+    let (key, made) = log.cells(space, "", 9).unwrap().pop().unwrap();
+    let rows = log.sessions().unwrap();
+    let row = rows.iter().find(|row| row.session.as_str() != "s_log").unwrap();
+    let cell = |space: &str, key: &str| glasshouse_log::CellWrite {
+        space: space.to_owned(),
+        key: key.to_owned(),
+        expected_version: None,
+        bytes: Some(b"{}".to_vec()),
+    };
+    let added = [("grants", "g"), ("plans.governor", "local"), (space, "other")];
+    let event = glasshouse_model::Draft::new(glasshouse_model::Kind::Heartbeat, &1);
+    let append = glasshouse_log::Append {
+        cells: added.map(|(space, key)| cell(space, key)).to_vec(),
+        ..glasshouse_log::Append::new(row.session.clone(), row.main.clone(), vec![event])
+    };
+    log.append(append).unwrap();
+    drop(log);
+    let found = check().expect_status(5).last();
+    let mut found: Vec<_> = found["cells"].as_array().unwrap().clone();
+    found.sort_by_key(|cell| cell["space"].to_string());
+    let found =
+        found.iter().map(|cell| (cell["space"].as_str().unwrap(), cell["key"].as_str().unwrap()));
+    assert_eq!(found.collect::<Vec<_>>(), added);
+    let log = place.log();
+    assert_eq!(log.cell("grants", "g").unwrap(), None);
+    assert_eq!(log.cell(space, "other").unwrap(), None);
+    assert_eq!(
+        log.cell(space, &key).unwrap().unwrap().bytes,
+        made.bytes,
+        "what was accepted stays"
+    );
+    drop(log);
+    assert_eq!(check().expect_status(0).last()["ok"], true);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
 fn snapshot_files(root: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = |dir: &std::path::Path| -> Vec<_> {
         let entries = std::fs::read_dir(dir).into_iter().flatten();

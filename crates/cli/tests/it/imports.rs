@@ -49,11 +49,10 @@ fn e2e_a_session_goes_elsewhere_and_comes_back_byte_for_byte() {
     for file in [&out, &bare] {
         place.run(&["session", "check-export", file]).expect_status(0);
     }
-    let refused = elsewhere(&place, &["session", "import", &bare, "--json"]).expect_status(10);
-    assert_eq!(refused.last()["error"]["code"], "blob_not_found", "contents are part of a session");
     let import = ["session", "import", &out, "--json"];
     let imported = elsewhere(&place, &import).expect_status(0).last();
     assert_eq!((&imported["is_new"], &imported["branches"]), (&true.into(), &3.into()));
+    assert_eq!(imported["missing_blobs"], serde_json::json!([]));
     for key in ["events", "blobs", "digest"] {
         assert_eq!(imported[key], written[key], "{key}");
     }
@@ -103,6 +102,79 @@ fn e2e_a_session_goes_elsewhere_and_comes_back_byte_for_byte() {
     let ran = Ran::new(&command.output().unwrap()).expect_status(2);
     assert_eq!(ran.last()["error"]["code"], "project_unreadable");
     elsewhere(&place, &["audit", "verify", "--json"]).expect_status(0);
+}
+
+/// Without its blobs a session can be read but for what is missing, which is named and is no damage.
+#[test]
+fn e2e_an_export_without_blobs_is_imported_and_says_what_is_missing() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.scenario(&project, LIVED).expect_status(6);
+    let (session, _) = place.events();
+    let id = session.as_str();
+    let at = |name: &str| place.path(name).display().to_string();
+    let (out, bare) = (at("out"), at("bare"));
+    place.run(&["session", "export", id, "--out", &bare, "--with-blobs=false"]).expect_status(0);
+    place.run(&["session", "export", id, "--out", &out]).expect_status(0);
+    let imported = elsewhere(&place, &["session", "import", &bare, "--json"]).expect_status(0);
+    let missing = imported.last()["missing_blobs"].as_array().unwrap().len();
+    assert!(missing > 3, "{missing}");
+    let verified = elsewhere(&place, &["audit", "verify", "--json"]).expect_status(0).last();
+    assert_eq!(verified["missing_blobs"], missing);
+    elsewhere(&place, &["session", "show", id]).expect_status(0);
+    let file = ["session", "files", id, "tests/t_two.sh"];
+    let refused = elsewhere(&place, &file).expect_status(10);
+    assert!(refused.stderr.contains("no blob sha256:"), "{}", refused.stderr);
+    let brought = elsewhere(&place, &["session", "import", &out]).expect_status(0);
+    assert!(brought.stderr.contains("contents that were missing came"), "{}", brought.stderr);
+    elsewhere(&place, &file).expect_status(0);
+    let verified = elsewhere(&place, &["audit", "verify", "--json"]).expect_status(0).last();
+    assert_eq!(verified["missing_blobs"], serde_json::Value::Null);
+}
+
+/// The failure that this keeps away: cells are made again from events, those of an imported session
+/// included, so a stranger's acceptance of a policy became one of this machine.
+#[test]
+fn e2e_no_cell_is_made_again_from_what_was_imported() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let open = "capabilities: [{ name: everything, match: {}, action: allow }]\n";
+    std::fs::write(project.join(".glasshouse/policy.yaml"), open).unwrap();
+    let unseen = place.run_in(&project, &["policy", "update", "--json"]).expect_status(4).last();
+    let fix = unseen["error"]["fix"].as_str().unwrap();
+    let digest = fix.split_once("--digest ").unwrap().1;
+    place.run_in(&project, &["policy", "update", "--digest", digest, "--json"]).expect_status(0);
+    let log = place.log();
+    let accepts = |row: &glasshouse_log::SessionRow| {
+        let events = log.read(&row.main, 1, 100).unwrap();
+        events.iter().any(|event| *event.kind() == Kind::PolicyUpdated)
+    };
+    let session = log.sessions().unwrap().into_iter().find(accepts).unwrap().session;
+    drop(log);
+    let out = place.path("out").display().to_string();
+    place.run(&["session", "export", session.as_str(), "--out", &out]).expect_status(0);
+    elsewhere(&place, &["session", "import", &out]).expect_status(0);
+    let check = ["audit", "check-state", "--json"];
+    let cells = elsewhere(&place, &check).expect_status(0).last();
+    assert_eq!(cells["cells"], serde_json::json!([]));
+    // The control: in its own log the cell is made again from the same event.
+    let log = place.log();
+    let (key, _) = log.cells("policy.accepted", "", 9).unwrap().pop().unwrap();
+    let (session, branch) = ("s_any".parse().unwrap(), "b_any".parse().unwrap());
+    let new = glasshouse_log::NewBranch { session, branch, name: "main".into(), parent: None };
+    log.create_branch(new.clone()).unwrap();
+    let cell = glasshouse_log::CellWrite {
+        space: "policy.accepted".into(),
+        key,
+        expected_version: None,
+        bytes: None,
+    };
+    let event = glasshouse_model::Draft::new(Kind::Heartbeat, &1);
+    let append = glasshouse_log::Append::new(new.session, new.branch, vec![event]);
+    log.append(glasshouse_log::Append { cells: vec![cell], ..append }).unwrap();
+    drop(log);
+    let repaired = place.run(&check).expect_status(5).last();
+    assert_eq!(repaired["cells"][0]["space"], "policy.accepted");
 }
 
 /// The failure that this keeps away: a file says that anything is allowed, and work on it would be decided so.

@@ -50,6 +50,37 @@ steps:
     assert!(logged.contains("shell.run echo aside") && !logged.contains("{\""), "{logged}");
 }
 
+/// The failure that this keeps away: one event of one session is damaged, and no session is listed at all.
+#[test]
+fn e2e_a_damaged_session_hides_no_other() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "version: 1\nsteps: [ { emit: [ { text: 'It prints one.' } ] } ]\n";
+    place.scenario(&project, yaml).expect_status(0);
+    place.scenario(&project, yaml).expect_status(0);
+    let states = || {
+        let listed = place.run(&["session", "list", "--json"]).expect_status(0).stdout;
+        let states = listed.lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["state"].as_str().unwrap().to_owned()
+        });
+        states.collect::<Vec<_>>()
+    };
+    assert_eq!(states(), ["answered", "answered"]);
+    let database = place.home().join("log.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    let (from, to) = (b"\"text\":\"do it\"", b"\"text\":\"do IT\"");
+    let at = bytes.windows(from.len()).position(|part| part == from).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to);
+    std::fs::write(&database, bytes).unwrap();
+    let mut found = states();
+    found.sort();
+    assert_eq!(found, ["answered", "damaged"]);
+    let table = place.run(&["session", "list"]).expect_status(0).stdout;
+    assert_eq!(table.lines().count(), 3, "{table}");
+    place.run(&["audit", "verify", "--json"]).expect_status(5);
+}
+
 #[test]
 fn e2e_a_mistyped_command_is_answered_with_the_one_that_was_meant() {
     let place = Place::new();

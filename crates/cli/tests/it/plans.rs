@@ -26,6 +26,27 @@ fn file(place: &Place, name: &str, text: &str) -> String {
 }
 
 #[test]
+fn e2e_a_plan_becomes_a_page_that_a_browser_opens() {
+    let place = Place::new();
+    let one = file(&place, "1.json", &counter(1, "one"));
+    let check = |words: &[&str], markup: &str| {
+        let page = place.run(words).expect_status(0).stdout;
+        assert!(page.starts_with("<!doctype html>\n"), "{words:?}: {page}");
+        assert!(page.contains("default-src 'none'"), "{words:?}: {page}");
+        assert!(page.contains("<title>counter</title>"), "{words:?}: {page}");
+        assert!(page.contains(markup), "{words:?}: {page}");
+    };
+    check(&["ui", "render-plan", &one, "--page", "--no-register"], "<p>one 0</p>");
+    check(&["ui", "render-plan", &one, "--page"], "<p>one 0</p>");
+    check(&["ui", "event", "counter", "add", "--page"], "<p>one 1</p>");
+    check(&["ui", "rollback", "counter", "1", "--page"], "<p>one 1</p>");
+    place.run(&["ui", "render-plan", &one, "--page", "--json"]).expect_status(2);
+    // The plan itself is no page.
+    let ran = place.run(&["ui", "plan", "a table", "--page"]).expect_status(2);
+    assert!(ran.stderr.contains("ui run"), "{ran:?}");
+}
+
+#[test]
 fn e2e_a_plan_is_registered_stepped_rolled_back_and_replayed() {
     let place = Place::new();
     let (one, two) =

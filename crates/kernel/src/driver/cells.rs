@@ -3,69 +3,127 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use glasshouse_log::{CellWrite, Log, SessionRow};
-use glasshouse_model::body::{GrantEnded, GrantUsed, LogRecovered, PolicyChange};
+use glasshouse_log::{Cell, CellWrite, Log, SessionRow};
+use glasshouse_model::body::{GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange};
 use glasshouse_model::{Digest, Draft, Event, Kind};
 use glasshouse_policy::REVOKED;
 use serde::Serialize;
 
+use super::decide::now_us;
 use super::journal::Journal;
 use super::{Kernel, grants, rules};
-use crate::{Result, plans};
+use crate::plans::{self, Runs};
+use crate::{Error, Result, codes};
 
-/// By space and key: what the events say.
-type Expected = BTreeMap<(String, String), Vec<u8>>;
+/// A cell by space and key.
+type Name = (String, String);
+/// What the events say; of cells that are not named nothing, or that there are none.
+type Expected = BTreeMap<Name, Vec<u8>>;
 
-/// A cell that was not as the events say, and was made again.
+/// How often cells are compared anew because somebody changed one meanwhile.
+const ATTEMPTS: usize = 5;
+/// Cells read at a time.
+const PAGE: usize = 256;
+/// Spaces whose cells give a right: one that no event made goes.
+const RIGHTS: [&str; 2] = [rules::ACCEPTED_SPACE, grants::GRANTS];
+
+/// A cell that was not as the events say, and was made again or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairedCell {
     /// Its space.
     pub space: String,
     /// Its key.
     pub key: String,
-    /// Digest of what the events say.
-    pub expected: Digest,
+    /// Digest of what the events say; absent when they say that there is none.
+    pub expected: Option<Digest>,
     /// Digest of what was there; absent when the cell was gone.
     pub found: Option<Digest>,
 }
 
 impl Kernel {
-    /// Compares what was accepted, what was used and where the plans are with the events of all
-    /// sessions, makes again what differs, and says so in an event.
+    /// Compares what was accepted, given and used, what counts against quotas, and where the plans are
+    /// with the events of all sessions, makes again what differs, and says so in an event.
     ///
     /// # Errors
     /// What reading the log answers, or a storage error.
     pub fn check_cells(&self) -> Result<Vec<RepairedCell>> {
         let mut repaired = Vec::new();
-        for ((space, key), bytes) in expected(&self.log)? {
-            let found = self.log.cell(&space, &key)?;
-            if found.as_ref().is_some_and(|cell| cell.bytes == bytes) {
+        for _ in 0..ATTEMPTS {
+            if self.repair_cells(&mut repaired)? {
+                if !repaired.is_empty() {
+                    self.log.sign_head()?;
+                }
+                return Ok(repaired);
+            }
+        }
+        Err(Error::new(codes::LOG_UNREADABLE, "the cells could not be compared")
+            .why("others changed them all the time")
+            .fix("try again while no session runs"))
+    }
+
+    /// False when somebody changed a cell that was to be repaired: it may be right by now.
+    fn repair_cells(&self, repaired: &mut Vec<RepairedCell>) -> Result<bool> {
+        // Read first: what changes while the events are folded has another version then.
+        let before = present(&self.log)?;
+        let expected = expected(&self.log)?;
+        let spare = before
+            .keys()
+            .filter(|name| RIGHTS.contains(&name.0.as_str()) && !expected.contains_key(*name));
+        let wanted = expected.iter().map(|(name, bytes)| (name, Some(bytes)));
+        for (name, bytes) in wanted.chain(spare.map(|name| (name, None))) {
+            let found = before.get(name);
+            if found.map(|cell| &cell.bytes) == bytes {
                 continue;
             }
-            let (expected, found) = (Digest::of(&bytes), found.map(|cell| Digest::of(&cell.bytes)));
+            let (expected, digest) =
+                (bytes.map(|b| Digest::of(b)), found.map(|c| Digest::of(&c.bytes)));
             let body = LogRecovered {
-                what: format!("cell {space}"),
+                what: format!("cell {}", name.0),
                 branch: None,
                 seq: None,
-                expected: Some(expected),
-                found,
+                expected,
+                found: digest,
                 detail: None,
             };
-            let (space_name, key_name) = (space.clone(), key.clone());
-            let cell = CellWrite { space, key, expected_version: None, bytes: Some(bytes) };
+            let (space, key) = name.clone();
+            let cell = CellWrite {
+                space,
+                key,
+                expected_version: Some(found.map_or(0, |cell| cell.version)),
+                bytes: bytes.cloned(),
+            };
             let said = Draft::new(Kind::LogRecovered, &body);
-            Journal::open(self)?.append_with(vec![said], vec![cell])?;
-            repaired.push(RepairedCell { space: space_name, key: key_name, expected, found });
+            match Journal::open(self)?.append_with(vec![said], vec![cell]) {
+                Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => return Ok(false),
+                done => {
+                    done?;
+                }
+            }
+            let (space, key) = name.clone();
+            repaired.push(RepairedCell { space, key, expected, found: digest });
         }
-        if !repaired.is_empty() {
-            self.log.sign_head()?;
-        }
-        Ok(repaired)
+        Ok(true)
     }
 }
 
-/// What the events of all sessions say. Those of archived sessions say nothing any more, and so nothing
-/// of their cells is compared.
+/// Every cell that is compared.
+fn present(log: &Log) -> Result<BTreeMap<Name, Cell>> {
+    let mut cells = BTreeMap::new();
+    for space in [rules::ACCEPTED_SPACE, grants::GRANTS, grants::USES, plans::SPACE, plans::QUOTAS]
+    {
+        let mut after = String::new();
+        loop {
+            let page = log.cells(space, &after, PAGE)?;
+            let Some((last, _)) = page.last() else { break };
+            after.clone_from(last);
+            cells.extend(page.into_iter().map(|(key, cell)| ((space.to_owned(), key), cell)));
+        }
+    }
+    Ok(cells)
+}
+
+/// What the events of all sessions say that this log recorded. Those of archived sessions say nothing any
+/// more; what is looked up later keeps a session from being archived.
 fn expected(log: &Log) -> Result<Expected> {
     let mut fold = Fold::default();
     for row in log.sessions()? {
@@ -76,6 +134,9 @@ fn expected(log: &Log) -> Result<Expected> {
         let (space, key, bytes) = rules::accepted_cell(&project, digest)?;
         cells.insert((space, key), bytes);
     }
+    for (grant, bytes) in fold.given {
+        cells.insert((grants::GRANTS.to_owned(), grant), bytes);
+    }
     for (grant, counter) in fold.used {
         let (space, bytes) = grants::use_counter(counter);
         cells.insert((space, grant), bytes);
@@ -84,8 +145,11 @@ fn expected(log: &Log) -> Result<Expected> {
         let (space, bytes) = grants::use_counter(REVOKED);
         cells.insert((space, grant), bytes);
     }
-    if let Some(((space, key), bytes)) = fold.plans {
-        cells.insert((space, key), bytes);
+    if let Some((name, bytes)) = fold.plans {
+        cells.insert(name, bytes);
+    }
+    if let Some((key, bytes)) = plans::expected_quota(log, &fold.runs, now_us())? {
+        cells.insert((plans::QUOTAS.to_owned(), key), bytes);
     }
     Ok(cells)
 }
@@ -94,21 +158,34 @@ fn expected(log: &Log) -> Result<Expected> {
 struct Fold {
     /// By project: the position of the newest acceptance, and what was accepted.
     accepted: BTreeMap<String, (u64, Digest)>,
+    /// By standing grant: its cell.
+    given: BTreeMap<String, Vec<u8>>,
     /// By grant: the largest counter.
     used: BTreeMap<String, u64>,
     /// Grants that can be used no more.
     ended: BTreeSet<String>,
-    plans: Option<((String, String), Vec<u8>)>,
+    plans: Option<(Name, Vec<u8>)>,
+    /// Runs of plans.
+    runs: Runs,
 }
 
 impl Fold {
     fn session(&mut self, log: &Log, row: &SessionRow) -> Result<()> {
         for branch in log.branches(&row.session)? {
-            let own = branch.base().seq + 1;
-            for event in log.events_from(&branch.branch, own) {
-                self.apply(log, &event?)?;
+            if branch.is_imported {
+                // It says what was so in another log; here it gives no right and takes none.
+                continue;
             }
-            if branch.name == plans::BRANCH_NAME && branch.head.seq > 0 {
+            let own = branch.base().seq + 1;
+            let is_of_plans = branch.name == plans::BRANCH_NAME;
+            for event in log.events_from(&branch.branch, own) {
+                let event = event?;
+                self.apply(log, &event)?;
+                if is_of_plans {
+                    self.runs.apply(&event);
+                }
+            }
+            if is_of_plans && branch.head.seq > 0 {
                 self.plans = Some(plans::place_cell(&row.session, &branch.branch)?);
             }
         }
@@ -125,6 +202,12 @@ impl Fold {
                 if position >= newest.0 {
                     *newest = (position, change.text.blob);
                 }
+            }
+            Kind::GrantIssued => {
+                let Ok(GrantIssued { grant, standing: Some(terms), .. }) = event.body_as() else {
+                    return Ok(());
+                };
+                self.given.insert(grant.clone(), grants::expected(log, event, &grant, terms)?);
             }
             Kind::GrantUsed => {
                 let Ok(GrantUsed { grant, counter }) = event.body_as() else { return Ok(()) };

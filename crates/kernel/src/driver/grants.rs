@@ -12,7 +12,7 @@ use glasshouse_model::body::{
     GrantEnded, GrantIssued, GrantRule as Told, GrantScope, PolicyDecided, StandingTerms,
 };
 use glasshouse_model::{
-    Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId,
+    Actor, BranchId, Call, Digest, Draft, Event, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
 use glasshouse_policy::{GrantId, GrantUse, REVOKED, Standing, UseCounters};
 use serde::{Deserialize, Serialize};
@@ -25,14 +25,14 @@ use crate::session::CallPhase;
 use crate::{Error, Result, codes};
 
 /// Cell space of the use counters of grants.
-const USES: &str = "grant_uses";
+pub(super) const USES: &str = "grant_uses";
 /// Cell space of the standing grants themselves.
-const GRANTS: &str = "grants";
+pub(super) const GRANTS: &str = "grants";
 /// Cells that are read at a time.
 const PAGE: usize = 256;
 
 /// Content of a cell in [`GRANTS`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Kept {
     session: SessionId,
     branch: BranchId,
@@ -123,8 +123,7 @@ impl NewGrant {
         };
         let draft = Draft::new(Kind::GrantIssued, &body).by(terms.approver.clone());
         let kept = Kept { session, branch, issued_us: now_us(), terms };
-        let bytes = serde_json::to_vec(&kept)
-            .map_err(|e| Error::new(codes::TURN_FAILED, "a grant cannot be written").why(e))?;
+        let bytes = bytes_of(&kept)?;
         let cell = CellWrite {
             space: GRANTS.to_owned(),
             key: id.to_string(),
@@ -139,6 +138,31 @@ impl NewGrant {
 pub(super) fn standing(log: &Log) -> Result<Vec<Standing>> {
     let kept = kept(log)?.into_iter();
     Ok(kept.filter_map(|(id, kept)| Standing::new(id, kept.terms).ok()).collect())
+}
+
+/// The cell of a grant as its event says; of the moment at which it was given the cell itself knows more.
+pub(super) fn expected(
+    log: &Log,
+    event: &Event,
+    grant: &str,
+    terms: StandingTerms,
+) -> Result<Vec<u8>> {
+    let found = log.cell(GRANTS, grant)?;
+    let (session, branch) = (event.header.session.clone(), event.header.branch.clone());
+    let issued_us = event.header.time_us;
+    let said = Kept { session, branch, issued_us, terms };
+    if let Some(cell) = found
+        && let Ok(kept) = serde_json::from_slice::<Kept>(&cell.bytes)
+        && (Kept { issued_us, ..kept }) == said
+    {
+        return Ok(cell.bytes);
+    }
+    bytes_of(&said)
+}
+
+fn bytes_of(kept: &Kept) -> Result<Vec<u8>> {
+    serde_json::to_vec(kept)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "a grant cannot be written").why(e))
 }
 
 fn kept(log: &Log) -> Result<Vec<(GrantId, Kept)>> {

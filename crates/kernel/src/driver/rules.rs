@@ -36,7 +36,7 @@ const LAST_DECISIONS: usize = 100;
 const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// Cells that say which policy of a project a person accepted last. An index over the
 /// `policy.updated` events.
-const ACCEPTED_SPACE: &str = "policy.accepted";
+pub(super) const ACCEPTED_SPACE: &str = "policy.accepted";
 
 /// One policy text in force.
 #[derive(Debug, Clone, PartialEq, Eq)]

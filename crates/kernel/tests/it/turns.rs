@@ -3,10 +3,14 @@
 use glasshouse_kernel::codes;
 use glasshouse_kernel::session::{CallPhase, Effect, VOID_APPROVALS};
 use glasshouse_model::body::{
-    ApprovalResolved, CallEnd, CallStatus, GrantScope, MessageReceived, ModelCompleted,
-    ModelFailed, Outcome, TurnEnd, TurnStarted, WrittenCall,
+    ApprovalResolved, CallEnd, CallStatus, CommitCreated, GrantScope, MergeApplied, MergeFailed,
+    MergeProposed, MessageReceived, ModelCompleted, ModelFailed, Outcome, TurnEnd, TurnStarted,
+    WrittenCall,
 };
-use glasshouse_model::{Actor, Budget, Draft, Effect as PolicyEffect, Kind, PrincipalKind};
+use glasshouse_model::{
+    Actor, Budget, CallId, Digest, Draft, Effect as PolicyEffect, Kind, PrincipalKind,
+    State as Workflow,
+};
 
 use crate::simulation::{Simulation, blob};
 
@@ -98,6 +102,103 @@ fn denied_and_reviewed_calls_end_once() {
     check(PolicyEffect::RequireReview, Some((true, "approved")), None);
     check(PolicyEffect::RequireReview, Some((false, "rejected")), Some(CallStatus::Denied));
     check(PolicyEffect::RequireReview, Some((false, "no_approver")), Some(CallStatus::Denied));
+}
+
+/// What becomes of a merge that a model asked for and a person must answer.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// Approved, written and committed.
+    Committed,
+    /// Approved, and the project changed under it.
+    Failed,
+    /// Answered with no, by this code.
+    Refused(&'static str),
+}
+
+/// A session in review whose `git.commit` proposed a merge that a person must answer.
+fn commit_in_review() -> (Simulation, CallId) {
+    let mut sim = Simulation::new(Budget::default());
+    sim.call("plan.complete", r#"{"summary":"x"}"#);
+    sim.seal("tests", true, false);
+    sim.test_run(true, false);
+    sim.seal("code", true, true);
+    sim.test_run(true, true);
+    assert_eq!(sim.workflow(), Workflow::Reviewing);
+    let call = sim.answer("", &[("git.commit", r#"{"message":"x"}"#)])[0];
+    sim.decide(call, PolicyEffect::Allow);
+    sim.start(call);
+    let body = MergeProposed {
+        call: Some(call),
+        message: "x".to_owned(),
+        base: Digest::of(b"base"),
+        patch: blob("patch"),
+        manifest: blob("code"),
+        changes: Vec::new(),
+        lines_added: 1,
+        lines_removed: 0,
+        review_reasons: vec!["a test lost lines".to_owned()],
+        binding: serde_json::json!({}),
+        policy_version: Digest::of(b"policy"),
+        evidence: Some(sim.last_seq(&Kind::TestEvidence)),
+    };
+    sim.append(Draft::new(Kind::MergeProposed, &body));
+    (sim, call)
+}
+
+/// The failure: a commit whose merge a person had approved was written, and its call stayed open for ever.
+/// The call ended only where the criteria of the merge had answered.
+/// Now: whatever becomes of a merge ends the call that asked for it, once.
+#[test]
+fn law_3_a_commit_whose_merge_a_person_answers_ends_once() {
+    let check = |fate: Fate, expected: CallStatus| {
+        let (mut sim, call) = commit_in_review();
+        let approval = sim.last_seq(&Kind::ApprovalRequested);
+        let merge = sim.last_seq(&Kind::MergeProposed);
+        assert_eq!(sim.next(), [Effect::AskApproval(approval)], "{fate:?}");
+        let answer = ApprovalResolved {
+            approval,
+            approved: !matches!(fate, Fate::Refused(_)),
+            approver: Actor { kind: PrincipalKind::User, id: "ada".to_owned() },
+            code: if let Fate::Refused(code) = fate { code } else { "approved" }.to_owned(),
+            expires_us: 1,
+            scope: GrantScope::Call,
+        };
+        sim.append(Draft::new(Kind::ApprovalResolved, &answer));
+        let after_answer = sim.next();
+        // A second answer to the same question changes nothing.
+        sim.append(Draft::new(Kind::ApprovalResolved, &answer));
+        assert_eq!(sim.next(), after_answer, "{fate:?}");
+        if !matches!(fate, Fate::Refused(_)) {
+            assert_eq!(after_answer, [Effect::ApplyMerge(merge)], "{fate:?}");
+        }
+        match fate {
+            Fate::Committed => {
+                sim.append(Draft::new(Kind::MergeApplied, &MergeApplied { merge, files: 2 }));
+                assert_eq!(sim.next(), [Effect::Commit(merge)]);
+                let commit = Some("0123abc".to_owned());
+                let body = CommitCreated { merge, commit, subject: "x".to_owned() };
+                sim.append(Draft::new(Kind::CommitCreated, &body));
+            }
+            Fate::Failed => {
+                let (code, message) = ("merge_conflict".to_owned(), "changed".to_owned());
+                sim.append(Draft::new(Kind::MergeFailed, &MergeFailed { merge, code, message }));
+            }
+            Fate::Refused(_) => {}
+        }
+        let CallPhase::Ended(end) = &sim.state.calls[&call].phase else {
+            panic!("{fate:?}: the call is open: {:?}", sim.state.calls[&call].phase);
+        };
+        assert_eq!(end.status, expected, "{fate:?}");
+        assert!(sim.state.open_calls.is_empty(), "{fate:?}");
+        let is_end = |event: &&glasshouse_model::Event| {
+            event.kind().ends_call() && event.body_as::<CallEnd>().is_ok_and(|end| end.call == call)
+        };
+        assert_eq!(sim.events.iter().filter(is_end).count(), 1, "{fate:?}");
+    };
+    check(Fate::Committed, CallStatus::Completed);
+    check(Fate::Failed, CallStatus::Failed);
+    check(Fate::Refused("rejected"), CallStatus::Denied);
+    check(Fate::Refused("no_approver"), CallStatus::Denied);
 }
 
 /// An approval may have been used in events that a restore gave up: it is asked for again.

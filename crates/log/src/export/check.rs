@@ -6,9 +6,7 @@ use std::io::{BufRead, Read as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use glasshouse_model::body::{BranchMerged, LogErased};
-use glasshouse_model::event::{body_hash, event_hash};
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId, TenantId};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Exported, ExportedEvent, Line, VERSION, next_digest};
@@ -17,6 +15,7 @@ use crate::branch::{
     BranchState, MAX_BRANCH_NAME_BYTES, MAX_FORK_DEPTH, NewBranch, Segment, last_shared,
 };
 use crate::codes;
+use crate::erase::Erasers;
 use crate::error::{Error, Result};
 
 /// Longest line that is read: the largest body with each of its bytes escaped, and its header.
@@ -42,7 +41,7 @@ pub(crate) enum Item<'a> {
 /// Reads what [`Log::export_session`] wrote and proves it: every event against the one before it,
 /// forks against their parents, merges against the head of the branch that ended, erasures against the
 /// events that say so, bodies against headers, blobs against their names, and the count and digest at
-/// the end.
+/// the end. An event that no log could read is bad, however right its hashes are.
 ///
 /// That the events are those of the log is told by the signed head in the first line together with
 /// proofs of the log ([`Log::prove`]); this proves that they belong together.
@@ -103,11 +102,13 @@ struct Reading {
     at: u64,
     place: Option<(TenantId, SessionId)>,
     branches: HashMap<BranchId, ReadBranch>,
+    /// The branch whose events are read.
+    current: Option<BranchId>,
     names: HashSet<String>,
     /// Branches that events say were merged: the line, who says it, and what.
     merges: Vec<(u64, BranchId, BranchMerged)>,
-    /// Events whose bodies an event says were erased.
-    erased: HashSet<(BranchId, Seq)>,
+    /// What events say was erased.
+    erased: Erasers,
     bodiless: Vec<(u64, BranchId, Seq)>,
     /// The blob of which parts were read.
     part: Option<Part>,
@@ -137,16 +138,6 @@ impl ReadBranch {
     }
 }
 
-#[derive(Deserialize)]
-struct Anchors {
-    tenant: TenantId,
-    session: SessionId,
-    branch: BranchId,
-    seq: Seq,
-    kind: Kind,
-    body_hash: Digest,
-}
-
 impl Reading {
     fn new() -> Self {
         Self {
@@ -156,9 +147,10 @@ impl Reading {
             at: 0,
             place: None,
             branches: HashMap::new(),
+            current: None,
             names: HashSet::new(),
             merges: Vec::new(),
-            erased: HashSet::new(),
+            erased: Erasers::default(),
             bodiless: Vec::new(),
             part: None,
             last_blob: None,
@@ -231,6 +223,7 @@ impl Reading {
         if !self.names.insert(name.to_owned()) {
             return Err(self.bad("another branch has its name"));
         }
+        self.current = Some(branch.clone());
         if self.branches.insert(branch.clone(), read).is_some() {
             return Err(self.bad("the branch is there twice"));
         }
@@ -252,30 +245,29 @@ impl Reading {
 
     fn event(&mut self, line: &ExportedEvent) -> Result<()> {
         let ExportedEvent { branch, seq, event } = line;
+        if self.current.as_ref() != Some(branch) {
+            return Err(self.bad("it does not stand among the events of its branch"));
+        }
         let before = seq.checked_sub(1).and_then(|before| self.hash(branch, before));
         if before != Some(event.prev) {
             return Err(self.bad("it does not follow the event before it"));
         }
-        if event_hash(&event.prev, event.header.as_bytes()) != event.hash {
-            return Err(self.bad("the header does not have the event's hash"));
+        let record = line.record().ok_or_else(|| self.bad("its salt is none"))?;
+        let (tenant, session) =
+            self.place.clone().ok_or_else(|| self.bad("it does not begin as an export"))?;
+        // As a log reads it: nothing is sound that could not be read once it was taken in.
+        let read = record.check_within(&session, branch, &event.prev);
+        let header = read.map_err(|defect| self.bad(defect.text()))?.header;
+        if header.tenant != tenant {
+            return Err(self.bad("the header names another tenant"));
         }
-        let anchors: Anchors =
-            serde_json::from_str(&event.header).map_err(|cause| self.bad(cause))?;
-        let place = (anchors.tenant, anchors.session);
-        if anchors.branch != *branch || anchors.seq != *seq || self.place.as_ref() != Some(&place) {
-            return Err(self.bad("the header names another event"));
-        }
-        match (event.salt_bytes(), &event.body) {
-            (Some(salt), Some(body)) if body_hash(&salt, body.as_bytes()) == anchors.body_hash => {
-                self.said(&anchors.kind, branch, body)?;
-            }
-            (None, None)
-                if event.salt.is_none()
-                    && !matches!(anchors.kind, Kind::BranchMerged | Kind::LogErased) =>
-            {
-                self.bodiless.push((self.at, branch.clone(), *seq));
-            }
-            _ => return Err(self.bad("the body does not have the hash in the header")),
+        let proves_others = matches!(header.kind, Kind::BranchMerged | Kind::LogErased);
+        if record.erased_by().is_none() {
+            self.said(&header.kind, branch, &record.body)?;
+        } else if proves_others {
+            return Err(self.bad("others are proved by the body that is gone"));
+        } else {
+            self.bodiless.push((self.at, branch.clone(), *seq));
         }
         let added = self.branches.get_mut(branch).map(|line| {
             line.hashes.push(event.hash);
@@ -289,17 +281,16 @@ impl Reading {
     }
 
     /// Remembers what an event says of others.
-    fn said(&mut self, kind: &Kind, branch: &BranchId, body: &str) -> Result<()> {
-        fn parse<T: DeserializeOwned>(at: u64, body: &str) -> Result<T> {
-            serde_json::from_str(body).map_err(|cause| bad_line(at, cause))
+    fn said(&mut self, kind: &Kind, branch: &BranchId, body: &[u8]) -> Result<()> {
+        fn parse<T: DeserializeOwned>(at: u64, body: &[u8]) -> Result<T> {
+            serde_json::from_slice(body).map_err(|cause| bad_line(at, cause))
         }
         match kind {
             Kind::BranchMerged => {
                 self.merges.push((self.at, branch.clone(), parse(self.at, body)?))
             }
             Kind::LogErased => {
-                let said: LogErased = parse(self.at, body)?;
-                self.erased.extend(said.events.into_iter().map(|event| (event.branch, event.seq)));
+                self.erased.add(&parse::<LogErased>(self.at, body)?, self.events);
             }
             _ => {}
         }
@@ -344,7 +335,7 @@ impl Reading {
         Ok(Some(part.content))
     }
 
-    fn end(&self, expected: &Exported) -> Result<Exported> {
+    fn end(&mut self, expected: &Exported) -> Result<Exported> {
         if self.at == 1 {
             return Err(self.bad("it does not begin as an export"));
         }
@@ -358,10 +349,9 @@ impl Reading {
         if exported != *expected {
             return Err(self.bad("count and digest are those of other lines"));
         }
-        let unsaid = self
-            .bodiless
-            .iter()
-            .find(|(_, branch, seq)| !self.erased.contains(&(branch.clone(), *seq)));
+        self.erased.settle();
+        let unsaid =
+            self.bodiless.iter().find(|(_, branch, seq)| self.erased.of(branch, *seq).is_none());
         if let Some((line, ..)) = unsaid {
             return Err(bad_line(*line, "its body is gone, and no event says that it was erased"));
         }

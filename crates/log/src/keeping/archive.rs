@@ -1,22 +1,24 @@
 //! Archives as files, `archive/<day of the last event>/<session>.jsonl`, and what the log knows of them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
-use glasshouse_model::{Digest, SessionId};
+use glasshouse_model::{BranchId, Digest, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::append::CellWrite;
 use crate::branch::SessionRow;
 use crate::codes;
 use crate::error::{Error, Result};
-use crate::export::{ExportBlobs, Exported, check_export};
+use crate::export::{ExportBlobs, Exported, Item, check_export, read as read_export};
 use crate::home::{self, Home};
 use crate::log::Log;
+use crate::store::Store;
 
 /// Space of the cells that name archives, by session.
-const SPACE: &str = "log.archive";
+pub(crate) const SPACE: &str = "log.archive";
 /// Cells read at a time.
 const CELL_PAGE: usize = 512;
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
@@ -81,22 +83,96 @@ pub(super) fn all(log: &Log) -> Result<Vec<Known>> {
     }
 }
 
+/// From then on no branch of the session can be forked.
 pub(super) fn remember(log: &Log, known: &Known) -> Result<()> {
     let bytes = serde_json::to_vec(known).map_err(|cause| {
         Error::new(codes::STORAGE_FAILED, "could not record an archive").why(cause)
     })?;
-    log.write_own_cell(CellWrite {
-        space: SPACE.to_owned(),
-        key: known.archive.session.to_string(),
-        expected_version: None,
-        bytes: Some(bytes),
-    })
+    write(log, &known.archive.session, Some(bytes))
+}
+
+/// Nothing is known of an archive any more.
+pub(super) fn forget(log: &Log, session: &SessionId) -> Result<()> {
+    write(log, session, None)
+}
+
+fn write(log: &Log, session: &SessionId, bytes: Option<Vec<u8>>) -> Result<()> {
+    let (space, key) = (SPACE.to_owned(), session.to_string());
+    log.write_own_cell(CellWrite { space, key, expected_version: None, bytes })
 }
 
 fn read(bytes: &[u8]) -> Result<Known> {
-    serde_json::from_slice(bytes).map_err(|cause| {
-        Error::new(codes::LOG_CORRUPT, "what is known of an archive cannot be read").why(cause)
-    })
+    let unreadable =
+        || Error::new(codes::LOG_CORRUPT, "what is known of an archive cannot be read");
+    let known: Known = serde_json::from_slice(bytes).map_err(|cause| unreadable().why(cause))?;
+    // The file may be deleted some day: no cell that was changed by hand names another.
+    let mut parts = Path::new(&known.archive.file).components();
+    if parts.any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(unreadable().why(format!("`{}` is no file of it", known.archive.file)));
+    }
+    Ok(known)
+}
+
+/// What became of the archives that the log knows.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Files that are not there although the log did not delete them.
+    pub(crate) missing: Vec<String>,
+    /// The first one that is not what left the log, and why.
+    pub(crate) bad: Option<(String, String)>,
+}
+
+/// Proves every archive against the headers that stayed in the log.
+pub(crate) fn prove(store: &dyn Store, home: &Home) -> Result<Found> {
+    let (root, mut found, mut after) = (home.archives(), Found::default(), String::new());
+    loop {
+        let page = store.cells(SPACE, &after, CELL_PAGE)?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after.clone_from(last);
+        for (_, cell) in &page {
+            let Known { archive, stage } = read(&cell.bytes)?;
+            if stage == Stage::Deleted {
+                continue;
+            }
+            let file = match File::open(root.join(&archive.file)) {
+                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                    found.missing.push(archive.file);
+                    continue;
+                }
+                other => other.map_err(|cause| Error::file("read", &root, &cause))?,
+            };
+            let why = why_other(store, &archive.session, file)?;
+            if let (Some(why), None) = (why, &found.bad) {
+                found.bad = Some((archive.file, why));
+            }
+        }
+    }
+}
+
+/// Why a file does not hold the events of a session, if so. A head's hash proves all before it.
+fn why_other(store: &dyn Store, session: &SessionId, file: File) -> Result<Option<String>> {
+    let mut heads: BTreeMap<BranchId, Option<Digest>> = BTreeMap::new();
+    let read = read_export(BufReader::new(file), &mut |item| {
+        match item {
+            Item::Branch { new, .. } => drop(heads.insert(new.branch, None)),
+            Item::Event(line) => drop(heads.insert(line.branch, Some(line.event.hash))),
+            Item::Begin { .. } | Item::Blob(_) => {}
+        }
+        Ok(())
+    });
+    match read {
+        Err(error) if error.is(codes::EXPORT_INVALID) => return Ok(Some(error.to_string())),
+        other => {
+            other?;
+        }
+    }
+    for row in store.branches(Some(session))? {
+        let has_own = row.head.seq > row.base().seq;
+        if heads.remove(&row.branch) != Some(has_own.then_some(row.head.hash)) {
+            return Ok(Some(format!("it holds other events of {} than the log had", row.branch)));
+        }
+    }
+    Ok(heads.pop_first().map(|(branch, _)| format!("the log had no branch {branch}")))
 }
 
 /// The directory of archives.
@@ -168,7 +244,7 @@ impl Archives {
     }
 }
 
-fn write_to(log: &Log, session: &SessionId, path: &std::path::Path) -> Result<(Exported, u64)> {
+fn write_to(log: &Log, session: &SessionId, path: &Path) -> Result<(Exported, u64)> {
     let failed = |cause: &std::io::Error| Error::file("write", path, cause);
     let mut out = BufWriter::new(home::open_private(path)?);
     let exported = log.export_session(session, ExportBlobs::None, &mut out)?;

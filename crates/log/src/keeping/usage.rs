@@ -19,7 +19,7 @@ const CRITICAL_PERCENT: u64 = 95;
 const SPACE: &str = "log.keeping";
 const KEY: &str = "told";
 
-/// What events and archives take.
+/// What events, archives and blobs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Bytes in use.
@@ -28,12 +28,20 @@ pub struct Usage {
     pub limit_bytes: u64,
     /// `bytes` of `limit_bytes`, rounded down.
     pub percent: u64,
+    /// Those of `bytes` that are blobs, which no rotation removes.
+    pub blob_bytes: u64,
 }
 
 impl Usage {
     fn new(bytes: u64, limit_bytes: u64) -> Self {
         let percent = u128::from(bytes) * 100 / u128::from(limit_bytes.max(1));
-        Self { bytes, limit_bytes, percent: u64::try_from(percent).unwrap_or(u64::MAX) }
+        let percent = u64::try_from(percent).unwrap_or(u64::MAX);
+        Self { bytes, limit_bytes, percent, blob_bytes: 0 }
+    }
+
+    /// If so many bytes less were in use.
+    pub(super) fn without(&self, bytes: u64) -> Self {
+        Self::new(self.bytes.saturating_sub(bytes), self.limit_bytes)
     }
 
     pub(super) const fn is_over(&self) -> bool {
@@ -72,9 +80,14 @@ struct Told {
     crossings: u64,
 }
 
-pub(super) fn now(log: &Log, archives: &Archives, keeping: &Keeping) -> Result<Usage> {
-    let bytes = log.stored_bytes()? + archives.bytes(&archive::all(log)?);
-    Ok(Usage::new(bytes, keeping.max_bytes))
+pub(super) fn now(
+    log: &Log,
+    archives: &Archives,
+    blob_bytes: u64,
+    keeping: &Keeping,
+) -> Result<Usage> {
+    let bytes = log.stored_bytes()? + archives.bytes(&archive::all(log)?) + blob_bytes;
+    Ok(Usage { blob_bytes, ..Usage::new(bytes, keeping.max_bytes) })
 }
 
 /// Says each level that was crossed upwards, once.
@@ -86,7 +99,7 @@ pub(super) fn tell(log: &Log, usage: Usage) -> Result<()> {
         if told.level >= level || usage.level() < level {
             continue;
         }
-        let Usage { bytes, limit_bytes, percent } = usage;
+        let Usage { bytes, limit_bytes, percent, .. } = usage;
         let draft = Draft::new(kind, &LogStorage { bytes, limit_bytes, percent });
         let crossings = told.crossings + 1;
         log.note(draft, Some(format!("storage crossing {crossings}")))?;

@@ -106,7 +106,11 @@ impl Log {
         let log = Self::of(tenant, clock, opened);
         if log.inner.refusal.is_none() {
             restore::finish(&at, &log)?;
-            log.inner.delete_erased_blobs()?;
+            match log.inner.delete_erased_blobs() {
+                // It is named in the log, so the next opening does it; this one lets room be made.
+                Err(error) if error.is(codes::STORAGE_FULL) => {}
+                other => other?,
+            }
             // What cannot be told on a full or damaged disk keeps nobody from reading the log.
             let _ = log.tell_of_care(set_aside);
         }

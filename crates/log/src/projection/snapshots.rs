@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use glasshouse_model::{BranchId, Digest, Seq};
 use serde::{Deserialize, Serialize};
 
 use crate::append::Head;
+use crate::error::{Error, Result};
 use crate::home;
 
 /// Largest snapshot; a larger state is folded from further back each time.
@@ -104,6 +106,25 @@ impl Snapshots {
         let mut kept: Vec<_> = kept.collect();
         kept.sort_unstable_by_key(|kept| kept.seq);
         kept
+    }
+
+    /// Removes the snapshots that any fold has of a branch.
+    pub(crate) fn forget(&self, branch: &BranchId) -> Result<()> {
+        for fold in entries(&self.root) {
+            let directory = fold.join(branch.as_str());
+            match fs::remove_dir_all(&directory) {
+                Err(cause)
+                    if !matches!(
+                        cause.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
+                    return Err(Error::file("remove", &directory, &cause));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Writes a snapshot, and removes what is above a limit then.

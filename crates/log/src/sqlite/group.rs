@@ -17,6 +17,7 @@ use crate::codes;
 use crate::erase;
 use crate::error::{Error, Result};
 use crate::import::ImportedBranch;
+use crate::keeping::ARCHIVES;
 use crate::lease;
 use crate::record::{Place, Record, seal};
 use crate::rules;
@@ -224,10 +225,8 @@ impl<'c> Group<'c> {
         if sql(queries::last_branch_number(self.connection))? >= MAX_BRANCH_NUMBER {
             return Err(too_many_branches());
         }
-        let is_taken = sql(queries::branch(self.connection, &new.branch))?.is_some();
-        let siblings = sql(queries::branches(self.connection, Some(&new.session)))?;
-        let is_root = new.parent.is_none();
-        rules::check_new_branch(&new.branch, &new.name, is_root, is_taken, &siblings)?;
+        let taken = sql(queries::taken(self.connection, new))?;
+        rules::check_new_branch(&new.branch, &new.name, new.parent.is_none(), &taken)?;
         let Some((parent, fork_seq)) = &new.parent else {
             self.insert_branch(new, None, Head::EMPTY)?;
             return Ok(Head::EMPTY);
@@ -236,6 +235,8 @@ impl<'c> Group<'c> {
         rules::check_session(&touched.row, &new.session)?;
         check_fork(&touched.row, *fork_seq)?;
         let parent_number = touched.number;
+        let archive = sql(queries::cell(self.connection, ARCHIVES, new.session.as_str()))?;
+        rules::check_kept(&new.session, archive.and_then(|(_, bytes)| bytes).as_deref())?;
         let ancestors = sql(queries::ancestors(self.connection, parent_number))?;
         let ancestors = ancestors_of_child(parent, ancestors, *fork_seq)?;
         let owner = ancestors.last().expect("a fork within the parent has an ancestor");

@@ -6,9 +6,10 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params}
 
 use super::schema::{SEQ_BITS, digest, integer, number, place, split_place, word};
 use crate::append::{Cell, Head};
-use crate::branch::{BranchRow, BranchState, Fork, Segment, SessionRow};
+use crate::branch::{BranchRow, BranchState, Fork, NewBranch, Segment, SessionRow};
 use crate::cells::StoredCell;
 use crate::record::Record;
+use crate::rules::Taken;
 use crate::store::Leaf;
 use crate::tree::Tree;
 
@@ -76,6 +77,17 @@ pub(crate) fn branches(
             .query_map([session.as_str()], row)?
             .collect(),
     }
+}
+
+/// What of a new branch is taken; however many branches there are, from indexes alone.
+pub(crate) fn taken(connection: &Connection, new: &NewBranch) -> Sql<Taken> {
+    let statement = "SELECT EXISTS (SELECT 1 FROM branch WHERE id = ?1), \
+                     EXISTS (SELECT 1 FROM branch WHERE session = ?2 AND name = ?3), \
+                     EXISTS (SELECT 1 FROM branch WHERE session = ?2 AND parent IS NULL)";
+    cached(connection, statement)?
+        .query_row([new.branch.as_str(), new.session.as_str(), new.name.as_str()], |row| {
+            Ok(Taken { id: row.get(0)?, name: row.get(1)?, root: row.get(2)? })
+        })
 }
 
 /// The largest number of a branch; 0 when there is none.

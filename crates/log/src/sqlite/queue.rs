@@ -32,7 +32,8 @@ pub(crate) struct Queue<J> {
 
 struct Inner<J> {
     entries: VecDeque<Entry<J>>,
-    /// Jobs that nobody waits beside.
+    /// Jobs that nobody waits beside. Who leaves one is told how many there are, and stores them itself when
+    /// they are many: beyond that each thread adds one at most before it waits like everybody.
     left: Vec<J>,
     is_led: bool,
     is_closed: bool,

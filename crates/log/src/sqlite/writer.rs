@@ -54,6 +54,22 @@ struct Shared {
     patient: Arc<AtomicU64>,
 }
 
+/// Counts an operation that waits for others, until it is answered or nobody will answer it any more.
+struct Patient(Arc<AtomicU64>);
+
+impl Patient {
+    fn one(all: &Arc<AtomicU64>) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// What the keeper is waiting for.
 #[derive(Default)]
 struct Care {
@@ -146,11 +162,10 @@ impl Writer {
         operation: impl FnOnce(&mut Group<'_>) -> Result<T> + Send + 'static,
         stored: impl FnOnce(Result<T>) + Send + 'static,
     ) -> Result<()> {
-        let patient = Arc::clone(&self.shared.patient);
-        patient.fetch_add(1, Ordering::SeqCst);
+        let waits = Patient::one(&self.shared.patient);
         let job = job(operation, move |outcome| {
             stored(outcome);
-            patient.fetch_sub(1, Ordering::SeqCst);
+            drop(waits);
         });
         let waiting = self.shared.queue.leave(job).ok_or_else(stopped)?;
         if waiting >= MAX_PATIENT {

@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glasshouse_model::body::{BranchForked, BranchMerged, LogErased};
+use glasshouse_model::body::{BranchForked, BranchMerged, LogErased, SessionImported};
 use glasshouse_model::event::event_hash;
-use glasshouse_model::{BranchId, Digest, Kind, Seq};
+use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
 use super::Broken;
 use super::order::{Found, Gaps, Place, first_of};
@@ -19,6 +19,7 @@ use crate::chain::PAGE;
 use crate::codes;
 use crate::erase;
 use crate::error::Result;
+use crate::import;
 use crate::merge;
 use crate::record::{Defect, Record};
 use crate::store::Store;
@@ -37,14 +38,27 @@ pub(super) struct Events<'a> {
     /// What the events of kind `log.erased` name, by their positions.
     erased: HashMap<u64, LogErased>,
     erased_blobs: HashSet<Digest>,
+    /// Blobs that were erased in another log, or that did not come with an import, by the session that was
+    /// imported: no other event is excused by that.
+    erased_elsewhere: HashSet<(SessionId, Digest)>,
+    not_brought: HashSet<(SessionId, Digest)>,
     /// What an erasure must account for: position, event, the position of who erased it.
     bodiless: Vec<(u64, Defect, (BranchId, Seq, u64))>,
-    /// Position, event and digest of blobs that are not there.
-    missing: Vec<(u64, BranchId, Seq, Digest)>,
+    /// Blobs that are not there.
+    missing: Vec<Missing>,
     /// Positions of events that do not prove themselves alone: what they say is not known.
     unsure: HashSet<u64>,
     /// Whether one of them may have recorded an erasure.
     may_have_erased: bool,
+}
+
+/// A blob that is not there, and an event that names it.
+struct Missing {
+    position: u64,
+    session: SessionId,
+    branch: BranchId,
+    seq: Seq,
+    digest: Digest,
 }
 
 /// The end of a branch as an event tells it.
@@ -61,6 +75,8 @@ struct Merged {
 pub(super) struct Erasures {
     pub(super) events: u64,
     pub(super) blobs: u64,
+    /// Blobs that did not come with an import.
+    pub(super) missing: u64,
 }
 
 impl<'a> Events<'a> {
@@ -79,6 +95,8 @@ impl<'a> Events<'a> {
             seen: HashMap::new(),
             erased: HashMap::new(),
             erased_blobs: HashSet::new(),
+            erased_elsewhere: HashSet::new(),
+            not_brought: HashSet::new(),
             bodiless: Vec::new(),
             missing: Vec::new(),
             unsure: HashSet::new(),
@@ -93,8 +111,15 @@ impl<'a> Events<'a> {
 
     /// Number of events and blobs that are gone, each with an event that says so.
     pub(super) fn erasures(&self) -> Erasures {
-        let gone = self.erased_blobs.iter().filter(|digest| !self.blobs.contains(digest));
-        Erasures { events: count(self.bodiless.len()), blobs: count(gone.count()) }
+        let gone = |digests: HashSet<&Digest>| {
+            count(digests.into_iter().filter(|digest| !self.blobs.contains(digest)).count())
+        };
+        let elsewhere = self.erased_elsewhere.iter().map(|(_, digest)| digest);
+        Erasures {
+            events: count(self.bodiless.len()),
+            blobs: gone(self.erased_blobs.iter().chain(elsewhere).collect()),
+            missing: gone(self.not_brought.iter().map(|(_, digest)| digest).collect()),
+        }
     }
 
     /// The bad event that was committed first, and where. Branches are proved side by side, at most
@@ -164,6 +189,8 @@ impl<'a> Events<'a> {
         other.merged.into_iter().for_each(|(source, merged)| self.note_merged(source, merged));
         self.erased.extend(other.erased);
         self.erased_blobs.extend(other.erased_blobs);
+        self.erased_elsewhere.extend(other.erased_elsewhere);
+        self.not_brought.extend(other.not_brought);
         self.bodiless.extend(other.bodiless);
         self.missing.extend(other.missing);
         self.unsure.extend(other.unsure);
@@ -239,11 +266,17 @@ impl<'a> Events<'a> {
         let bodies = bodies
             .map(|(at, defect, (branch, seq, _))| (*at, Broken::of_event(branch, *seq, defect)));
         let are_known = !self.may_have_erased && gaps.is_empty();
-        let is_lost = |digest: &Digest| are_known && !self.erased_blobs.contains(digest);
-        let blobs = self.missing.iter().filter(|lost| is_lost(&lost.3));
-        let blobs = blobs.map(|(at, branch, seq, digest)| {
-            let (expected, found) = (format!("blob {digest}"), "no such blob".to_owned());
-            (*at, Broken::of_event(branch, *seq, &Defect::Hash { expected, found }))
+        let is_lost = |lost: &&Missing| {
+            let of_session = (lost.session.clone(), lost.digest);
+            are_known
+                && !self.erased_blobs.contains(&lost.digest)
+                && !self.erased_elsewhere.contains(&of_session)
+                && !self.not_brought.contains(&of_session)
+        };
+        let blobs = self.missing.iter().filter(is_lost).map(|lost| {
+            let (expected, found) = (format!("blob {}", lost.digest), "no such blob".to_owned());
+            let defect = Defect::Hash { expected, found };
+            (lost.position, Broken::of_event(&lost.branch, lost.seq, &defect))
         });
         let first = bodies.chain(blobs).min_by_key(|(at, _)| *at);
         let first = first.map(|(at, broken)| Found { place: Place::At(at), branch: 0, broken });
@@ -283,8 +316,16 @@ impl<'a> Events<'a> {
             self.note_merged(source, Merged { position, by, head, base });
         }
         if let Some(said) = erase::said_by(record) {
-            self.erased_blobs.extend(said.blobs.iter().copied());
+            if row.is_imported {
+                let of_session = said.blobs.iter().map(|digest| (row.session.clone(), *digest));
+                self.erased_elsewhere.extend(of_session);
+            } else {
+                self.erased_blobs.extend(said.blobs.iter().copied());
+            }
             self.erased.insert(record.position, said);
+        }
+        if !row.is_imported {
+            self.note_import(record);
         }
         if let Some(by) = record.erased_by() {
             let claim = (branch.clone(), record.seq, by);
@@ -292,8 +333,18 @@ impl<'a> Events<'a> {
         }
     }
 
+    /// Remembers which blobs did not come with an import.
+    fn note_import(&mut self, record: &Record) {
+        let said: Option<SessionImported> = record.body_of(&Kind::SessionImported);
+        let Some(SessionImported { imported, missing: Some(list), .. }) = said else { return };
+        // A list that is not there is found as a blob that is missing.
+        let list = self.blobs.get(&list.blob).unwrap_or_default();
+        let listed = import::listed(&list).into_iter();
+        self.not_brought.extend(listed.map(|digest| (imported.clone(), digest)));
+    }
+
     /// The first blob of an event that is damaged. One that is missing may have been erased.
-    fn check_blobs(&mut self, branch: &BranchId, record: &Record) -> Result<Option<Defect>> {
+    fn check_blobs(&mut self, row: &BranchRow, record: &Record) -> Result<Option<Defect>> {
         for digest in named_in(&record.body) {
             let found = match self.seen.get(&digest) {
                 Some(found) => found.clone(),
@@ -310,7 +361,9 @@ impl<'a> Events<'a> {
             };
             let Some(found) = found else { continue };
             if found.is_empty() {
-                self.missing.push((record.position, branch.clone(), record.seq, digest));
+                let (session, branch) = (row.session.clone(), row.branch.clone());
+                let (position, seq) = (record.position, record.seq);
+                self.missing.push(Missing { position, session, branch, seq, digest });
             } else {
                 return Ok(Some(Defect::Hash { expected: format!("blob {digest}"), found }));
             }
@@ -394,7 +447,7 @@ impl<'a> Events<'a> {
             return Ok(Some((Place::At(position), defect)));
         }
         self.note(row, record);
-        let defect = self.check_blobs(branch, record)?;
+        let defect = self.check_blobs(row, record)?;
         Ok(defect.map(|defect| (Place::At(position), defect)))
     }
 

@@ -62,10 +62,20 @@ fn a_write_that_was_cut_short_is_set_aside_and_told() {
         assert_eq!(quarantined(home.path()), files, "once");
     };
     check(&|_| Vec::new(), None);
-    // A whole frame that no transaction ends, and the beginning of one.
+    // The frame that ends a transaction, damaged or in part.
     let frame = 24 + 4_096;
     check(&|wal| wal[wal.len() - frame..].to_vec(), Some(4_120));
     check(&|wal| wal[wal.len() - frame..wal.len() - 100].to_vec(), Some(4_020));
+    // The beginning of a transaction, as every process leaves it that is killed while it writes.
+    let begun = |wal: &[u8]| {
+        let mut begun = wal[wal.len() - frame..].to_vec();
+        begun[4..8].fill(0);
+        begun
+    };
+    check(&begun, None);
+    check(&|wal| begun(wal)[..1_000].to_vec(), None);
+    // The same with more behind it, which no killed process leaves.
+    check(&|wal| [begun(wal), begun(wal)].concat(), Some(8_240));
     // What stands there from before the write-ahead log was begun anew is no loss.
     let older = |wal: &[u8]| {
         let mut old = wal[wal.len() - frame..].to_vec();

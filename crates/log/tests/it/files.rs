@@ -3,7 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::Fixture;
+use glasshouse_log::Log;
+use glasshouse_model::TenantId;
+
+use crate::support::{Fixture, erase, numbered, numbers, refusal};
 
 #[test]
 fn nobody_else_may_look_into_a_home() {
@@ -59,4 +62,32 @@ fn a_signed_head_follows_by_itself() {
         assert!(std::time::Instant::now() < deadline, "{text}");
         std::thread::yield_now();
     }
+}
+
+/// A home behind a link is the home itself, for each of two processes and for whoever looks after it.
+#[test]
+fn a_home_behind_a_link_is_the_same_home() {
+    let mut fixture = Fixture::of_events(2);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(fixture.path(), &link).unwrap();
+    let tenant = TenantId::local();
+    let linked = Log::open(&link, &tenant).unwrap();
+    linked.append(numbered("b_main", 3)).unwrap();
+    fixture.append(4);
+    assert_eq!(numbers(&linked, "b_main"), [1, 2, 3, 4]);
+    let backup = linked.back_up().unwrap();
+    linked.erase(erase(&[("b_main", 2)], &[])).unwrap();
+    assert!(!backup.exists(), "the copies of the one are those of the other");
+    let backup = linked.back_up().unwrap();
+    assert_eq!(refusal(glasshouse_log::restore(&link, &tenant, &backup, true), ""), "log_busy");
+    drop(linked);
+    assert_eq!(fixture.verdict(), "ok 5 erased 1+0");
+    let restored = glasshouse_log::restore(&link, &tenant, &backup, false).unwrap();
+    assert_eq!((restored.events, restored.lost_events), (5, 0));
+    assert_eq!(fixture.verdict(), "ok 5 erased 1+0");
+    // A link that leads nowhere is no home to be made.
+    let nowhere = elsewhere.path().join("nowhere");
+    std::os::unix::fs::symlink(elsewhere.path().join("gone"), &nowhere).unwrap();
+    assert_eq!(refusal(Log::open(&nowhere, &tenant), ""), "storage_failed");
 }

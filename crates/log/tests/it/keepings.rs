@@ -9,13 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use glasshouse_log::{
-    Append, Clock, ExportBlobs, Keeping, Log, Options, Rotated, backups, check_export, own_session,
+    Append, Clock, ExportBlobs, Keeping, LEASE_TTL_US, Log, Options, Rotated, backups,
+    check_export, own_session,
 };
-use glasshouse_model::{Draft, Kind, TenantId};
+use glasshouse_model::{Digest, Draft, Kind, TenantId};
 use serde_json::{Value, json};
 
 use crate::disk::{Disk, Fault};
-use crate::support::{Fixture, ManualClock, branch, clocked, fork, merge, root, session, verdict};
+use crate::support::{
+    Fixture, ManualClock, branch, clocked, erase, fork, merge, root, session, verdict,
+};
 
 const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 /// 2026-09-21 14:13:20.
@@ -306,9 +309,13 @@ fn a_rotation_that_is_cut_short_anywhere_loses_nothing() {
             assert_eq!(kept.get(place), Some(body), "call {fail_at:?}: {place:?}");
         }
         assert!(log.verify().unwrap().is_ok(), "call {fail_at:?}");
-        rotate(&log, u64::MAX);
+        // A lease that could not be given back ends by itself; here its owner still lives.
+        clock.uptime_us.fetch_add(2 * LEASE_TTL_US, Ordering::SeqCst);
+        let again = rotate(&log, u64::MAX);
         let archived = bodies_in_archives(home.path());
-        assert!(recorded.iter().all(|(place, body)| archived.get(place) == Some(body)));
+        let is_archived =
+            |(place, body): (&(String, u64), &String)| archived.get(place) == Some(body);
+        assert!(recorded.iter().all(is_archived), "call {fail_at:?}: {again:?}");
         for n in 2..=3 {
             let archive = log.archive_of(&session(&format!("s_{n}"))).unwrap();
             assert!(archive.is_some(), "call {fail_at:?}: session {n}");
@@ -340,4 +347,230 @@ fn an_archive_that_is_damaged_before_the_bodies_go_is_written_again() {
     assert_eq!(bodies_in_archives(fixture.path()), recorded);
     let keeping = Keeping { retention: Duration::ZERO, ..Keeping::default() };
     assert!(log.rotate(&keeping, false, &mut |_| Ok(true)).unwrap().left.is_empty());
+}
+
+/// Bodies of every branch, forks included.
+fn all_bodies_in_log(log: &Log) -> Bodies {
+    let mut bodies = Bodies::new();
+    for row in log.sessions().unwrap().iter().flat_map(|row| log.branches(&row.session).unwrap()) {
+        let own = row.base().seq + 1;
+        for record in log.records(&row.branch, own, 99_999).unwrap() {
+            if record.erased_by().is_none() {
+                let body = String::from_utf8(record.body).unwrap();
+                bodies.insert((row.branch.to_string(), record.seq), body);
+            }
+        }
+    }
+    bodies
+}
+
+/// The failure that this keeps away: an archive is written, the rotation is cut off, somebody forks the
+/// session, and the next rotation erases the fork, which is in no archive.
+#[test]
+fn a_fork_between_two_steps_of_a_rotation_loses_nothing() {
+    let attempt = |fail_at: Option<u64>| {
+        let (disk, clock) = (Disk::new(), clock());
+        let open = |home: &Path| {
+            let options = Options { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..disk.options() };
+            Log::open_with(home, &TenantId::local(), options).unwrap()
+        };
+        let home = tempfile::tempdir().unwrap();
+        let log = open(home.path());
+        add_session(&log, 2, 5, 20);
+        clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+        let before = disk.calls();
+        if let Some(call) = fail_at {
+            disk.fail_call(before + call, Fault::Io);
+        }
+        let _ = log.rotate(&Keeping::default(), false, &mut |_| Ok(true));
+        let calls = disk.calls() - before;
+        drop(log);
+        let log = open(home.path());
+        let new = glasshouse_log::NewBranch { session: session("s_2"), ..fork("b_f", "b_2", 5) };
+        let events = vec![Draft::new(Kind::MessageReceived, &json!({"n": "forked"}))];
+        let forked = log.create_branch_with(new, events).map_err(|error| error.code());
+        let recorded = all_bodies_in_log(&log);
+        clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+        clock.uptime_us.fetch_add(2 * LEASE_TTL_US, Ordering::SeqCst);
+        rotate(&log, u64::MAX);
+        let mut kept = all_bodies_in_log(&log);
+        kept.extend(bodies_in_archives(home.path()));
+        for (place, body) in &recorded {
+            assert_eq!(kept.get(place), Some(body), "call {fail_at:?}: {place:?}");
+        }
+        assert!(log.verify().unwrap().is_ok(), "call {fail_at:?}");
+        (calls, forked.err())
+    };
+    let (calls, refused) = attempt(None);
+    assert_eq!(refused, Some("session_archived"));
+    let step = usize::try_from(calls / 30).unwrap().max(1);
+    let ends: Vec<_> = (0..calls).step_by(step).map(|call| attempt(Some(call)).1).collect();
+    let forked = ends.iter().filter(|refused| refused.is_none()).count();
+    assert!(forked > 3 && forked < ends.len() - 3, "{forked} of {}", ends.len());
+}
+
+/// Copies that killed processes left hold what was erased as well as those that were finished.
+#[test]
+fn an_erasure_takes_along_what_killed_processes_left() {
+    let fixture = Fixture::of_events(3);
+    let log = fixture.log();
+    let blob = log.put_blob(b"secret").unwrap().hex();
+    let at = |name: &str| fixture.path().join(name);
+    let (shard, rest) = blob.split_at(2);
+    let gone = [
+        at("backups/4194304999.tmp"),
+        at("log.db.restoring"),
+        at("log.db.restoring-wal"),
+        at(&format!("blobs/{shard}/{rest}.4194304999-0.tmp")),
+        at("cache/snapshots/session-1/b_main/00000000000000000003.snapshot"),
+        at("cache/snapshots/sum-9/b_fork/00000000000000000002.snapshot"),
+    ];
+    // Who lives still writes; another blob and another session's snapshot are not meant.
+    let kept = [
+        at(&format!("blobs/{shard}/{rest}.{}-0.tmp", std::process::id())),
+        at(&format!("blobs/{shard}/other.4194304999-0.tmp")),
+        at("cache/snapshots/session-1/b_2/00000000000000000003.snapshot"),
+    ];
+    log.create_branch(fork("b_fork", "b_main", 2)).unwrap();
+    add_session(log, 2, 1, 1);
+    for file in gone.iter().chain(&kept) {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "secret").unwrap();
+    }
+    log.erase(erase(&[("b_main", 2)], &[Digest::of(b"secret")])).unwrap();
+    let there = |files: &[std::path::PathBuf]| files.iter().filter(|file| file.exists()).count();
+    assert_eq!((there(&gone), there(&kept)), (0, kept.len()));
+    assert!(log.verify().unwrap().is_ok());
+}
+
+/// The archive is the only place where the bodies are; headers in the log tell whether it is what left.
+#[test]
+fn an_archive_that_was_changed_by_hand_is_found_and_one_that_is_gone_is_named() {
+    let clock = clock();
+    let mut fixture = Fixture::with(clocked(&clock));
+    add_session(fixture.log(), 2, 5, 20);
+    add_session(fixture.log(), 3, 5, 20);
+    clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+    rotate(fixture.log(), u64::MAX);
+    fixture.close();
+    let at = |n: u64| fixture.home.path().join(format!("archive/2026-09-21/s_{n}.jsonl"));
+    let (file, other) = (at(2), at(3));
+    let whole = fs::read_to_string(&file).unwrap();
+    let verify = || {
+        let found = glasshouse_log::verify_home(fixture.home.path(), &TenantId::local()).unwrap();
+        match found {
+            glasshouse_log::Verification::Sound(sound) => {
+                format!("ok, missing {:?}", sound.missing_archives)
+            }
+            broken => verdict(&broken),
+        }
+    };
+    assert_eq!(verify(), "ok, missing []");
+    let check = |text: &str, expected: &str| {
+        fs::write(&file, text).unwrap();
+        let found = verify();
+        let begin = "hash_mismatch - -: expected archive 2026-09-21/s_2.jsonl, found ";
+        let why = found.strip_prefix(begin).unwrap_or_else(|| panic!("{found}"));
+        assert!(why.contains(expected), "{why}");
+    };
+    check(&whole.replace("xxx", "xyx"), "line 3 of the export is bad");
+    check(&whole[..whole.len() - 1], "the export is cut");
+    check("", "line 1");
+    // Whole in itself, with hashes made anew or of another session.
+    let pad = "x".repeat(20);
+    let forged = crate::exports::forged(&whole, &pad, &"y".repeat(20));
+    check_export(forged.as_bytes()).unwrap();
+    check(&forged, "it holds other events of b_2 than the log had");
+    check(&fs::read_to_string(&other).unwrap(), "it holds other events of b_2");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(verify(), "ok, missing [\"2026-09-21/s_2.jsonl\"]");
+    // What the log deleted itself is not missing; a cell that names a file elsewhere is not followed.
+    fs::write(&file, whole).unwrap();
+    assert_eq!(rotate(fixture.open(), 1).deleted.len(), 0, "that would make no room");
+    let elsewhere = fixture.home.path().join("elsewhere");
+    fs::write(&elsewhere, "kept").unwrap();
+    fixture.close();
+    let change = "UPDATE cell SET bytes = CAST(replace(bytes, '2026-09-21/s_2.jsonl', '../elsewhere') AS BLOB) \
+                  WHERE space = 'log.archive' AND key = 's_2'";
+    assert_eq!(fixture.database().execute(change, []).unwrap(), 1);
+    let keeping = Keeping { max_bytes: 1, ..Keeping::default() };
+    let refused = fixture.open().rotate(&keeping, false, &mut |_| Ok(true)).unwrap_err();
+    assert_eq!(refused.code(), "log_corrupt");
+    assert!(elsewhere.exists());
+}
+
+/// Blobs count, and no archive goes for them where that makes no room.
+#[test]
+fn blobs_count_and_cost_no_archive_that_would_not_make_room() {
+    let clock = clock();
+    let fixture = Fixture::with(clocked(&clock));
+    let log = fixture.log();
+    add_session(log, 2, 100, 4_000);
+    clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+    let before = rotate(log, u64::MAX).usage;
+    assert_eq!(before.blob_bytes, 0);
+    let noise: Vec<u8> =
+        (0..20_000_u32).flat_map(|n| *Digest::of(&n.to_le_bytes()).as_bytes()).collect();
+    log.put_blob(&noise).unwrap();
+    let usage = rotate(log, u64::MAX).usage;
+    assert_eq!(usage.blob_bytes, noise.len() as u64 + 13);
+    assert!(usage.bytes >= before.bytes + usage.blob_bytes);
+    let archive = log.archive_of(&session("s_2")).unwrap().unwrap();
+    // Without the archive it would still be over.
+    let done = rotate(log, usage.bytes - archive.bytes - 50_000);
+    assert_eq!((done.deleted.len(), done.usage.percent > 100), (0, true));
+    let kinds: Vec<_> = told(log).into_iter().map(|(kind, _)| kind).collect();
+    assert!(kinds.contains(&Kind::LogStorageCritical), "{kinds:?}");
+    // Without it there is room.
+    let done = rotate(log, usage.bytes - archive.bytes + 50_000);
+    assert_eq!(done.deleted, [archive.file]);
+}
+
+/// Forks and a rotation at once: each fork is refused or is whole in the log or in the archive.
+#[test]
+fn forks_that_race_with_a_rotation_lose_nothing() {
+    for round in 0..8_u64 {
+        let clock = clock();
+        let fixture = Fixture::with(clocked(&clock));
+        let log = fixture.log();
+        add_session(log, 2, 300, 20);
+        clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+        let mut recorded = all_bodies_in_log(log);
+        let other = Log::open_with(fixture.path(), &TenantId::local(), clocked(&clock)).unwrap();
+        std::thread::scope(|scope| {
+            let forking = scope.spawn(|| {
+                let mut forked = Vec::new();
+                for n in 0..25 {
+                    let id = format!("b_f{n}");
+                    let new = fork(&id, "b_2", 1 + (n + round) % 300);
+                    let new = glasshouse_log::NewBranch { session: session("s_2"), ..new };
+                    let events = vec![Draft::new(Kind::MessageReceived, &json!({"forked": n}))];
+                    match other.create_branch_with(new, events) {
+                        Ok(made) => forked.push((id, made.head.seq, json!({"forked": n}))),
+                        Err(error) => {
+                            assert_eq!(error.code(), "session_archived");
+                            break;
+                        }
+                    }
+                }
+                forked
+            });
+            // Until one gets through between two forks.
+            loop {
+                let done = rotate(log, u64::MAX);
+                if !done.archived.is_empty() {
+                    break;
+                }
+                clock.now_us.fetch_add(91 * DAY_US, Ordering::SeqCst);
+            }
+            let forked = forking.join().unwrap().into_iter();
+            recorded.extend(forked.map(|(id, seq, body)| ((id, seq), body.to_string())));
+        });
+        let mut kept = all_bodies_in_log(log);
+        kept.extend(bodies_in_archives(fixture.path()));
+        for (place, body) in &recorded {
+            assert_eq!(kept.get(place), Some(body), "round {round}: {place:?}");
+        }
+        assert!(log.verify().unwrap().is_ok());
+    }
 }

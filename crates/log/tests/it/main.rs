@@ -17,6 +17,7 @@ mod faults;
 mod files;
 mod firsts;
 mod images;
+mod imports;
 mod keepings;
 mod laters;
 mod leases;

@@ -56,6 +56,32 @@ fn events_are_given_up_only_when_a_person_says_so_and_the_log_says_it() {
     assert_eq!(fixture.verdict(), "ok 5");
 }
 
+/// The failure that this keeps away: backups of what was given up have larger numbers than those that follow,
+/// so they were the newest, and the real newest was removed as the oldest.
+#[test]
+fn backups_of_what_was_given_up_take_no_place() {
+    let mut fixture = Fixture::of_events(1);
+    let first = fixture.log().back_up().unwrap();
+    for n in 2..=5 {
+        fixture.append(n);
+        fixture.log().back_up().unwrap();
+    }
+    fixture.close();
+    assert_eq!(put_back(&fixture, &first, true), "1 -4");
+    assert_eq!(backups(fixture.path()).unwrap(), std::slice::from_ref(&first));
+    let log = fixture.open();
+    log.append(numbered("b_main", 2)).unwrap();
+    let made = log.back_up().unwrap();
+    assert_eq!(backups(fixture.path()).unwrap(), [first, made.clone()]);
+    fixture.close();
+    assert_eq!(put_back(&fixture, &made, false), "3 -0");
+    assert_eq!(fixture.verdict(), "ok 3");
+    let replaced = std::fs::read_dir(fixture.path().join("replaced")).unwrap();
+    let aside = replaced.map(|entry| entry.unwrap().path().join("backups"));
+    let aside: usize = aside.map(|dir| std::fs::read_dir(dir).map_or(0, Iterator::count)).sum();
+    assert_eq!(aside, 4, "set aside, not deleted");
+}
+
 /// The undefended control of the above: a backup copied over the database by hand is found out.
 #[test]
 fn a_roll_back_that_nobody_accepted_is_found_out() {

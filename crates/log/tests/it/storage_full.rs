@@ -2,13 +2,18 @@
 //! there is space.
 
 use std::fs;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use glasshouse_log::{Append, Log};
+use glasshouse_log::{Append, Keeping, Log};
 use glasshouse_model::{Draft, Kind, TenantId};
 use serde_json::json;
 
 use crate::disk::Disk;
-use crate::support::{Fixture, Mount, branch, numbered, numbers, refusal, root, session, skip};
+use crate::support::{
+    Fixture, ManualClock, Mount, branch, clocked, numbered, numbers, refusal, root, session, skip,
+};
 
 #[test]
 fn a2_a_full_disk_refuses_and_recovers() {
@@ -70,6 +75,62 @@ fn a2_a_really_full_file_system_refuses_and_recovers() {
     drop((log, second));
     let log = Log::open(&home, &TenantId::local()).unwrap();
     assert_eq!(numbers(&log, "b_main"), (1..=stored + 2).collect::<Vec<u64>>());
+    drop(log);
+    drop(mount);
+}
+
+/// A full disk stops a backup and a rotation; nothing is lost, and no part of either is left to fill it
+/// more.
+#[test]
+fn a2_a_full_disk_stops_a_backup_and_a_rotation() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mount) = Mount::new(directory.path(), 16 << 20) else {
+        skip("a2_a_full_disk_stops_a_backup_and_a_rotation", "mounting a tmpfs needs root");
+        return;
+    };
+    let clock = Arc::new(ManualClock::default());
+    let home = directory.path().join("home");
+    let log = Log::open_with(&home, &TenantId::local(), clocked(&clock)).unwrap();
+    log.create_branch(root("s_1", "b_main")).unwrap();
+    for n in 1..=40 {
+        let body = json!({"n": n, "pad": "x".repeat(50_000)});
+        let event = Draft::new(Kind::Heartbeat, &body);
+        log.append(Append::new(session("s_1"), branch("b_main"), vec![event])).unwrap();
+    }
+    let first = log.back_up().unwrap();
+    // All but some hundred kilobytes: enough for a lease, not for a copy of two megabytes.
+    let mut ballast = fs::File::create(directory.path().join("ballast")).unwrap();
+    let mut bytes = 0;
+    while let Ok(written) = ballast.write(&[1; 4_096]) {
+        bytes += written as u64;
+    }
+    ballast.set_len(bytes - (600 << 10)).unwrap();
+    clock.now_us.store(365 * 24 * 3_600 * 1_000_000, Ordering::SeqCst);
+    let keeping = Keeping::default();
+    let rotate = || log.rotate(&keeping, false, &mut |_| Ok(true));
+    let files = |name: &str| {
+        let days = fs::read_dir(home.join(name)).into_iter().flatten();
+        let paths = days.flat_map(|entry| {
+            let path = entry.unwrap().path();
+            match fs::read_dir(&path) {
+                Ok(inside) => inside.map(|entry| entry.unwrap().path()).collect(),
+                Err(_) => vec![path],
+            }
+        });
+        paths.collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(refusal(log.back_up(), ""), "storage_full");
+        assert_eq!(refusal(rotate(), ""), "storage_full");
+        assert_eq!(files("backups"), std::slice::from_ref(&first));
+        assert_eq!(files("archive"), Vec::<std::path::PathBuf>::new());
+        assert_eq!(numbers(&log, "b_main").len(), 40);
+    }
+    ballast.set_len(0).unwrap();
+    log.back_up().unwrap();
+    assert_eq!(rotate().unwrap().archived.len(), 1);
+    log.sign_head().unwrap();
+    assert!(log.verify().unwrap().is_ok());
     drop(log);
     drop(mount);
 }

@@ -122,6 +122,10 @@ pub struct SessionImported {
     pub blobs: u64,
     /// Digest of the export's lines but the last.
     pub digest: Digest,
+    /// A list, one digest a line, of the blobs that its events name, that did not come with it and that were
+    /// not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<BlobRef>,
 }
 
 /// `message.received`: a text for the model.

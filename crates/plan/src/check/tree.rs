@@ -6,10 +6,11 @@ use crate::json::{Json, Members};
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::Report;
-use crate::rules::attribute::{self, Attribute, Kind, Verdict};
+use crate::rules::attribute::{Attribute, Kind};
 use crate::rules::element::{self, ElementId};
 use crate::rules::nesting::Around;
 use crate::rules::property::{self, MAX_PROPERTIES, Property};
+use crate::rules::value::{self, Verdict};
 use crate::rules::{Refusal, Scalar, event, inspect, style};
 use crate::template::is_templated;
 use crate::tree::{Entry, NodeKind};
@@ -183,12 +184,12 @@ impl<'p> NodeRules<'p> {
         }
         match value.as_text() {
             Some(text) if self.templates && is_templated(text) => {
-                match attribute::judge_template(attribute, text, self.profile) {
+                match value::judge_template(attribute, text, self.profile) {
                     Ok(()) => Verdict::Omit,
                     Err(refusal) => Verdict::Refuse(refusal),
                 }
             }
-            _ => attribute::judge(attribute, Scalar::of(value), false, self.profile),
+            _ => value::judge(attribute, Scalar::of(value), false, self.profile),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where JSON and source code stand in an answer.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 const FENCE: &str = "```";
@@ -143,9 +145,9 @@ fn words(code: &str) -> Vec<&str> {
 /// The names that a code exports.
 fn exports(code: &str) -> Vec<String> {
     let words = words(code);
-    let mut found: Vec<String> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
     let mut add = |name: &str| {
-        if !found.iter().any(|known| known == name) {
+        if known.insert(name.to_owned()) {
             found.push(name.to_owned());
         }
     };
@@ -157,7 +159,9 @@ fn exports(code: &str) -> Vec<String> {
                 after.clone().nth(1).into_iter().for_each(&mut add);
             }
             Some("{") => {
-                let list: Vec<&str> = after.skip(1).take_while(|word| *word != "}").collect();
+                // A list that is not closed ends where the next one begins, so each word is in one.
+                let is_in_list = |word: &&str| !matches!(*word, "}" | "export");
+                let list: Vec<&str> = after.skip(1).take_while(is_in_list).collect();
                 list.split(|word| *word == ",")
                     .filter_map(|item| item.last())
                     .for_each(|name| add(name));

@@ -101,14 +101,14 @@ impl Around {
         Ok(())
     }
 
-    /// Whether a text may stand here.
+    /// Whether a text may stand here. A text may where each of its parts may.
     pub(crate) fn text(self, text: &str) -> Result<(), &'static str> {
         let Some(parent) = self.parent else { return Ok(()) };
         if parent.has(element::VOID) {
             return Err("the parent has no content");
         }
-        let blank = text.bytes().all(|byte| matches!(byte, b' ' | b'\n' | b'\t'));
-        if parent.has(element::NO_TEXT) && !blank {
+        let is_blank = || text.bytes().all(|byte| matches!(byte, b' ' | b'\n' | b'\t'));
+        if parent.has(element::NO_TEXT) && !is_blank() {
             return Err("the parent holds no text");
         }
         Ok(())

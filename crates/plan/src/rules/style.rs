@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::attribute::Verdict;
+use super::value::Verdict;
 use super::{Refusal, Scalar};
 use crate::codes;
 use crate::template::{Piece, pieces};

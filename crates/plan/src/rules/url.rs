@@ -54,7 +54,7 @@ pub(crate) fn image<'a>(
     templated: bool,
     profile: &Profile,
 ) -> Result<Cow<'a, str>, Refusal> {
-    if text.trim_start().starts_with("data:") {
+    if trimmed(&text).starts_with("data:") {
         return data_image(text);
     }
     let text = clean(text)?;
@@ -71,7 +71,7 @@ pub(crate) fn image<'a>(
 }
 
 fn data_image(text: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
-    let body = DATA_PREFIXES.iter().find_map(|prefix| text.trim().strip_prefix(prefix));
+    let body = DATA_PREFIXES.iter().find_map(|prefix| trimmed(&text).strip_prefix(prefix));
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
     match body {
@@ -82,7 +82,7 @@ fn data_image(text: Cow<'_, str>) -> Result<Cow<'_, str>, Refusal> {
 
 /// The scheme and host of a remote image that was accepted, for a page's policy.
 pub(crate) fn image_origin(text: &str) -> Option<String> {
-    match read(text.trim()) {
+    match read(trimmed(text)) {
         Ok(Address::Remote(remote)) => Some(remote.origin()),
         _ => None,
     }
@@ -90,7 +90,7 @@ pub(crate) fn image_origin(text: &str) -> Option<String> {
 
 /// Judges a link with templates by the text before the first one.
 pub(crate) fn link_template(text: &str, profile: &Profile) -> Result<(), Refusal> {
-    let head = text.split("{{").next().unwrap_or_default().trim_start();
+    let head = trimmed(text.split("{{").next().unwrap_or_default());
     clean(Cow::Borrowed(head))
         .or_else(|refusal| if head.is_empty() { Ok("".into()) } else { Err(refusal) })?;
     let has_scheme = head.split(['/', '?', '#']).next().unwrap_or_default().contains(':');
@@ -108,7 +108,7 @@ pub(crate) fn link_template(text: &str, profile: &Profile) -> Result<(), Refusal
 
 /// Judges an image with templates: only a whole value may be filled in.
 pub(crate) fn image_template(text: &str) -> Result<(), Refusal> {
-    let head = text.split("{{").next().unwrap_or_default().trim();
+    let head = trimmed(text.split("{{").next().unwrap_or_default());
     if head.is_empty() || head.starts_with("data:") { Ok(()) } else { Err(not_written_out()) }
 }
 
@@ -122,6 +122,11 @@ fn unlisted(remote: &Remote) -> Refusal {
 
 fn denied(why: impl Into<Cow<'static, str>>) -> Refusal {
     Refusal::new(codes::URL_DENIED, why)
+}
+
+/// Without what a browser takes off the ends of an address: not every space that Unicode has.
+fn trimmed(text: &str) -> &str {
+    text.trim_matches(|character| character <= ' ')
 }
 
 /// Trims what browsers trim, writes spaces as `%20`, refuses other controls.
@@ -216,6 +221,26 @@ mod tests {
         check("tel:+123", true, false);
         check("http://ok.example/x", true, false);
         check("data:image/png;base64,AAAA", false, true);
+    }
+
+    /// The failure: a no-break space before `data:` was taken off by the check and not by a browser, which
+    /// asked its own host for an address with the filled-in value in it.
+    /// Now: the check takes off what a browser does.
+    #[test]
+    fn an_image_is_filled_in_only_where_it_loads_nothing() {
+        let check = |space: &str, expected: bool| {
+            let written = format!("{space}data:image/png;base64,{{{{state.s}}}}");
+            let filled = Cow::Owned(format!("{space}data:image/png;base64,AAAA"));
+            let judged =
+                image_template(&written).is_ok() && image(filled, true, &profile()).is_ok();
+            assert_eq!(judged, expected, "{space:?}");
+        };
+        for space in ["", " ", "\n\t", "\u{1}"] {
+            check(space, true);
+        }
+        for space in ["\u{a0}", "\u{2003}", "\u{feff}", "\u{85}"] {
+            check(space, false);
+        }
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl<'c> Growing<'c> {
         }
     }
 
+    /// Bytes of text and of values that are shown.
+    pub(super) fn shown_bytes(&self) -> usize {
+        self.shown_bytes
+    }
+
     pub(super) fn refusal(&self) -> Option<&Issue> {
         self.refusal.as_ref()
     }
@@ -368,8 +373,11 @@ impl<'c> Growing<'c> {
     }
 
     fn show_text(&mut self, node: u32, around: Around, text: &str, complete: bool) {
-        // Where only blank text may stand, the whole text decides.
-        if let Err(refusal) = NodeRules::text(around, text) {
+        // Where only blank text may stand, the whole text decides; each part is looked at once.
+        let allowed_bytes = &mut self.nodes[node as usize].allowed_bytes;
+        let part = text.get(*allowed_bytes..).unwrap_or(text);
+        *allowed_bytes = text.len();
+        if let Err(refusal) = NodeRules::text(around, part) {
             return self.refuse_node(node, "", refusal);
         }
         if !complete && NodeRules::text(around, "x").is_err() {

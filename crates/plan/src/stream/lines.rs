@@ -19,12 +19,17 @@ use crate::limits::{Limits, MAX_BYTES};
 use crate::patch::{End, Frame, NodeId, Patch, View};
 use crate::plan::{Plan, SPEC_VERSION};
 use crate::profile::Profile;
-use crate::render::Context;
+use crate::render::{Context, SURELY_FITS_BYTES, render};
 use crate::report::{Issue, MAX_ISSUES, Report};
 use crate::rules::element::ElementId;
 
 /// The mark of the byte order as UTF-8 has it.
 const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Most bytes that all changes of one answer copy or show again, however short their lines are.
+const MAX_WORK_BYTES: usize = 64 * MAX_BYTES;
+/// What a node that is shown again costs besides its text.
+const NODE_WORK_BYTES: usize = 64;
 
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -94,6 +99,8 @@ pub struct Lines<'c> {
     document: Value,
     /// At least the size of the document; measured again when it reaches the limit.
     document_bytes: usize,
+    /// What the changes so far have copied and shown again.
+    work_bytes: usize,
     view: View,
     state: Option<Map<String, Value>>,
     bound: BTreeMap<NodeId, Bound>,
@@ -121,6 +128,7 @@ impl<'c> Lines<'c> {
             bytes: 0,
             document: serde_json::json!({"specVersion": SPEC_VERSION, "id": id, "version": 1}),
             document_bytes: 0,
+            work_bytes: 0,
             view: View::default(),
             state: None,
             bound: BTreeMap::new(),
@@ -174,8 +182,23 @@ impl<'c> Lines<'c> {
 
     /// Makes one change, or nothing.
     fn take(&mut self, text: &str) -> Result<(), Issue> {
+        self.work(0)?;
         let change = Change::read(text.trim()).map_err(|error| issue(&readable(error)))?;
+        if matches!(change.op, Op::Move | Op::Copy) {
+            let value = change::find(&self.document, &change.from);
+            self.work(value.map_or(0, |value| crate::size::of(value).bytes))?;
+        }
         if change.op == Op::Move { self.take_move(&change) } else { self.take_one(&change) }
+    }
+
+    /// Counts what a change costs beyond its own length.
+    fn work(&mut self, bytes: usize) -> Result<(), Issue> {
+        self.work_bytes = self.work_bytes.saturating_add(bytes);
+        if self.work_bytes <= MAX_WORK_BYTES {
+            return Ok(());
+        }
+        let error = Error::new(codes::TOO_LARGE, "the changes are too much work");
+        Err(issue(&error.why(format!("limit {MAX_WORK_BYTES} bytes copied or shown again"))))
     }
 
     fn take_one(&mut self, change: &Change) -> Result<(), Issue> {
@@ -301,6 +324,10 @@ impl<'c> Lines<'c> {
             }
             Ok(whole) => {
                 let mut checked = check_to_show(&whole, self.profile);
+                if checked.safe && self.view.value_bytes() > SURELY_FITS_BYTES {
+                    let shown = render(&whole, self.profile, self.context);
+                    too_much = too_much.or(shown.err().map(|error| issue(&error)));
+                }
                 if let Some(issue) = too_much.filter(|_| checked.safe) {
                     checked = Report::of_issue(issue);
                 }

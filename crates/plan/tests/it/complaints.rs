@@ -426,6 +426,9 @@ fn e13_values_of_a_drawing_only_draw() {
     check("text", "font-family", "url(https://evil.example/x)", false);
     check("text", "font-size", "calc(1px*2)", false);
     check("text", "font-size", "12px", true);
+    check("svg", "width", "100%", true);
+    check("svg", "width", "var(--w)", false);
+    check("rect", "height", "calc(100px*2)", false);
     check("rect", "x", "\u{1}1", false);
 }
 

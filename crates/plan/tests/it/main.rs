@@ -19,3 +19,4 @@ mod states;
 mod streams;
 mod targets;
 mod tokens;
+mod work;

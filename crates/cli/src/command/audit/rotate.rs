@@ -38,5 +38,8 @@ fn tell(done: &Rotated, dry_run: bool) {
         output::note(&format!("new backup: {}", backup.display()));
     }
     let (bytes, limit) = (usage.bytes, usage.limit_bytes);
-    output::note(&format!("in use: {}% ({bytes} of {limit} bytes)", usage.percent));
+    let (percent, blobs) = (usage.percent, usage.blob_bytes);
+    output::note(&format!(
+        "in use: {percent}% ({bytes} of {limit} bytes, {blobs} of them contents that no rotation removes)"
+    ));
 }

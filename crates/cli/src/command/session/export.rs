@@ -13,6 +13,9 @@ use glasshouse_model::{Digest, Exit, SessionId};
 use crate::error::Error;
 use crate::output;
 
+/// Missing contents that are named to people.
+const MAX_TOLD: usize = 10;
+
 /// Writes a session to a new file, or to stdout.
 pub(super) fn write(
     kernel: &Kernel,
@@ -84,16 +87,34 @@ pub(super) fn import(kernel: &Kernel, file: &Path, json: bool) -> Result<u8, Err
         return Ok(Exit::Done.status());
     }
     output::data(imported.session.as_str());
-    let Imported { session, exported, is_new, .. } = &imported;
-    output::note(&if *is_new {
-        format!(
+    let Imported { session, exported, is_new, found_blobs, missing_blobs, .. } = &imported;
+    output::note(&match (is_new, found_blobs) {
+        (true, _) => format!(
             "imported {} events; read it with `glasshouse session show {session}`, fork it to work on it",
             exported.events
-        )
-    } else {
-        "everything in it is here already".to_owned()
+        ),
+        (false, 0) => "every event in it is here already".to_owned(),
+        (false, found) => format!("its events were here; {found} contents that were missing came"),
     });
+    tell_missing(missing_blobs);
     Ok(Exit::Done.status())
+}
+
+/// Names the contents that are neither in the file nor here.
+fn tell_missing(missing: &[Digest]) {
+    if missing.is_empty() {
+        return;
+    }
+    let count = missing.len();
+    output::note(&format!(
+        "{count} contents that its events name are missing; an export with its blobs brings them:"
+    ));
+    for digest in missing.iter().take(MAX_TOLD) {
+        output::note(&format!("  {digest}"));
+    }
+    if count > MAX_TOLD {
+        output::note(&format!("  and {} more; `--json` names all", count - MAX_TOLD));
+    }
 }
 
 /// Proves an export.

@@ -49,6 +49,10 @@ struct Made {
 }
 
 pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
+    if then == Then::Print && arguments.options.show.page {
+        return Err(Error::new(codes::USAGE, "`ui plan` prints the plan, and no page of it")
+            .fix("`glasshouse ui run PROMPT --page` shows it"));
+    }
     let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
     let profile = arguments.options.profile.profile();
     let made = {
@@ -67,7 +71,7 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         output::note("the model's first plan was not usable; this is its second");
     }
     if !made.report.safe {
-        if arguments.options.json {
+        if arguments.options.show.json {
             output::json_line(&json!({"refused": made.report}));
         }
         return Ok(show::refuse(&made.report));
@@ -79,7 +83,7 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     match then {
         Then::Run => runs::render(&text, false, &arguments.options),
         Then::Print => {
-            if arguments.options.json {
+            if arguments.options.show.json {
                 output::json_line(&json!({"plan": made.plan, "repaired": made.repaired,
                     "text_only": made.kind == Kind::Text}));
             } else {
@@ -147,7 +151,7 @@ impl Asking<'_, '_> {
     async fn ask(&mut self, request: &ModelRequest) -> Result<Completion, Error> {
         let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
         let mut preview = Stream::new(RUN, self.profile, &context);
-        let json = self.arguments.options.json && self.arguments.preview;
+        let json = self.arguments.options.show.json && self.arguments.preview;
         let mut sink = |delta: Delta| {
             if let Delta::Text(text) = delta
                 && json

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::show;
-use super::{fault, remark};
-use crate::args::{EventArguments, KeptOptions, RunOptions};
+use super::{fault, markup};
+use crate::args::{EventArguments, KeptOptions, RunOptions, ShowOptions};
 use crate::error::Error;
 use crate::{home, output};
 
@@ -53,9 +53,9 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
     let mut took = Stages::default();
     let mut plans = took.of("open", plans).map_err(unrecorded)?;
     match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
-        Ok(run) => Ok(tell(&run, options.json, options.timings.then_some(took))),
+        Ok(run) => Ok(tell(&run, options.show, took)),
         Err(error)
-            if !options.json
+            if !options.show.json
                 && (error.is(codes::PLAN_REFUSED) || error.is(codes::PLAN_UNREADABLE)) =>
         {
             // For a person: every fault with its place, and not the first one only.
@@ -84,7 +84,7 @@ fn unrecorded(error: Error) -> Error {
     error
 }
 
-fn tell(run: &Run, json: bool, took: Option<Stages>) -> u8 {
+fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
     if !run.handled {
         output::note("the plan does nothing on this event: it has no transition of that name");
     }
@@ -99,7 +99,7 @@ fn tell(run: &Run, json: bool, took: Option<Stages>) -> u8 {
             output::note(&format!("the plan's code made nothing, so its own root is shown: {why}"));
         }
     }
-    if json {
+    if options.json {
         output::json_line(&RunShown {
             run: run.seq,
             plan: &run.plan,
@@ -114,10 +114,9 @@ fn tell(run: &Run, json: bool, took: Option<Stages>) -> u8 {
             script: run.code.as_ref(),
         });
     } else {
-        output::markup(&run.html.markup);
-        remark(&run.html.notes);
+        markup(&run.plan, &run.html, options.page);
     }
-    if let Some(mut took) = took {
+    if options.timings {
         took.extend(&run.stages);
         show::tell_stages(&took);
     }
@@ -140,7 +139,7 @@ pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
         Expected { version: arguments.expect_version, revision: arguments.expect_revision };
     let name = profile_of(&mut plans, &arguments.plan, options)?;
     let run = plans.event(&arguments.plan, event, expected, name)?;
-    Ok(tell(&run, options.json, options.timings.then_some(took)))
+    Ok(tell(&run, options.show, took))
 }
 
 /// The profile that was asked for, or the one under which the plan was last shown.
@@ -222,7 +221,7 @@ pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Resul
     let mut plans = took.of("open", plans)?;
     let name = profile_of(&mut plans, plan, options)?;
     let run = plans.rollback(plan, version, name)?;
-    Ok(tell(&run, options.json, options.timings.then_some(took)))
+    Ok(tell(&run, options.show, took))
 }
 
 /// `ui replay`.

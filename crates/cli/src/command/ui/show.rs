@@ -5,7 +5,8 @@ use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
 
-use super::{SURFACE, fault, remark, tell};
+use super::{SURFACE, fault, markup, remark, tell};
+use crate::args::ShowOptions;
 use crate::error::Error;
 use crate::output;
 
@@ -42,12 +43,8 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
 }
 
 /// `ui render-plan`.
-pub(super) fn render(
-    text: &str,
-    profile: &Profile,
-    json: bool,
-    timings: bool,
-) -> Result<u8, Error> {
+pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Result<u8, Error> {
+    let ShowOptions { page, json, timings } = options;
     let mut took = Stages::default();
     let parsed = took.of("parse", || glasshouse_plan::parse(text, &profile.limits()));
     let plan = match parsed {
@@ -69,8 +66,7 @@ pub(super) fn render(
     if json {
         output::json_line(&html);
     } else {
-        output::markup(&html.markup);
-        remark(&html.notes);
+        markup(plan.id(), &html, page);
     }
     if timings {
         tell_stages(&took);

@@ -83,6 +83,8 @@ pub(super) struct Growth {
     pub(super) props: u32,
     pub(super) around: Around,
     pub(super) text: Cursor,
+    /// Bytes of the text that are known to be allowed where it stands.
+    pub(super) allowed_bytes: usize,
     pub(super) shown: bool,
     pub(super) closed: bool,
 }
@@ -106,6 +108,7 @@ impl Growth {
             props: 0,
             around: Around::default(),
             text: Cursor::default(),
+            allowed_bytes: 0,
             shown: false,
             closed: false,
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Bound, Lines, Step, issue};
+use super::{Bound, Lines, NODE_WORK_BYTES, Step, issue};
 use crate::attributes::Showing;
 use crate::change::{self, Pointer};
 use crate::check::{NodeRules, too_many};
@@ -312,7 +312,9 @@ impl Lines<'_> {
         if state == self.state.as_ref() {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.state, state.cloned());
+        let state = state.cloned();
+        self.work(state.as_ref().map_or(0, |state| crate::size::of_members(state).bytes))?;
+        let before = std::mem::replace(&mut self.state, state);
         let result = self.show_bound();
         if result.is_err() {
             self.state = before;
@@ -346,6 +348,7 @@ impl Lines<'_> {
                 return Err(issue(&error));
             }
         }
+        self.work(bytes + self.bound.len() * NODE_WORK_BYTES)?;
         self.room_for(bytes)?;
         self.shown_bytes += bytes;
         self.apply(patches)

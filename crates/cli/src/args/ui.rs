@@ -1,0 +1,229 @@
+//! The words of `glasshouse ui`.
+
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::ModelOptions;
+
+/// Which security profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileArgument {
+    /// Least
+    Strict,
+    /// Default of most products
+    Balanced,
+    /// For plans of one's own
+    Trusted,
+    /// For experiments
+    Relaxed,
+}
+
+/// `ui`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UiCommand {
+    /// Check a plan against a profile: exit 3 when it is unsafe
+    Check {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+        /// Tell on stderr where the time went
+        #[arg(long)]
+        timings: bool,
+    },
+    /// Tell what a plan needs and whether it can be had, without loading or running anything
+    ProbePlan {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a model make a plan, and print it
+    Plan(AskArguments),
+    /// Let a model make a plan, render it as HTML on stdout and register it
+    Run(AskArguments),
+    /// Show a plan while its text arrives: patches as JSON lines, or the last view as HTML
+    Stream(StreamArguments),
+    /// Render a plan as HTML on stdout and register it; a refused plan prints nothing there
+    RenderPlan(RenderArguments),
+    /// Let something happen on the surface of a registered plan
+    Event(EventArguments),
+    /// Print the state of a plan as JSON
+    State {
+        /// Plan id
+        plan: String,
+        /// As JSON, which it always is
+        #[arg(long)]
+        json: bool,
+    },
+    /// List plans with their versions, and what was done with them
+    History {
+        /// Most runs to list
+        #[arg(long, value_name = "N", default_value = "50")]
+        runs: usize,
+        /// Data as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show an earlier version of a plan again; what was entered stays where it has a place
+    Rollback {
+        /// Plan id
+        plan: String,
+        /// Version
+        version: i64,
+        #[command(flatten)]
+        options: KeptOptions,
+    },
+    /// Make a run again from what stood before it, and compare: exit 5 when it differs
+    Replay {
+        /// Number of the run, as `ui history` lists it
+        run: u64,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// List plans and runs no more; the log keeps their events
+    ClearHistory {
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How what came of a plan is told.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ShowOptions {
+    /// A whole page for a browser on stdout, not a fragment for a host's page
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) page: bool,
+    /// Result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell on stderr where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+/// What commands that run a plan have in common.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Security profile
+    #[arg(long, value_enum, default_value = "strict")]
+    pub(crate) profile: ProfileArgument,
+    #[command(flatten)]
+    pub(crate) show: ShowOptions,
+}
+
+/// What commands that go on with a kept plan have in common.
+#[derive(Debug, Args)]
+pub(crate) struct KeptOptions {
+    /// Security profile (default: the one that the plan was last shown with)
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<ProfileArgument>,
+    #[command(flatten)]
+    pub(crate) show: ShowOptions,
+}
+
+/// `ui plan`, `ui run`.
+#[derive(Debug, Args)]
+pub(crate) struct AskArguments {
+    /// What the interface is for, in your own words
+    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
+    /// Show the plan while it arrives: frames as JSON lines (with --json)
+    #[arg(long, requires = "json")]
+    pub(crate) preview: bool,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
+}
+
+/// `ui render-plan`.
+#[derive(Debug, Args)]
+pub(crate) struct RenderArguments {
+    /// Plan file, `-` for stdin
+    pub(crate) file: PathBuf,
+    /// Only render: the plan is not registered, and nothing is recorded
+    #[arg(long, conflicts_with = "keep_input")]
+    pub(crate) no_register: bool,
+    /// Keep what was entered into the version shown before, where the new one has the same paths
+    #[arg(long)]
+    pub(crate) keep_input: bool,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
+}
+
+/// `ui event`.
+#[derive(Debug, Args)]
+pub(crate) struct EventArguments {
+    /// Plan id
+    pub(crate) plan: String,
+    /// Name of the event
+    pub(crate) event: String,
+    /// Data of the event, a JSON object
+    pub(crate) payload: Option<String>,
+    /// What was entered where it happened, a JSON object with value, checked, key, fields
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// Refuse when the state is at another revision
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_revision: Option<u64>,
+    /// Refuse when another version is shown
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_version: Option<i64>,
+    #[command(flatten)]
+    pub(crate) options: KeptOptions,
+}
+
+/// `ui stream`.
+#[derive(Debug, Args)]
+pub(crate) struct StreamArguments {
+    /// A model's answer with a plan in it, `-` for stdin
+    pub(crate) file: PathBuf,
+    /// Security profile
+    #[arg(long, value_enum, default_value = "strict")]
+    pub(crate) profile: ProfileArgument,
+    /// Take the text in pieces of at most this many bytes
+    #[arg(long, value_name = "N", default_value = "256")]
+    pub(crate) chunk_bytes: NonZeroU16,
+    /// The text is one change of the plan a line, as JSON Patch writes them
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Frames and the outcome as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell on stderr where the time went
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+impl UiCommand {
+    /// Whether failures are told as JSON too.
+    pub(super) const fn json(&self) -> bool {
+        match self {
+            Self::Check { json, .. }
+            | Self::ProbePlan { json, .. }
+            | Self::Stream(StreamArguments { json, .. })
+            | Self::State { json, .. }
+            | Self::History { json, .. }
+            | Self::Replay { json, .. }
+            | Self::ClearHistory { json } => *json,
+            Self::Plan(AskArguments { options, .. })
+            | Self::Run(AskArguments { options, .. })
+            | Self::RenderPlan(RenderArguments { options, .. }) => options.show.json,
+            Self::Event(EventArguments { options, .. }) | Self::Rollback { options, .. } => {
+                options.show.json
+            }
+        }
+    }
+}
