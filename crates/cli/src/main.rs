@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     // The sandbox host is this same program. It must stay single-threaded and must not read
     // arguments, environment or files that others control, so it branches off before anything else.
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__sandboxd") {
-        glasshouse_sandbox::host::main();
+        glasshouse_sandbox::host::main(&glasshouse_kernel::ENTRIES);
     }
     let parsed = help::command().try_get_matches();
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {

@@ -177,7 +177,7 @@ impl Kernel {
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        Plans::open(&self.log, policy, journal::local_user(), quota)
+        Plans::open(&self.log, policy, journal::local_user(), (quota, self.host_config()))
     }
 
     fn host_config(&self) -> HostConfig {

@@ -15,4 +15,5 @@ glasshouse_model::convert_errors!(
     glasshouse_sandbox::Error,
     glasshouse_provider::Error,
     glasshouse_tools::Error,
+    glasshouse_script::Error,
 );

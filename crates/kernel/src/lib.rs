@@ -18,6 +18,10 @@ pub mod merge;
 pub mod plans;
 pub mod session;
 
+/// Functions of the program that sandboxes run; whoever starts [`glasshouse_sandbox::host::main`] for
+/// this kernel hands them to it.
+pub static ENTRIES: [glasshouse_sandbox::Entry; 1] = [glasshouse_script::ENTRY];
+
 pub use config::Config;
 pub use driver::{
     Answer, Cancel, Elsewhere, Kernel, NewSession, NoReviewer, Notice, Observer, ReviewItem,

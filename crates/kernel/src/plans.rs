@@ -7,6 +7,7 @@
 
 mod carry;
 mod chosen;
+mod code;
 mod fold;
 mod governor;
 mod stages;
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 use glasshouse_log::{Append, CellWrite, Log, NewBranch};
 use glasshouse_model::body::{
-    PlanHistoryCleared, PlanRun, PlanShown, PolicyDecided, RunMode, RunStatus,
+    PlanCode, PlanHistoryCleared, PlanRun, PlanShown, PolicyDecided, RunMode, RunStatus,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
@@ -26,6 +27,7 @@ use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
+use glasshouse_sandbox::HostConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{decide_uncounted, now_us};
@@ -33,14 +35,16 @@ use crate::{Error, Result, codes};
 
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
+pub use code::{LANES, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use stages::Stages;
 
+use code::{Coder, Moment};
 use fold::Fold;
 use governor::{Governor, Ticket};
 pub(crate) use governor::{Runs, SPACE as QUOTAS, expected as expected_quota};
-use work::{Ask, Failure, Work};
+use work::{Ask, Failure, Means, Work};
 
 /// Version of what turns a plan into markup; a replay that differs under another one says so.
 const RENDERER: &str = env!("CARGO_PKG_VERSION");
@@ -81,6 +85,7 @@ pub struct Plans {
     policy: Policy,
     user: Principal,
     governor: Governor,
+    coder: Coder,
     fold: Fold,
 }
 
@@ -114,6 +119,8 @@ pub struct Run {
     pub actions: Vec<Action>,
     /// What came over from another version, and what did not.
     pub carried: Carried,
+    /// How the plan's code ran, if it has any.
+    pub code: Option<PlanCode>,
     /// Where the time went.
     pub stages: Stages,
 }
@@ -156,10 +163,16 @@ pub struct PlanHistory {
 }
 
 impl Plans {
-    pub(crate) fn open(log: &Log, policy: Policy, user: Principal, quota: Quota) -> Result<Self> {
+    pub(crate) fn open(
+        log: &Log,
+        policy: Policy,
+        user: Principal,
+        (quota, host): (Quota, HostConfig),
+    ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
-        Ok(Self { log, home: None, policy, user, governor, fold })
+        let coder = Coder::new(host);
+        Ok(Self { log, home: None, policy, user, governor, coder, fold })
     }
 
     /// Brings the fold to the head of the log.
@@ -262,10 +275,14 @@ impl Plans {
         let (home, ticket, decided) = stages.of("decide", || self.begin(ask, asked, begun))?;
         let unconstrained = Constraints::default();
         let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
+        let moment = Moment::at(now_us());
         for _ in 0..ATTEMPTS {
             stages.of("history", || self.sync())?;
             let done = match &decided {
-                Ok(_) => work::work(&self.fold, &self.log, ask, &chosen.profile, &mut stages),
+                Ok(_) => {
+                    let means = Means { coder: &self.coder, moment, profile: &chosen.profile };
+                    work::work(&self.fold, &self.log, ask, &means, &mut stages)
+                }
                 Err(why) => Err(Failure::new(denied(why))),
             };
             let release = self.governor.release(&ticket)?;
@@ -362,6 +379,7 @@ impl Plans {
                     handled: work.handled,
                     actions: work.actions,
                     carried: work.carried,
+                    code: work.code,
                     stages: Stages::default(),
                 })
             }
@@ -416,6 +434,7 @@ impl Plans {
                 text: None,
                 state: None,
                 markup: None,
+                script: None,
                 code: None,
                 duration_us: 0,
             }),
@@ -439,7 +458,9 @@ impl Plans {
         before.follow(&self.log, &home.branch, was.first - 1)?;
         let chosen = Chosen::new(name, &was.constraints)?;
         let mut differences = Vec::new();
-        let again = work::work(&before, &self.log, &ask, &chosen.profile, &mut Stages::default());
+        let moment = was.script.as_ref().map_or(Moment::at(0), Moment::of);
+        let means = Means { coder: &self.coder, moment, profile: &chosen.profile };
+        let again = work::work(&before, &self.log, &ask, &means, &mut Stages::default());
         let succeeded = was.status == RunStatus::Succeeded;
         if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
             differences.push("status");
@@ -559,6 +580,7 @@ impl Body {
             run.text = Some(work.text);
             run.state = Some(work.state_digest());
             run.markup = Some(work.markup_digest());
+            run.script = work.code.clone();
         }
     }
 

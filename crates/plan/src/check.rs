@@ -13,7 +13,7 @@ use crate::json::Json;
 use crate::limits::Limits;
 use crate::module;
 use crate::path;
-use crate::plan::{self, Plan, SPEC_VERSION};
+use crate::plan::{self, LANE_WITHOUT_CODE, Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::report::Report;
 use crate::size;
@@ -26,8 +26,6 @@ pub(crate) use tree::{NodeRules, too_many};
 const EXTENSIONS: &[&str] = &[];
 /// Longest id of a plan. Ids are written on command lines and in lists.
 pub const MAX_ID_BYTES: usize = 256;
-/// The lane that runs no code.
-const LANE_WITHOUT_CODE: &str = "standard";
 
 /// Checks a plan against a profile.
 ///
@@ -73,13 +71,33 @@ pub fn check(plan: &Plan, profile: &Profile) -> Report {
 /// ```
 #[must_use]
 pub fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
+    check_to_run(plan, profile, &[])
+}
+
+/// Checks a plan and whether a host with these lanes can show it. A plan with source runs on the lane it
+/// asks for, or on any when it asks for none or for the one without code; never on a weaker one.
+///
+/// ```
+/// use glasshouse_plan::{Profile, ProfileName, check_to_run, parse};
+/// let text = r#"{"specVersion":"runtime-plan/v1","id":"x","version":1,
+///     "root":{"type":"text","value":"x"},"source":{"code":"1","language":"js"}}"#;
+/// let (plan, profile) = (parse(text, &Default::default())?, Profile::named(ProfileName::Trusted));
+/// assert!(check_to_run(&plan, &profile, &["isolated-vm"]).safe);
+/// # Ok::<(), glasshouse_plan::Error>(())
+/// ```
+#[must_use]
+pub fn check_to_run(plan: &Plan, profile: &Profile, lanes: &[&str]) -> Report {
     let mut report = check(plan, profile);
     if !report.safe {
         return report;
     }
-    let lane = plan.capabilities().and_then(|asked| asked.get("executionProfile"));
-    let lane = lane.and_then(Json::as_text).unwrap_or(LANE_WITHOUT_CODE);
-    if plan.source().is_some() {
+    let lane = plan.lane();
+    if plan.source().is_some() && lane == LANE_WITHOUT_CODE && !lanes.is_empty()
+        || lanes.contains(&lane)
+    {
+        return report;
+    }
+    if plan.source().is_some() && lanes.is_empty() {
         let why = "the plan carries source, and no engine for source is here";
         refuse(&mut report, codes::CODE_UNSUPPORTED, "/source", why);
     } else if lane != LANE_WITHOUT_CODE {

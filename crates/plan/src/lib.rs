@@ -46,12 +46,12 @@ mod schema;
 mod size;
 mod tree;
 
-pub use check::{MAX_ID_BYTES, check, check_text, check_to_show};
+pub use check::{MAX_ID_BYTES, check, check_text, check_to_run, check_to_show};
 pub use error::{Code, Error, ErrorReport};
 pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
 pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};
 pub use page::render_page;
-pub use plan::{Plan, SPEC_VERSION, parse};
+pub use plan::{LANE_WITHOUT_CODE, Plan, SPEC_VERSION, parse};
 pub use probe::{Dependency, Probe, Usage, probe};
 pub use profile::{Profile, ProfileName, UnknownProfile};
 pub use render::{Context, EventBinding, Html, MAX_OUTPUT_BYTES, render};

@@ -1,6 +1,7 @@
 //! The plan: a document that passed the guards, with typed views of its parts.
 
 use serde::ser::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::guard;
@@ -10,6 +11,9 @@ use crate::tree::{self, Node, Tree};
 
 /// The one specification version there is.
 pub const SPEC_VERSION: &str = "runtime-plan/v1";
+
+/// The lane that runs no code.
+pub const LANE_WITHOUT_CODE: &str = "standard";
 
 /// A RuntimePlan: well-formed, not yet judged by a profile.
 ///
@@ -137,10 +141,50 @@ impl Plan {
         self.member("moduleManifest")?.get(specifier)?.get("resolvedUrl")?.as_text()
     }
 
+    /// The lane that the plan asks for; without one, that without code.
+    #[must_use]
+    pub fn lane(&self) -> &str {
+        let asked = self.capabilities().and_then(|asked| asked.get("executionProfile"));
+        asked.and_then(Json::as_text).unwrap_or(LANE_WITHOUT_CODE)
+    }
+
     /// Code, if the plan carries any.
     #[must_use]
     pub fn source(&self) -> Option<Json<'_>> {
         self.member("source")
+    }
+
+    /// The plan that is left when its code has run: what the code made is its root, and there is neither
+    /// source nor a lane any more. Without a node that was made, its own root stays. It is read
+    /// like any other text.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`parse`], for a node that is none or beyond the limits.
+    ///
+    /// ```
+    /// let text = r#"{"id":"x","version":1,"root":{"type":"text","value":"own"},
+    ///     "source":{"code":"export default 'made'","language":"js"}}"#;
+    /// let limits = Default::default();
+    /// let plan = glasshouse_plan::parse(text, &limits)?;
+    /// let made = plan.after_code(Some(&serde_json::json!({"type":"text","value":"made"})), &limits)?;
+    /// assert!(made.source().is_none());
+    /// assert_eq!(serde_json::to_value(&made).unwrap()["root"]["value"], "made");
+    /// # Ok::<(), glasshouse_plan::Error>(())
+    /// ```
+    pub fn after_code(&self, made: Option<&Value>, limits: &Limits) -> Result<Self, Error> {
+        let mut members = match self.json().to_value() {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        members.remove("source");
+        if let Some(Value::Object(asked)) = members.get_mut("capabilities") {
+            asked.remove("executionProfile");
+        }
+        if let Some(made) = made {
+            members.insert("root".to_owned(), made.clone());
+        }
+        parse(&Value::Object(members).to_string(), limits)
     }
 
     /// Where the plan came from.

@@ -37,6 +37,7 @@ use self::nest::{Hatched, Nest};
 use self::rootfs::Base;
 use self::seccomp::Filters;
 use crate::attest::Privilege;
+use crate::entry::{self, Entry};
 use crate::leftovers::Record;
 use crate::template::Profile;
 use crate::wire::{Context as _, Failure, FromHost, Order, PROTOCOL, SERVICE, ToHost};
@@ -46,8 +47,9 @@ pub const ARGUMENT: &str = "__sandboxd";
 
 /// Runs the host process on the socket at standard input; called by the program when its first
 /// argument is [`ARGUMENT`]. With a second argument `probe` it runs one attack of the doctor's
-/// instead and exits with its result.
-pub fn main() -> ! {
+/// instead and exits with its result. `entries` are what sandboxes can run of the program itself.
+pub fn main(entries: &'static [Entry]) -> ! {
+    entry::register(entries);
     let mut arguments = std::env::args().skip(2);
     if arguments.next().as_deref() == Some("probe") {
         let arguments: Vec<String> = arguments.collect();

@@ -16,6 +16,7 @@ use crate::attest::Attestation;
 use crate::command::{Cancel, Command, RunResult, Stream};
 use crate::disk::{DiskWatch, Place};
 use crate::egress::{self, EgressProxy};
+use crate::entry::Task;
 use crate::live::Live;
 use crate::owner::{Half, guard, lost};
 use crate::pump::{Bounds, Ends, Pump, Terminal};
@@ -127,7 +128,7 @@ impl Sandbox {
         let mut half = guard(&self.half);
         let ends = match live.terminal {
             Some(_) => start_on_terminal(&mut half, launch, live, &command.stdin)?,
-            None => start_on_pipes(&mut half, launch, live, &command.stdin)?,
+            None => start_on_pipes(&mut half, &ToInit::Run(launch), live, &command.stdin)?,
         };
         let bounds = Bounds {
             output_bytes: command.output_limit_bytes,
@@ -139,6 +140,30 @@ impl Sandbox {
         // Nobody is left who could want a connection of this command; each is recorded by now.
         self.proxy.iter().for_each(EgressProxy::settle);
         ran
+    }
+
+    /// Runs an entry function of the program in a process of its own, as [`Sandbox::run`] does a
+    /// command.
+    ///
+    /// # Errors
+    /// `sandbox_command_invalid` for a name that the host program does not know; `sandbox_lost`.
+    pub fn enter(
+        &self,
+        task: &Task,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<RunResult> {
+        let timeout_ms = bounded(task.timeout_ms, self.max_duration_ms);
+        let message = ToInit::Enter { entry: task.entry.clone(), timeout_ms };
+        let mut half = guard(&self.half);
+        let ends = start_on_pipes(&mut half, &message, Live::default(), &task.input)?;
+        let bounds = Bounds {
+            output_bytes: task.output_limit_bytes,
+            timeout: Duration::from_millis(timeout_ms),
+            pause_limit: Duration::ZERO,
+            disk: self.places.iter().map(DiskWatch::new).collect(),
+        };
+        Pump::new(&mut half, ends, bounds).run(sink, cancel)
     }
 
     fn launch(&self, command: &Command) -> Result<Launch> {
@@ -171,10 +196,6 @@ impl Sandbox {
         if command.argv.len() + env.len() > MAX_TEXTS {
             return Err(invalid("the command is too long", "more than 4096 arguments"));
         }
-        let bounded = |wanted_ms: u64, limit_ms: u64| match wanted_ms {
-            0 => limit_ms,
-            wanted_ms => wanted_ms.min(limit_ms),
-        };
         Ok(Launch {
             argv: command.argv.clone(),
             env,
@@ -244,10 +265,15 @@ impl Sandbox {
     }
 }
 
+/// A time that was asked for, within its limit; 0 asks for all of it.
+const fn bounded(wanted_ms: u64, limit_ms: u64) -> u64 {
+    if wanted_ms == 0 || wanted_ms > limit_ms { limit_ms } else { wanted_ms }
+}
+
 /// Starts a command with pipes as its standard streams.
 fn start_on_pipes<'a>(
     half: &mut Half,
-    launch: Launch,
+    message: &ToInit,
     live: Live<'a>,
     stdin: &[u8],
 ) -> Result<Ends<'a>> {
@@ -261,7 +287,7 @@ fn start_on_pipes<'a>(
     let pipe =
         || pipe_with(PipeFlags::CLOEXEC).map_err(|errno| system("make a pipe", &errno.into()));
     let ((out, out_end), (err, err_end)) = (pipe()?, pipe()?);
-    send(half, launch, &[stdin.as_fd(), out_end.as_fd(), err_end.as_fd()])?;
+    send(half, message, &[stdin.as_fd(), out_end.as_fd(), err_end.as_fd()])?;
     let pipes = [Some(File::from(out)), Some(File::from(err))];
     Ok(Ends { pipes, terminal: None, orders: live.orders })
 }
@@ -273,7 +299,7 @@ fn start_on_terminal<'a>(
     live: Live<'a>,
     stdin: &[u8],
 ) -> Result<Ends<'a>> {
-    send(half, launch, &[])?;
+    send(half, &ToInit::Run(launch), &[])?;
     let answer = half.channel.receive_within(FILE_LIMIT).map_err(|error| lost(&error))?;
     let master = match (answer.message, answer.descriptors.into_iter().next()) {
         (FromInit::Terminal, Some(master)) => File::from(master),
@@ -291,8 +317,8 @@ fn start_on_terminal<'a>(
     Ok(Ends { pipes: [Some(output), None], terminal: Some(terminal), orders: live.orders })
 }
 
-fn send(half: &mut Half, launch: Launch, streams: &[BorrowedFd<'_>]) -> Result<()> {
-    half.channel.send(&ToInit::Run(launch), streams).map_err(|error| {
+fn send(half: &mut Half, message: &ToInit, streams: &[BorrowedFd<'_>]) -> Result<()> {
+    half.channel.send(message, streams).map_err(|error| {
         if error.is(glasshouse_ipc::codes::FRAME_TOO_LARGE) {
             invalid("the command is too long", "arguments and environment exceed 160 KiB")
         } else {

@@ -99,6 +99,8 @@ impl<T> Context<T> for std::io::Result<T> {
 pub(crate) enum ToInit {
     /// Run a command; descriptors: standard input, output, error, or none for a terminal.
     Run(Launch),
+    /// Run an entry function of the program; descriptors: standard input, output, error.
+    Enter { entry: String, timeout_ms: u64 },
     /// Stop the running command; ignored when none runs.
     Stop(Stop),
     /// Stop every process of the running command, after a warning.

@@ -10,6 +10,7 @@ mod audit;
 mod branches;
 mod cancel;
 mod cases;
+mod code;
 mod commands;
 mod constraints;
 mod crash;

@@ -3,16 +3,19 @@
 
 use glasshouse_log::Log;
 use glasshouse_model::body::{
-    BlobRef, PlanEvent, PlanRegistered, PlanRolledBack, PlanRun, PlanShown, PlanStateChanged,
-    RunMode, RunStatus,
+    BlobRef, PlanCode, PlanEvent, PlanRegistered, PlanRolledBack, PlanRun, PlanShown,
+    PlanStateChanged, RunMode, RunStatus,
 };
 use glasshouse_model::{Digest, Draft, Exit, Kind};
 use glasshouse_plan::patch::{Live, Patch};
 use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
-use glasshouse_plan::{Context, Event, Html, Limits, Plan, Profile, Report, check, parse, render};
+use glasshouse_plan::{
+    Context, Event, Html, Limits, Plan, Profile, Report, check, check_to_run, parse, render,
+};
 use serde_json::{Map, Value};
 
 use super::carry::{Carried, carry};
+use super::code::{Coded, Coder, LANES, Moment};
 use super::fold::{Fold, Version};
 use super::stages::Stages;
 use super::{Expected, of_plan, refused};
@@ -100,6 +103,13 @@ impl Ask {
     }
 }
 
+/// What a run is done with.
+pub(super) struct Means<'a> {
+    pub(super) coder: &'a Coder,
+    pub(super) moment: Moment,
+    pub(super) profile: &'a Profile,
+}
+
 /// What a run leads to.
 pub(super) struct Work {
     pub(super) plan: String,
@@ -111,6 +121,8 @@ pub(super) struct Work {
     pub(super) handled: bool,
     pub(super) actions: Vec<Action>,
     pub(super) carried: Carried,
+    /// How the plan's code ran.
+    pub(super) code: Option<PlanCode>,
     pub(super) drafts: Vec<Draft>,
     /// The text as it was given.
     pub(super) blobs: Vec<BlobRef>,
@@ -167,9 +179,10 @@ pub(super) fn work(
     fold: &Fold,
     log: &Log,
     ask: &Ask,
-    profile: &Profile,
+    means: &Means<'_>,
     stages: &mut Stages,
 ) -> Result<Work, Failure> {
+    let profile = means.profile;
     let step = match ask {
         Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile, stages)?,
         Ask::Event { plan, event, expected } => {
@@ -179,7 +192,7 @@ pub(super) fn work(
             stages.of("step", || roll_back(fold, log, (plan, *version), profile))?
         }
     };
-    let report = stages.of("check", || check(&step.plan, profile));
+    let report = stages.of("check", || check_to_run(&step.plan, profile, LANES));
     if !report.safe {
         return Err(Failure::unsafe_plan(report, step.blobs.first().cloned()));
     }
@@ -188,18 +201,27 @@ pub(super) fn work(
         Ask::Event { event, .. } => Some(event),
         _ => None,
     };
+    let ran = stages
+        .of("code", || means.coder.run(&step.plan, (&step.state, event), profile, means.moment));
+    let given = |error: Error| Failure { given: step.blobs.first().cloned(), ..error.into() };
+    let (coded, code) = match ran.map_err(given)? {
+        Some(Coded { plan, record }) => (Some(plan), record),
+        None => (None, None),
+    };
+    let plan = coded.as_ref().unwrap_or(&step.plan);
     let surface = Context::new(SURFACE).map_err(told)?;
     let context = match event {
         Some(event) => surface.clone().event(event),
         None => surface.clone(),
     };
     let shown = context.clone().state(&step.state);
-    let html = stages.of("render", || render(&step.plan, profile, &shown)).map_err(told)?;
+    let html = stages.of("render", || render(plan, profile, &shown)).map_err(told)?;
     let mut patches = Vec::new();
-    if let Some(before) = &step.before {
+    // What code makes of a state is no change of one tree; a view takes the whole markup.
+    if let Some(before) = step.before.as_ref().filter(|_| code.is_none()) {
         let old = surface.state(before);
         let changes = || -> Result<Vec<Patch>, glasshouse_plan::Error> {
-            let mut live = Live::new(step.plan.clone(), profile, &old)?;
+            let mut live = Live::new(plan.clone(), profile, &old)?;
             let new = context.state(&step.state);
             let patches = live.update(&new)?;
             // Which event led to what is shown is not known here.
@@ -216,6 +238,7 @@ pub(super) fn work(
         handled: step.handled,
         actions: step.actions,
         carried: step.carried,
+        code,
         drafts: step.drafts,
         blobs: step.blobs,
     })

@@ -102,11 +102,51 @@ pub struct PlanRun {
     /// Digest of the markup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub markup: Option<Digest>,
+    /// How the plan's code ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<PlanCode>,
     /// Error code of a run that did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// How long it took, in microseconds.
     pub duration_us: u64,
+}
+
+/// How code of a plan ran: what it takes to run it again, where it ran, and what ended it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanCode {
+    /// The lane that the plan asked for.
+    pub requested: String,
+    /// The lane that ran it.
+    pub effective: String,
+    /// How isolated it really was.
+    pub isolation: String,
+    /// What compiled it.
+    pub compiler: String,
+    /// What ran it.
+    pub engine: String,
+    /// Digest of the compiled module.
+    pub module: String,
+    /// The time that it saw, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// Where chance began.
+    pub seed: u32,
+    /// How long it ran, in microseconds.
+    pub duration_us: u64,
+    /// Processor time, in microseconds.
+    pub cpu_us: u64,
+    /// The limit that it reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Why its process was killed, when it did not end by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed: Option<String>,
+    /// Whether the default was run, because the export that was asked for is not there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub export_missing: bool,
+    /// Why it made nothing; the plan's own root was shown then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Value>,
 }
 
 /// `plan.registered`: a version that never changes.

@@ -2,5 +2,5 @@
 //! tests and benchmarks and for programs that embed the crate.
 
 fn main() {
-    glasshouse_sandbox::host::main()
+    glasshouse_sandbox::host::main(&[])
 }

@@ -16,13 +16,14 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::cgroup::Group;
-use super::launch::Prepared;
+use super::launch::{Entering, Prepared};
 use super::rootfs::{self, Base};
 use super::seccomp::Filters;
 use super::{Programs, confine, sys};
 use crate::attest::{Attestation, NAMESPACES, Privilege};
 use crate::command::{Limit, Status};
 use crate::egress::PROXY_ADDRESS;
+use crate::entry;
 use crate::live::Window;
 use crate::spec::WORKSPACE;
 use crate::wire::{
@@ -223,6 +224,9 @@ impl Init<'_> {
             };
             let answer = match message {
                 ToInit::Run(launch) => self.run(&launch, descriptors).map(FromInit::Ended),
+                ToInit::Enter { entry, timeout_ms } => {
+                    self.enter(&entry, timeout_ms, descriptors).map(FromInit::Ended)
+                }
                 ToInit::Stop(_) | ToInit::Pause | ToInit::Resume => continue,
                 ToInit::Write { name, mode } => write(&name, mode, &descriptors),
                 ToInit::Remove { name } => remove(&name, &descriptors),
@@ -272,21 +276,48 @@ impl Init<'_> {
     fn run(&mut self, launch: &Launch, streams: Vec<OwnedFd>) -> Result<Ended, Failure> {
         let streams = match launch.terminal {
             Some(window) => self.terminal(window)?,
-            None => streams.try_into().map_err(|_| Failure::new("take three standard streams"))?,
+            None => three(streams)?,
         };
         let prepared = Prepared::new(launch, streams)?;
+        self.watched((launch.timeout_ms, launch.pause_limit_ms), |init| {
+            let start = (&prepared, init.parts.filters, &init.processors);
+            let main = sys::start(&mut init.stack, &start, |(program, filters, processors)| {
+                processors.take();
+                program.become_program(filters)
+            });
+            drop(prepared);
+            main
+        })
+    }
+
+    /// Runs a function of this program in a copy of this process.
+    fn enter(
+        &mut self,
+        name: &str,
+        timeout_ms: u64,
+        streams: Vec<OwnedFd>,
+    ) -> Result<Ended, Failure> {
+        let entry = entry::find(name).ok_or_else(|| Failure::new(format!("enter `{name}`")))?;
+        let entering = Entering { entry, streams: three(streams)? };
+        // A function is not paused: it ends by itself or at its deadline.
+        self.watched((timeout_ms, 0), |init| {
+            init.processors.take();
+            sys::fork(&entering, Entering::run)
+        })
+    }
+
+    /// Begins a process and watches it to its end.
+    fn watched(
+        &mut self,
+        (timeout_ms, pause_limit_ms): (u64, u64),
+        begin: impl FnOnce(&mut Self) -> rustix::io::Result<i32>,
+    ) -> Result<Ended, Failure> {
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
         let started = Instant::now();
-        let start = (&prepared, self.parts.filters, &self.processors);
-        let main = sys::start(&mut self.stack, &start, |(program, filters, processors)| {
-            processors.take();
-            program.become_program(filters)
-        })
-        .during("start a process")?;
-        drop(prepared);
-        let deadline = started + Duration::from_millis(launch.timeout_ms);
-        let pause_limit = Duration::from_millis(launch.pause_limit_ms);
+        let main = begin(self).during("start a process")?;
+        let deadline = started + Duration::from_millis(timeout_ms);
+        let pause_limit = Duration::from_millis(pause_limit_ms);
         let mut watch = Watch { deadline, pause_limit, pause: Pause::No, paused: Duration::ZERO };
         let mut tally = Tally::default();
         let ended = self.supervise(main, &mut watch, &mut tally);
@@ -367,6 +398,10 @@ impl Init<'_> {
             }
         }
     }
+}
+
+fn three(streams: Vec<OwnedFd>) -> Result<[OwnedFd; 3], Failure> {
+    streams.try_into().map_err(|_| Failure::new("take three standard streams"))
 }
 
 /// The time of a running command.

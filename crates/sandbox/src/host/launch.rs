@@ -1,14 +1,16 @@
 //! From a request to a running program: everything that can fail early is done before the fork.
 
 use std::ffi::{CStr, CString};
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::ioctl_tiocsctty;
 
 use super::init::open_directory;
-use super::seccomp::Filters;
+use super::seccomp::{self, Filters};
 use super::sys::{self, Texts};
+use crate::entry::Entry;
 use crate::spec::WORKSPACE;
 use crate::wire::{Failure, Launch};
 
@@ -18,6 +20,32 @@ const NOT_EXECUTABLE: i32 = 126;
 
 /// Searched when a command has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// An entry function ready to start.
+pub(super) struct Entering {
+    pub(super) entry: Entry,
+    pub(super) streams: [OwnedFd; 3],
+}
+
+impl Entering {
+    /// Runs the function in the process just forked and ends with it.
+    pub(super) fn run(&self) -> ! {
+        sys::default_signals();
+        let placed = (0..).zip(&self.streams).try_for_each(|(at, s)| sys::place(s.as_fd(), at));
+        let alone = placed.and_then(|()| rustix::process::setsid().map(drop));
+        if alone.is_err() {
+            sys::exit_now(NOT_EXECUTABLE);
+        }
+        sys::close_all_but(&mut []);
+        if seccomp::confine_entry().is_err() {
+            sys::exit_now(NOT_EXECUTABLE);
+        }
+        let code = (self.entry.run)();
+        // The end is at once, so nothing else writes what is still held back.
+        let flushed = std::io::stdout().flush();
+        sys::exit_now(if flushed.is_ok() { i32::from(code) } else { NOT_EXECUTABLE })
+    }
+}
 
 /// A command ready to start.
 pub(super) struct Prepared {

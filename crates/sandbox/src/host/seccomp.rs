@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 use self::calls::{
-    BUILD, COMPUTE, Call, DENIED, NAMESPACE_FLAGS, OF_A_PROCESS, OPTIONAL, TERMINAL_INJECTION, old,
+    BARE, BUILD, COMPUTE, Call, DENIED, MAPPING, NAMESPACE_FLAGS, OF_A_PROCESS, OPTIONAL,
+    TERMINAL_INJECTION, old,
 };
 use super::confine::INSIDE_ID;
 use super::sys;
@@ -101,6 +102,12 @@ impl Filters {
     pub(crate) fn confine_command(&self) -> Result<(), Errno> {
         self.command.as_ref().map_or(Ok(()), |filter| sys::install_filter(filter))
     }
+}
+
+/// Confines an entry function's process: the filter of the first process still holds, and of what is
+/// left this lets through what computing needs.
+pub(crate) fn confine_entry() -> Result<(), Errno> {
+    sys::install_filter(&assemble(&compute_only()))
 }
 
 /// What happens to a call.
@@ -203,6 +210,16 @@ fn own_identity() -> Verdict {
         Verdict::Argument(index, cases, Box::new(Verdict::NotPermitted))
     };
     keeps(0, keeps(1, keeps(2, Verdict::Allow)))
+}
+
+/// No file, no socket, no process, no memory that can be executed.
+fn compute_only() -> Rules {
+    let mut rules: Rules = with(&[BARE], &Verdict::Allow).collect();
+    let executable = Condition::HasAny(libc::PROT_EXEC.cast_unsigned());
+    let data =
+        Verdict::Argument(2, vec![(executable, Verdict::NotPermitted)], Box::new(Verdict::Allow));
+    rules.extend(with(&[MAPPING], &data));
+    rules
 }
 
 fn strict() -> Rules {

@@ -104,6 +104,16 @@ pub(crate) fn start<T>(stack: &mut Stack, subject: &T, act: fn(&T) -> !) -> Resu
     i32::try_from(pid).map_err(|_| Errno::OVERFLOW)
 }
 
+/// Starts a process that is a copy of this one and runs `act` on `subject`, which ends it.
+pub(crate) fn fork<T>(subject: &T, act: fn(&T) -> !) -> Result<i32> {
+    // SAFETY: the caller is single-threaded, so the copy holds no lock of a thread it does not have.
+    let pid = check(i64::from(unsafe { libc::fork() }))?;
+    if pid == 0 {
+        act(subject)
+    }
+    i32::try_from(pid).map_err(|_| Errno::OVERFLOW)
+}
+
 /// Ends this process at once, running nothing.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` has no precondition.

@@ -7,6 +7,7 @@
 mod basics;
 mod commands;
 mod egress;
+mod entries;
 mod escapes;
 mod examination;
 mod files;

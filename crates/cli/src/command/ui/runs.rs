@@ -2,9 +2,9 @@
 //! that are kept in the log.
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Expected, History, Plans, Quota, Run, Stages};
+use glasshouse_kernel::plans::{Expected, History, LANES, Plans, Quota, Run, Stages, told_of_code};
 use glasshouse_model::Exit;
-use glasshouse_model::body::RunMode;
+use glasshouse_model::body::{PlanCode, RunMode};
 use glasshouse_plan::json::Document;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
@@ -36,6 +36,8 @@ struct RunShown<'a> {
     kept: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     dropped: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script: Option<&'a PlanCode>,
 }
 
 /// The plans of this installation, shown under the policy of the project in the current directory.
@@ -57,7 +59,9 @@ pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Resu
             // For a person: every fault with its place, and not the first one only.
             let profile = options.profile.profile();
             match show::parse(text, &profile) {
-                Ok(plan) => refusal(&plan, &glasshouse_plan::check_to_show(&plan, &profile), error),
+                Ok(plan) => {
+                    refusal(&plan, &glasshouse_plan::check_to_run(&plan, &profile, LANES), error)
+                }
                 Err(unread) => Ok(show::unread(&unread)),
             }
         }
@@ -87,6 +91,14 @@ fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
     for path in &run.carried.dropped {
         output::note(&format!("not kept: {} has no place", output::visible(path, false)));
     }
+    if let Some(code) = run.code.as_ref() {
+        if code.export_missing {
+            output::note("the source has no such export; its default is shown");
+        }
+        if let Some(why) = told_of_code(code) {
+            output::note(&format!("the plan's code made nothing, so its own root is shown: {why}"));
+        }
+    }
     if options.json {
         output::json_line(&RunShown {
             run: run.seq,
@@ -99,6 +111,7 @@ fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
             patches: &run.patches,
             kept: &run.carried.kept,
             dropped: &run.carried.dropped,
+            script: run.code.as_ref(),
         });
     } else {
         markup(&run.plan, &run.html, options.page);

@@ -1,6 +1,6 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use glasshouse_kernel::plans::Stages;
+use glasshouse_kernel::plans::{LANES, Stages};
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
@@ -22,7 +22,7 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
     let mut took = Stages::default();
     let (report, status) = match took.of("parse", || parse(text, profile)) {
         Ok(plan) => {
-            let report = took.of("check", || glasshouse_plan::check_to_show(&plan, profile));
+            let report = took.of("check", || glasshouse_plan::check_to_run(&plan, profile, LANES));
             let status = status(report.safe);
             (report, status)
         }

@@ -129,6 +129,33 @@ pub(super) const COMPUTE: &[Call] = calls![
     SYS_socket,
 ];
 
+/// All that an entry function's process needs besides memory: its descriptors, its end, locks, time.
+pub(super) const BARE: &[Call] = calls![
+    SYS_brk,
+    SYS_clock_gettime,
+    SYS_close,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_futex,
+    SYS_getrandom,
+    SYS_gettimeofday,
+    SYS_madvise,
+    SYS_mremap,
+    SYS_munmap,
+    SYS_read,
+    SYS_readv,
+    SYS_restart_syscall,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sched_yield,
+    SYS_sigaltstack,
+    SYS_write,
+    SYS_writev,
+];
+
+/// Calls that give memory its rights, by their third argument.
+pub(super) const MAPPING: &[Call] = calls![SYS_mmap, SYS_mprotect];
+
 /// What building and testing adds: processes, file changes, timers, messages.
 pub(super) const BUILD: &[Call] = calls![
     SYS_capget,

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, missing_docs, reason = "a test program that talks to its runner")]
 
 mod calls;
+mod entries;
 mod files;
 mod network;
 mod processes;
@@ -17,6 +18,13 @@ type Outcome = io::Result<()>;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.first() {
+        Some(&glasshouse_sandbox::host::ARGUMENT) => {
+            glasshouse_sandbox::host::main(&entries::ENTRIES)
+        }
+        Some(&"attempts") => std::process::exit(entries::attempts().into()),
+        _ => {}
+    }
     let Some((name, rest)) = arguments.split_first() else { std::process::exit(2) };
     let attempts = [files::attempt, network::attempt, processes::attempt, resources::attempt];
     let found = attempts.iter().find_map(|attempt| attempt(name, rest));

@@ -1,0 +1,190 @@
+//! Code in plans, end to end: what a person sees, and what the log keeps.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Ran};
+
+/// Writes a plan whose source is this, under the specification and a manifest for what is carried.
+fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
+    let preact = "https://ga.jspm.io/npm:preact@10.28.3/";
+    let mut plan = json!({
+        "specVersion": "runtime-plan/v1", "id": id, "version": 1,
+        "capabilities": {"domWrite": true},
+        "moduleManifest": {
+            "preact": {"resolvedUrl": format!("{preact}dist/preact.module.js"), "version": "10.28.3"},
+            "preact/hooks":
+                {"resolvedUrl": format!("{preact}hooks/dist/hooks.module.js"), "version": "10.28.3"},
+        },
+        "root": {"type": "text", "value": "own root"},
+        "source": source,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        plan[key] = value.clone();
+    }
+    let path = place.path(&format!("{id}.json"));
+    std::fs::write(&path, plan.to_string()).unwrap();
+    path.display().to_string()
+}
+
+fn show(place: &Place, plan: &str, profile: &str) -> Ran {
+    place.run(&["ui", "render-plan", plan, "--profile", profile, "--json"])
+}
+
+/// The counter of the format's reference.
+fn counter() -> Value {
+    json!({
+        "code": "import { useState } from 'preact/hooks';\nexport default function Counter() {\n  \
+            const [count, setCount] = useState(0);\n  \
+            return <button onClick={() => setCount(c => c+1)}>Count: {count}</button>;\n}",
+        "language": "tsx", "runtime": "preact",
+    })
+}
+
+#[test]
+fn e2e_the_counter_of_the_reference_renders_under_trusted_and_only_there() {
+    let place = Place::new();
+    let plan = plan(&place, "counter", &counter(), &json!({}));
+    let run = show(&place, &plan, "trusted").expect_status(0).last();
+    assert_eq!(run["markup"], "<button>Count: 0</button>", "{run}");
+    let script = &run["script"];
+    assert_eq!(
+        (&script["requested"], &script["effective"]),
+        (&json!("standard"), &json!("isolated-vm"))
+    );
+    assert!(script["isolation"].as_str().unwrap().starts_with("native:"), "{script}");
+    for profile in ["strict", "balanced"] {
+        let refused = place.run(&["ui", "render-plan", &plan, "--profile", profile]);
+        let refused = refused.expect_status(3);
+        assert_eq!(refused.stdout, "", "{profile}");
+        assert!(refused.stderr.contains("plan_source_denied"), "{refused:?}");
+    }
+    let replayed = place.run(&["ui", "replay", &run["run"].to_string(), "--json"]);
+    assert_eq!(replayed.expect_status(0).last()["equal"], true);
+    place.run(&["audit", "verify", "--json"]).expect_status(0);
+}
+
+#[test]
+fn e2e_code_sees_the_state_and_an_event_runs_it_again() {
+    let place = Place::new();
+    let source = json!({
+        "code": "export default ({ state, event }) => <p onClick='add'>{state.n} {event ? event.type : 'first'} \
+            {Math.random()} {Date.now()}</p>",
+        "language": "tsx",
+    });
+    let state = json!({"state": {"initial": {"n": 1},
+        "transitions": {"add": [{"type": "increment", "path": "n"}]}}});
+    let plan = plan(&place, "state", &source, &state);
+    let first = show(&place, &plan, "trusted").expect_status(0).last();
+    assert!(first["markup"].as_str().unwrap().contains(">1 first "), "{first}");
+    let second = place.run(&["ui", "event", "state", "add", "--json"]).expect_status(0).last();
+    assert!(second["markup"].as_str().unwrap().contains(">2 add "), "{second}");
+    for run in [&first, &second] {
+        let replayed = place.run(&["ui", "replay", &run["run"].to_string(), "--json"]);
+        assert_eq!(replayed.expect_status(0).last()["equal"], true);
+    }
+}
+
+#[test]
+fn e2e_what_code_makes_is_checked_like_any_plan() {
+    let place = Place::new();
+    for (id, code, want) in [
+        ("tag", "export default () => <script>alert(1)</script>", "plan_tag_denied"),
+        ("frame", "export default () => <iframe src='https://x.example'/>", "plan_tag_denied"),
+        ("url", "export default () => <a href='javascript:alert(1)'>x</a>", "plan_url_denied"),
+        ("handler", "export default () => <p onclick='alert(1)'>x</p>", "plan_"),
+        (
+            "style",
+            "export default () => <p style='background: url(https://x.example)'>x</p>",
+            "plan_style_denied",
+        ),
+        (
+            "deep",
+            "export default () => { let n = <i/>; for (let d = 0; d < 20; d += 1) n = <b>{n}</b>; return n }",
+            "plan_too_deep",
+        ),
+    ] {
+        for runtime in ["renderify", "preact"] {
+            let source = json!({"code": code, "language": "tsx", "runtime": runtime});
+            let plan = plan(&place, id, &source, &json!({}));
+            let refused = place.run(&["ui", "render-plan", &plan, "--profile", "trusted"]);
+            let refused = refused.expect_status(3);
+            assert_eq!(refused.stdout, "", "{id} {runtime}");
+            assert!(refused.stderr.contains(want), "{id} {runtime}: {}", refused.stderr);
+        }
+    }
+}
+
+#[test]
+fn e2e_a_source_that_may_not_run_is_refused_and_nothing_is_shown() {
+    let place = Place::new();
+    for (id, code, lane, want) in [
+        ("syntax", "export default <p>", "isolated-vm", "script_source_invalid"),
+        ("reach", "export default () => document.title", "isolated-vm", "script_source_denied"),
+        ("name", "export default () => <Missing/>", "isolated-vm", "script_name_unknown"),
+        ("worker", "export default 1", "sandbox-worker", "plan_lane_unavailable"),
+        ("iframe", "export default 1", "sandbox-iframe", "plan_lane_unavailable"),
+        ("realm", "export default 1", "sandbox-shadowrealm", "plan_lane_unavailable"),
+    ] {
+        let source = json!({"code": code, "language": "tsx"});
+        let lane = json!({"capabilities": {"executionProfile": lane}});
+        let plan = plan(&place, id, &source, &lane);
+        let refused = place.run(&["ui", "render-plan", &plan, "--profile", "trusted"]);
+        assert!(matches!(refused.status, Some(2 | 3)), "{id}: {refused:?}");
+        assert_eq!(refused.stdout, "", "{id}");
+        assert!(refused.stderr.contains(want), "{id}: {}", refused.stderr);
+    }
+}
+
+/// The cases of the baseline in which code runs, by their names there.
+#[test]
+fn e2e_code_does_what_the_baseline_says() {
+    let place = Place::new();
+    for (id, source, more, markup, note) in [
+        ("exec-source-number", json!({"code": "export default 42"}), json!({}), "42", ""),
+        (
+            "exec-source-null-falls-back-to-root",
+            json!({"code": "export default () => null"}),
+            json!({"root": {"type": "text", "value": "root"}}),
+            "root",
+            "script_output_invalid",
+        ),
+        (
+            "exec-source-throws-falls-back",
+            json!({"code": "export default () => { throw new Error('x') }"}),
+            json!({"root": {"type": "text", "value": "root"}}),
+            "root",
+            "script_failed",
+        ),
+        (
+            "exec-source-missing-export",
+            json!({"code": "export default 'd'", "exportName": "Other"}),
+            json!({}),
+            "d",
+            "its default is shown",
+        ),
+        (
+            "exec-source-output-is-interpolated",
+            json!({"code": "export default '{{state.n}}'"}),
+            json!({"state": {"initial": {"n": 9}}}),
+            "9",
+            "",
+        ),
+        (
+            "g1-endless",
+            json!({"code": "export default () => { for (;;) {} }"}),
+            json!({"capabilities": {"maxExecutionMs": 100}}),
+            "own root",
+            "script_limit",
+        ),
+    ] {
+        let mut source = source;
+        source["language"] = json!("js");
+        let plan = plan(&place, id, &source, &more);
+        let ran = place.run(&["ui", "render-plan", &plan, "--profile", "trusted"]).expect_status(0);
+        assert_eq!(ran.stdout.trim_end(), markup, "{id}");
+        assert!(
+            ran.stderr.contains(note) && ran.stderr.is_empty() == note.is_empty(),
+            "{id}: {ran:?}"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! Code of plans in runs: which lane runs it, with which time and chance, and what is recorded.
+//!
+//! What code makes takes the place of the plan's root and is then checked and rendered like any plan.
+//! Code that fails leaves the plan's own root, which was checked as well, and the record says why. A
+//! plan whose source may not run, or that asks for a lane that is not here, is refused.
+
+use std::sync::OnceLock;
+
+use glasshouse_model::body::PlanCode;
+use glasshouse_plan::state::State;
+use glasshouse_plan::{Event, Limits, Plan, Profile};
+use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
+use glasshouse_script::{Engine, Language, Ran, Runtime, Source, Task, worker};
+use serde_json::{Value, json};
+
+use super::of_plan;
+use crate::Result;
+
+/// The lane that runs code on a server: a process of its own, in a sandbox without a network.
+const LANE: &str = "isolated-vm";
+/// All lanes of this host.
+pub const LANES: &[&str] = &[LANE];
+/// Time of code that asks for none.
+const DEFAULT_TIME_MS: u64 = 1_500;
+/// The export that is shown when a source names none, or one that it has not.
+const DEFAULT_EXPORT: &str = "default";
+
+/// Runs code of plans; its host begins with the first plan that carries some.
+pub(super) struct Coder {
+    config: HostConfig,
+    host: OnceLock<SandboxHost>,
+    engine: Engine,
+}
+
+/// Time and chance as code sees them. They are in the record, so a replay has the same.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now_ms: i64,
+    pub(super) seed: u32,
+}
+
+impl Moment {
+    /// A moment of the clock.
+    pub(super) fn at(now_us: u64) -> Self {
+        let [.., a, b, c, d] = now_us.to_be_bytes();
+        let seed = u32::from_be_bytes([a, b, c, d]);
+        Self { now_ms: i64::try_from(now_us / 1_000).unwrap_or(i64::MAX), seed }
+    }
+
+    /// That of a run that is made again.
+    pub(super) fn of(code: &PlanCode) -> Self {
+        Self { now_ms: code.now_ms, seed: code.seed }
+    }
+}
+
+/// A plan whose code has run.
+pub(super) struct Coded {
+    /// The plan to show.
+    pub(super) plan: Plan,
+    /// What is recorded; nothing when there was no code.
+    pub(super) record: Option<PlanCode>,
+}
+
+impl Coder {
+    pub(super) fn new(config: HostConfig) -> Self {
+        Self { config, host: OnceLock::new(), engine: Engine::new() }
+    }
+
+    fn host(&self) -> Result<&SandboxHost> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let host = SandboxHost::start(self.config.clone())?;
+        Ok(self.host.get_or_init(|| host))
+    }
+
+    /// Runs the code of a plan that may be shown here; `None` for one that has none and asks for no
+    /// lane.
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        (state, event): (&State, Option<&Event>),
+        profile: &Profile,
+        moment: Moment,
+    ) -> Result<Option<Coded>> {
+        let told = |error: glasshouse_plan::Error| of_plan(&error);
+        let Some(source) = plan.source() else {
+            if plan.lane() == glasshouse_plan::LANE_WITHOUT_CODE {
+                return Ok(None);
+            }
+            // There is nothing to run, so every lane of this host will do.
+            let plan = plan.after_code(None, &Limits::default()).map_err(told)?;
+            return Ok(Some(Coded { plan, record: None }));
+        };
+        let text = |key: &str| source.get(key).and_then(glasshouse_plan::json::Json::as_text);
+        let task = Task {
+            export: text("exportName").unwrap_or(DEFAULT_EXPORT).to_owned(),
+            runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
+            input: json!({
+                "context": {"userId": "anonymous", "variables": {}},
+                "state": state.values,
+                "event": event,
+            }),
+            now_ms: moment.now_ms,
+            seed: moment.seed,
+            limits: limits(plan, profile),
+        };
+        let manifest = plan.manifest().into_iter().flatten();
+        let manifest = worker::manifest(
+            manifest.filter_map(|(name, entry)| Some((name, entry.get("resolvedUrl")?.as_text()?))),
+        );
+        let source = Source {
+            code: text("code").unwrap_or_default(),
+            language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
+            runtime: task.runtime,
+            manifest: &manifest,
+        };
+        let (ran, export_missing) = self.ran(&source, task)?;
+        let mut record = PlanCode {
+            requested: plan.lane().to_owned(),
+            effective: LANE.to_owned(),
+            isolation: ran.receipt.isolation,
+            compiler: ran.receipt.compiler.to_owned(),
+            engine: ran.receipt.engine.to_owned(),
+            module: ran.receipt.module,
+            now_ms: moment.now_ms,
+            seed: moment.seed,
+            duration_us: ran.receipt.duration_us,
+            cpu_us: ran.receipt.cpu_us,
+            limit: ran.receipt.limit.map(|limit| limit.as_str().to_owned()),
+            killed: ran.receipt.killed.map(str::to_owned),
+            export_missing,
+            error: None,
+        };
+        let made: Option<Value> = match ran.node {
+            Ok(node) => Some(node),
+            Err(error) => {
+                record.error = Some(serde_json::to_value(error.report()).unwrap_or_default());
+                None
+            }
+        };
+        let plan = plan.after_code(made.as_ref(), &profile.limits()).map_err(told)?;
+        Ok(Some(Coded { plan, record: Some(record) }))
+    }
+
+    /// Runs what the source exports under the name, or else its default.
+    fn ran(&self, source: &Source<'_>, mut task: Task) -> Result<(Ran, bool)> {
+        let cancel = Cancel::new()?;
+        let worker = self.engine.worker(self.host()?)?;
+        let program = worker.compile(source, &cancel)?;
+        let mut ran = worker.run(&program, &task, &cancel)?;
+        let missing = |ran: &Ran| {
+            ran.node.as_ref().is_err_and(|error| error.is(glasshouse_script::codes::EXPORT_MISSING))
+        };
+        let export_missing = task.export != DEFAULT_EXPORT && missing(&ran);
+        if export_missing {
+            DEFAULT_EXPORT.clone_into(&mut task.export);
+            ran = self.engine.worker(self.host()?)?.run(&program, &task, &cancel)?;
+        }
+        Ok((ran, export_missing))
+    }
+}
+
+/// What the plan asks for, within what the profile allows.
+fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limits {
+    let asked = plan.capabilities().and_then(|asked| asked.get("maxExecutionMs"));
+    let asked = asked.and_then(|asked| asked.to_value().as_f64());
+    let most = profile.max_allowed_execution_ms;
+    let defaults = glasshouse_script::Limits::default();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "clamped to the range of a profile"
+    )]
+    let time_ms = asked
+        .map_or(DEFAULT_TIME_MS.min(most as u64), |asked| asked.clamp(1.0, most as f64) as u64);
+    glasshouse_script::Limits { time_ms, ..defaults }
+}
+
+/// What to tell of code that made nothing.
+#[must_use]
+pub fn told(code: &PlanCode) -> Option<String> {
+    let error = code.error.as_ref()?;
+    let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{}: {}: {}", text("code"), text("what"), text("why")))
+}

@@ -1,0 +1,351 @@
+//! From a source as a model writes it to a module that the engine takes.
+//!
+//! One pass each: read, resolve names, check, take types and markup out, give imports their
+//! addresses, write. Everything works on the tree, so a word in a comment or a string is no word of
+//! the program.
+
+mod gate;
+mod globals;
+mod imports;
+mod place;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use glasshouse_model::Code;
+use oxc_allocator::Allocator;
+use oxc_ast::ast::Program;
+use oxc_codegen::{Codegen, CodegenOptions, CommentOptions};
+use oxc_diagnostics::OxcDiagnostic;
+use oxc_parser::Parser;
+use oxc_semantic::{Scoping, SemanticBuilder};
+use oxc_span::SourceType;
+use oxc_transformer::{JsxOptions, JsxRuntime, TransformOptions, Transformer};
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+
+use crate::{codes, vendor};
+use place::Places;
+
+/// What compiles, by name and version. It is part of every module's digest, so a module made by
+/// another compiler is another module.
+pub const COMPILER: &str = "oxc 0.146.0";
+
+/// Most faults that are told of one source; the rest is a number.
+pub const MAX_DIAGNOSTICS: usize = 50;
+
+/// Longest source: above what any profile accepts.
+pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+
+/// Deepest nesting of brackets: the compiler walks trees by recursion.
+const MAX_NESTING: usize = 200;
+
+/// The language of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    /// JavaScript.
+    Js,
+    /// JavaScript with markup.
+    Jsx,
+    /// TypeScript.
+    Ts,
+    /// TypeScript with markup.
+    Tsx,
+}
+
+impl Language {
+    /// Finds a language by its name in a plan.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Js, Self::Jsx, Self::Ts, Self::Tsx].into_iter().find(|l| l.as_str() == name)
+    }
+
+    /// The name in a plan.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Js => "js",
+            Self::Jsx => "jsx",
+            Self::Ts => "ts",
+            Self::Tsx => "tsx",
+        }
+    }
+
+    fn source_type(self) -> SourceType {
+        match self {
+            Self::Js => SourceType::mjs(),
+            Self::Jsx => SourceType::mjs().with_jsx(true),
+            Self::Ts => SourceType::ts(),
+            Self::Tsx => SourceType::tsx(),
+        }
+    }
+}
+
+/// What markup in a source stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// Nodes of a plan.
+    Renderify,
+    /// Preact components.
+    Preact,
+}
+
+impl Runtime {
+    /// Finds a runtime by its name in a plan.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Renderify, Self::Preact].into_iter().find(|runtime| runtime.as_str() == name)
+    }
+
+    /// The name in a plan, which is also where the functions for markup are imported from.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renderify => "renderify",
+            Self::Preact => "preact",
+        }
+    }
+}
+
+/// Whose source it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// A plan's: checked.
+    Plan,
+    /// The program's own, which names what browsers have and tests for it.
+    Program,
+}
+
+/// A source to compile.
+#[derive(Debug, Clone)]
+pub struct Source<'a> {
+    /// The text.
+    pub code: &'a str,
+    /// Its language.
+    pub language: Language,
+    /// What its markup stands for.
+    pub runtime: Runtime,
+    /// Addresses that the plan's manifest gives to names; all others go by the resolver of plans.
+    pub manifest: &'a BTreeMap<String, String>,
+}
+
+/// A compiled source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// JavaScript, as a module.
+    pub code: String,
+    /// Addresses of what it imports, each once, in order.
+    pub imports: Vec<String>,
+    /// Digest of source, compiler and result: `sha256:` and hexadecimal digits.
+    pub digest: String,
+}
+
+/// One fault of a source, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// Stable code, documented in `docs/errors/`.
+    pub code: String,
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Character in the line, counted from 1.
+    pub column: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.line, self.column, self.code, self.message)
+    }
+}
+
+/// The faults of a source: at least one, in the order of their places.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// The first [`MAX_DIAGNOSTICS`].
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Faults {
+    fn of(mut diagnostics: Vec<Diagnostic>) -> Self {
+        diagnostics.sort_by_key(|found| (found.line, found.column));
+        diagnostics.dedup();
+        let count = diagnostics.len();
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        Self { diagnostics, count }
+    }
+
+    /// Names that are neither the source's own nor the engine's, each once: what to tell a model.
+    #[must_use]
+    pub fn unknown_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for found in self.diagnostics.iter().filter(|f| f.code == codes::NAME_UNKNOWN.name) {
+            let name = found.message.split('`').nth(1).unwrap_or_default();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+/// Compiles a source of a plan.
+///
+/// The compiler walks trees by recursion, and few bytes make a deep tree: a source that nobody vouches
+/// for is compiled where the end of a process is an answer, not here.
+///
+/// # Errors
+/// What is wrong with it, by line and column.
+///
+/// ```
+/// use glasshouse_script::{Language, Runtime, Source, compile};
+/// let compile = |code| {
+///     let manifest = Default::default();
+///     compile(&Source {
+///         code,
+///         language: Language::Tsx,
+///         runtime: Runtime::Preact,
+///         manifest: &manifest,
+///     })
+/// };
+/// let module = compile("export default (props: { n: number }) => <p>{props.n}</p>").unwrap();
+/// assert!(module.imports[0].ends_with("jsxRuntime.module.js"));
+/// let faults = compile("export default () => eval('1')").unwrap_err();
+/// assert_eq!(faults.diagnostics[0].code, "script_source_denied");
+/// assert_eq!((faults.diagnostics[0].line, faults.diagnostics[0].column), (1, 22));
+/// ```
+pub fn compile(source: &Source<'_>) -> Result<Module, Faults> {
+    compile_from(source, Origin::Plan)
+}
+
+/// A module that the program carries, compiled as a plan's is; `None` when it carries none there.
+///
+/// ```
+/// let address = glasshouse_plan::module::alias("preact/hooks").expect("a row of the table");
+/// assert!(glasshouse_script::carried(&address).is_some());
+/// assert!(glasshouse_script::carried("https://ga.jspm.io/npm:other@1.0.0").is_none());
+/// ```
+#[must_use]
+pub fn carried(address: &str) -> Option<Module> {
+    let carried = vendor::carried(address)?;
+    let source = Source {
+        code: carried.text,
+        language: Language::Js,
+        runtime: Runtime::Preact,
+        manifest: &BTreeMap::new(),
+    };
+    compile_from(&source, Origin::Program).ok()
+}
+
+pub(crate) fn compile_from(source: &Source<'_>, origin: Origin) -> Result<Module, Faults> {
+    let places = Places::new(source.code);
+    bounded(source.code, &places)?;
+    let allocator = Allocator::default();
+    let read = Parser::new(&allocator, source.code, source.language.source_type()).parse();
+    let unread = |found: &OxcDiagnostic| places.of_compiler(codes::SOURCE_INVALID, found);
+    if read.panicked || read.diagnostics.has_errors() {
+        return Err(Faults::of(read.diagnostics.errors().map(unread).collect()));
+    }
+    let mut program = read.program;
+    let meaning =
+        SemanticBuilder::new().with_check_syntax_error(true).with_enum_eval(true).build(&program);
+    if meaning.diagnostics.has_errors() {
+        return Err(Faults::of(meaning.diagnostics.errors().map(unread).collect()));
+    }
+    let scoping = meaning.semantic.into_scoping();
+    if origin == Origin::Plan {
+        let found = gate::check(&program, &scoping, &places);
+        if !found.is_empty() {
+            return Err(Faults::of(found));
+        }
+    }
+    transform(&allocator, &mut program, scoping, source)
+        .map_err(|found| Faults::of(found.iter().map(unread).collect()))?;
+    let imports =
+        imports::rewrite(&allocator, &mut program, source.manifest, &places).map_err(Faults::of)?;
+    let options = CodegenOptions { comments: CommentOptions::disabled(), ..Default::default() };
+    let code = Codegen::new().with_options(options).build(&program).code;
+    let digest = digest(source, &code);
+    Ok(Module { code, imports, digest })
+}
+
+/// Refuses what would make the compiler's own recursion deep or its work long.
+fn bounded(code: &str, places: &Places<'_>) -> Result<(), Faults> {
+    let refuse = |at: usize, why: String| {
+        Err(Faults::of(vec![places.fault(codes::SOURCE_INVALID, at, why)]))
+    };
+    if code.len() > MAX_SOURCE_BYTES {
+        return refuse(0, format!("{} bytes, at most {MAX_SOURCE_BYTES}", code.len()));
+    }
+    // Strings and comments count as well: to be wrong here only refuses.
+    let mut open = 0_usize;
+    for (at, byte) in code.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open > MAX_NESTING {
+            return refuse(at, format!("nested more than {MAX_NESTING} brackets deep"));
+        }
+    }
+    Ok(())
+}
+
+fn transform<'a>(
+    allocator: &'a Allocator,
+    program: &mut Program<'a>,
+    scoping: Scoping,
+    source: &Source<'_>,
+) -> Result<(), Vec<OxcDiagnostic>> {
+    let options = TransformOptions {
+        jsx: JsxOptions {
+            jsx_plugin: true,
+            runtime: JsxRuntime::Automatic,
+            import_source: Some(source.runtime.as_str().to_owned()),
+            pure: false,
+            ..JsxOptions::disable()
+        },
+        ..TransformOptions::default()
+    };
+    let name = Path::new("source").with_extension(source.language.as_str());
+    let done = Transformer::new(allocator, &name, &options).build_with_scoping(scoping, program);
+    if done.diagnostics.has_errors() { Err(done.diagnostics.into_vec()) } else { Ok(()) }
+}
+
+/// The digest covers what went in and what came out: who compiled is in it, and so is every address.
+fn digest(source: &Source<'_>, code: &str) -> String {
+    let mut context = Context::new(&SHA256);
+    let parts = [COMPILER, source.language.as_str(), source.runtime.as_str(), source.code, code];
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    spell(context.finish().as_ref())
+}
+
+/// A digest as it is written.
+pub(crate) fn spell(digest: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(7 + 2 * digest.len());
+    text.push_str("sha256:");
+    for byte in digest {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+pub(crate) fn fault(code: Code, line: u32, column: u32, message: String) -> Diagnostic {
+    Diagnostic { code: code.name.to_owned(), line, column, message, fix: code.fix.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

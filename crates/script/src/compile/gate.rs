@@ -1,0 +1,194 @@
+//! The checks on the tree of a plan's source.
+//!
+//! A name counts when nothing in the source defines it, however it is spelled; a member counts when
+//! its name can be read off, also from joined strings. What is computed while code runs cannot be
+//! seen here. So this refuses early and explains; what holds is that the engine has no such thing.
+
+use oxc_ast::ast::{
+    AssignmentTargetPropertyIdentifier, AssignmentTargetPropertyProperty, BinaryOperator,
+    BindingProperty, ComputedMemberExpression, Expression, IdentifierReference, ImportExpression,
+    ImportMeta, ObjectProperty, Program, PropertyKey, StaticMemberExpression, UnaryExpression,
+    UnaryOperator,
+};
+use oxc_ast_visit::{Visit, walk};
+use oxc_semantic::Scoping;
+use oxc_span::{GetSpan, Span};
+
+use super::globals::{ALLOWED, MEMBERS, denied};
+use super::{Diagnostic, Places};
+use crate::codes;
+
+/// Shortest beginning of a forbidden member's name that counts as one: shorter ones begin too many
+/// honest names.
+const MIN_PREFIX_BYTES: usize = 3;
+
+/// Everything that is wrong with the names in a program.
+pub(super) fn check(
+    program: &Program<'_>,
+    scoping: &Scoping,
+    places: &Places<'_>,
+) -> Vec<Diagnostic> {
+    let mut gate = Gate { scoping, places, found: Vec::new() };
+    gate.visit_program(program);
+    gate.found
+}
+
+struct Gate<'s> {
+    scoping: &'s Scoping,
+    places: &'s Places<'s>,
+    found: Vec<Diagnostic>,
+}
+
+impl Gate<'_> {
+    fn deny(&mut self, at: Span, why: impl Into<String>) {
+        let fault = self.places.fault(codes::SOURCE_DENIED, at.start as usize, why);
+        self.found.push(fault);
+    }
+
+    fn member(&mut self, at: Span, name: &str) {
+        if MEMBERS.contains(&name) {
+            self.deny(at, format!("the member `{name}` leads to prototypes"));
+        }
+    }
+
+    /// A key in brackets, or of a pattern.
+    fn computed(&mut self, key: &Expression<'_>) {
+        let mut known = Known { text: String::new(), whole: true };
+        known.read(key);
+        if known.whole {
+            self.member(key.span(), &known.text);
+        } else if known.text.len() >= MIN_PREFIX_BYTES
+            && MEMBERS.iter().any(|member| member.starts_with(&known.text))
+        {
+            self.deny(key.span(), format!("a member name begins with `{}`", known.text));
+        }
+    }
+
+    fn key(&mut self, key: &PropertyKey<'_>) {
+        match key {
+            PropertyKey::StaticIdentifier(name) => self.member(name.span, name.name.as_str()),
+            PropertyKey::PrivateIdentifier(_) => {}
+            key => {
+                if let Some(expression) = key.as_expression() {
+                    self.computed(expression);
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Gate<'_> {
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        let Some(id) = it.reference_id.get() else { return };
+        let reference = self.scoping.get_reference(id);
+        if reference.symbol_id().is_some() || !reference.is_value() {
+            return;
+        }
+        let name = it.name.as_str();
+        if let Some(what) = denied(name) {
+            self.deny(it.span, format!("`{name}` {what}"));
+        } else if !ALLOWED.contains(&name) {
+            let why = format!("`{name}` is neither defined nor imported");
+            let at = it.span.start as usize;
+            self.found.push(self.places.fault(codes::NAME_UNKNOWN, at, why));
+        }
+    }
+
+    fn visit_unary_expression(&mut self, it: &UnaryExpression<'a>) {
+        // Asking whether a name exists reaches nothing.
+        let asks = it.operator == UnaryOperator::Typeof
+            && matches!(it.argument.get_inner_expression(), Expression::Identifier(_));
+        if !asks {
+            walk::walk_unary_expression(self, it);
+        }
+    }
+
+    fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
+        self.member(it.property.span, it.property.name.as_str());
+        walk::walk_static_member_expression(self, it);
+    }
+
+    fn visit_computed_member_expression(&mut self, it: &ComputedMemberExpression<'a>) {
+        self.computed(&it.expression);
+        walk::walk_computed_member_expression(self, it);
+    }
+
+    fn visit_object_property(&mut self, it: &ObjectProperty<'a>) {
+        // A member of this name in a literal is data, but for one, which sets a prototype.
+        let sets = match &it.key {
+            PropertyKey::StaticIdentifier(name) => name.name == "__proto__",
+            PropertyKey::StringLiteral(name) => name.value == "__proto__",
+            _ => false,
+        };
+        if sets {
+            self.deny(it.key.span(), "the member `__proto__` leads to prototypes");
+        }
+        walk::walk_object_property(self, it);
+    }
+
+    fn visit_binding_property(&mut self, it: &BindingProperty<'a>) {
+        self.key(&it.key);
+        walk::walk_binding_property(self, it);
+    }
+
+    fn visit_assignment_target_property_property(
+        &mut self,
+        it: &AssignmentTargetPropertyProperty<'a>,
+    ) {
+        self.key(&it.name);
+        walk::walk_assignment_target_property_property(self, it);
+    }
+
+    fn visit_assignment_target_property_identifier(
+        &mut self,
+        it: &AssignmentTargetPropertyIdentifier<'a>,
+    ) {
+        self.member(it.span, it.binding.name.as_str());
+        walk::walk_assignment_target_property_identifier(self, it);
+    }
+
+    fn visit_import_expression(&mut self, it: &ImportExpression<'a>) {
+        if !matches!(it.source, Expression::StringLiteral(_)) {
+            self.deny(it.span, "which module is imported is not written down");
+        }
+        walk::walk_import_expression(self, it);
+    }
+
+    fn visit_import_meta(&mut self, it: &ImportMeta) {
+        self.deny(it.span, "`import.meta` tells where code runs");
+    }
+}
+
+/// The text that an expression begins with, as far as it can be read off.
+struct Known {
+    text: String,
+    /// Whether that is all of it.
+    whole: bool,
+}
+
+impl Known {
+    fn read(&mut self, expression: &Expression<'_>) {
+        if !self.whole {
+            return;
+        }
+        match expression.get_inner_expression() {
+            Expression::StringLiteral(literal) => self.text.push_str(literal.value.as_str()),
+            Expression::BinaryExpression(sum) if sum.operator == BinaryOperator::Addition => {
+                self.read(&sum.left);
+                self.read(&sum.right);
+            }
+            Expression::TemplateLiteral(template) => {
+                for (at, part) in template.quasis.iter().enumerate() {
+                    if !self.whole {
+                        return;
+                    }
+                    self.text.push_str(part.value.cooked.as_deref().unwrap_or_default());
+                    if let Some(filled) = template.expressions.get(at) {
+                        self.read(filled);
+                    }
+                }
+            }
+            _ => self.whole = false,
+        }
+    }
+}

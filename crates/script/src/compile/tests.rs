@@ -1,0 +1,242 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn try_compile(code: &str, language: Language, runtime: Runtime) -> Result<Module, Faults> {
+    compile(&Source { code, language, runtime, manifest: &BTreeMap::new() })
+}
+
+fn faults(code: &str) -> Vec<(String, u32, u32)> {
+    match try_compile(code, Language::Tsx, Runtime::Preact) {
+        Ok(_) => Vec::new(),
+        Err(faults) => {
+            faults.diagnostics.iter().map(|f| (f.code.clone(), f.line, f.column)).collect()
+        }
+    }
+}
+
+#[test]
+fn each_language_becomes_javascript() {
+    for (language, runtime, code, want) in [
+        (Language::Js, Runtime::Renderify, "export default 1", "export default 1;\n"),
+        (Language::Ts, Runtime::Renderify, "export default 1 as number", "export default 1;\n"),
+        (
+            Language::Ts,
+            Runtime::Renderify,
+            "import type { A } from 'a'; export default 2",
+            "export default 2;\n",
+        ),
+        (
+            Language::Jsx,
+            Runtime::Renderify,
+            "export default () => <p class='a'>b</p>",
+            "import { jsx as _jsx } from \"glasshouse:renderify/jsx-runtime\";\n\
+             export default () => _jsx(\"p\", {\n\tclass: \"a\",\n\tchildren: \"b\"\n});\n",
+        ),
+        (
+            Language::Tsx,
+            Runtime::Preact,
+            "export default (p: { n: number }) => <i>{p.n}</i>",
+            "import { jsx as _jsx } from \
+             \"https://ga.jspm.io/npm:preact@10.28.3/jsx-runtime/dist/jsxRuntime.module.js\";\n\
+             export default (p) => _jsx(\"i\", { children: p.n });\n",
+        ),
+    ] {
+        let module = try_compile(code, language, runtime).unwrap();
+        assert_eq!(module.code, want, "{code}");
+    }
+}
+
+#[test]
+fn imports_get_their_addresses() {
+    let manifest = BTreeMap::from([(
+        "pinned".to_owned(),
+        "https://ga.jspm.io/npm:pinned@2.0.0/x.js".to_owned(),
+    )]);
+    let check = |code: &str, want: &[&str]| {
+        let source =
+            Source { code, language: Language::Ts, runtime: Runtime::Preact, manifest: &manifest };
+        let module = compile(&source).unwrap();
+        assert_eq!(module.imports, want, "{code}");
+        for address in want {
+            assert!(module.code.contains(&format!("\"{address}\"")), "{}", module.code);
+        }
+    };
+    let preact = "https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js";
+    let compat = "https://ga.jspm.io/npm:preact@10.28.3/compat/dist/compat.module.js";
+    let pinned = "https://ga.jspm.io/npm:pinned@2.0.0/x.js";
+    check("import { h } from 'preact'; h('a', null)", &[preact]);
+    check("import * as R from 'react'; R.useState(1)", &[compat]);
+    check("export * from 'react-dom'", &[compat]);
+    check("export { h } from 'preact'", &[preact]);
+    check("export default import('pinned')", &[pinned]);
+    check("import 'pinned'; export { x } from 'pinned'", &[pinned]);
+    check("import { A } from 'only-a-type'; const a: A = 1; export default a", &[]);
+}
+
+#[test]
+fn modules_that_cannot_be_had_are_named_with_their_place() {
+    for (code, want) in [
+        ("import fs from 'fs'; fs.x", (1, 16)),
+        ("\n  import 'node:net'", (2, 10)),
+        ("export * from './a'", (1, 15)),
+        ("export default import('data:text/javascript,1')", (1, 23)),
+        ("import 'glasshouse:start'", (1, 8)),
+    ] {
+        assert_eq!(
+            faults(code),
+            [("script_module_unavailable".to_owned(), want.0, want.1)],
+            "{code}"
+        );
+    }
+}
+
+/// The undefended control of each attack is that it compiles when the source is the program's own.
+#[test]
+fn what_code_must_not_reach_for_is_refused_however_it_is_spelled() {
+    for code in [
+        "eval('1')",
+        "(0, eval)('1')",
+        "\\u0065val('1')",
+        "const e = eval; e('1')",
+        "new Function('return 1')()",
+        "Function('return 1')()",
+        "(() => 1).constructor('return 1')()",
+        "(() => 1)['constructor']('return 1')()",
+        "(() => 1)['con' + 'structor']('return 1')()",
+        "(() => 1)[`con${'struct'}or`]('return 1')()",
+        "(() => 1)[('constr' as string) + x]('return 1')(); var x",
+        "const { constructor: C } = () => 1; C('1')",
+        "const { ['constructor']: C } = () => 1; C('1')",
+        "let C; ({ constructor: C } = () => 1); C('1')",
+        "let constructor; ({ constructor } = () => 1); constructor('1')",
+        "const { constructor } = () => 1; constructor('1')",
+        "(() => 1)?.constructor('1')",
+        "({}).__proto__.x = 1",
+        "const a = { __proto__: null }; a",
+        "Array.prototype.map = 1",
+        "Object.getPrototypeOf(async () => 1)",
+        "Object.setPrototypeOf({}, null)",
+        "globalThis.x",
+        "window.x",
+        "self['fe' + 'tch']",
+        "process.env",
+        "require('fs')",
+        "fetch('/')",
+        "document.cookie",
+        "localStorage.x = 1",
+        "Reflect.construct",
+        "new Proxy({}, {})",
+        "import(name); var name",
+        "import('a' + 'b')",
+        "import.meta.url",
+        "new WebSocket('wss://x')",
+        "new SharedArrayBuffer(1)",
+        "performance.now()",
+        "crypto.randomUUID()",
+        "const f = <p>{eval('1')}</p>; f",
+    ] {
+        let found = faults(code);
+        assert!(
+            found.iter().any(|(found, ..)| found == "script_source_denied"),
+            "{code}: {found:?}"
+        );
+        let manifest = BTreeMap::new();
+        let source =
+            Source { code, language: Language::Tsx, runtime: Runtime::Preact, manifest: &manifest };
+        assert!(compile_from(&source, Origin::Program).is_ok(), "control: {code}");
+    }
+}
+
+#[test]
+fn g2_honest_code_is_not_refused() {
+    for code in [
+        "for (let i = 0; i < 10_001; i += 1) { Math.sqrt(i) }",
+        "const Function = (s: string) => s; Function('eval')",
+        "function eval_(s: string) { return s } eval_('x')",
+        "// eval(1)\nexport default 'eval(1) new Function document.cookie'",
+        "export default () => <p>eval( don't ) fetch(</p>",
+        "const o: Record<string, number> = {}; const k = 'a'; o['k' + k] = 1",
+        "const rows = { a: 1 }; const i = 2; export default rows[`row-${i}` as 'a']",
+        "class A { constructor(readonly x: number) {} } new A(1)",
+        "export default typeof window === 'undefined' ? 'server' : 'page'",
+        "interface Props { window: Window; document: Document } export const f = (p: Props) => p.window",
+        "enum Size { Small = 1 } export default Size.Small",
+        "const fetch = () => 1; fetch()",
+        "const { a = 1, ...rest } = { a: 2 }; export default [a, rest]",
+        "export default [1, 2].map(n => n * 2).toSorted()",
+        "const data = { constructor: 1 }; data",
+        "label: for (const x of new Set([1])) { if (x) break label }",
+    ] {
+        assert_eq!(faults(code), [], "{code}");
+    }
+}
+
+#[test]
+fn h5_faults_have_line_and_column() {
+    for (code, want) in [
+        ("export default () => {\n  return <p>", vec![("script_source_invalid", 2, 13)]),
+        ("const a = 1; const a = 2", vec![("script_source_invalid", 1, 7)]),
+        (
+            "export default () => <Missing />\nReact.useState(1)",
+            vec![("script_name_unknown", 1, 23), ("script_name_unknown", 2, 1)],
+        ),
+        ("\n\nlet é = eval", vec![("script_source_denied", 3, 9)]),
+    ] {
+        let want: Vec<_> =
+            want.into_iter().map(|(code, l, c): (&str, _, _)| (code.to_owned(), l, c)).collect();
+        assert_eq!(faults(code), want, "{code}");
+    }
+    // Markup needs no import of React.
+    assert_eq!(faults("export default () => <><b>x</b></>"), []);
+    let found = try_compile("a; b; a", Language::Js, Runtime::Preact).unwrap_err();
+    assert_eq!(found.unknown_names(), ["a", "b"]);
+}
+
+#[test]
+fn faults_and_sources_are_bounded() {
+    let many = "eval;\n".repeat(1000);
+    let found = try_compile(&many, Language::Js, Runtime::Preact).unwrap_err();
+    assert_eq!((found.diagnostics.len(), found.count), (MAX_DIAGNOSTICS, 1000));
+    for code in ["(".repeat(100_000), "[".repeat(300), " ".repeat(MAX_SOURCE_BYTES + 1)] {
+        assert!(try_compile(&code, Language::Tsx, Runtime::Preact).is_err());
+    }
+    let deep = format!("export default {}1{}", "(".repeat(150), ")".repeat(150));
+    assert!(try_compile(&deep, Language::Tsx, Runtime::Preact).is_ok());
+}
+
+#[test]
+fn every_code_has_a_page() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+    for code in codes::ALL {
+        let page = std::fs::read_to_string(pages.join(format!("{}.md", code.name))).unwrap();
+        assert!(page.starts_with(&format!("# {}\n", code.name)), "{}", code.name);
+    }
+}
+
+#[test]
+fn d5_who_compiled_is_in_the_digest_and_is_what_is_built_in() {
+    let lock = include_str!("../../../../Cargo.lock");
+    let (name, version) = COMPILER.split_once(' ').unwrap();
+    assert_eq!(name, "oxc");
+    assert!(lock.contains(&format!("name = \"oxc_parser\"\nversion = \"{version}\"")));
+    let module = try_compile("export default 1", Language::Js, Runtime::Preact).unwrap();
+    let source = Source {
+        code: "export default 1",
+        language: Language::Js,
+        runtime: Runtime::Preact,
+        manifest: &BTreeMap::new(),
+    };
+    assert_eq!(module.digest, digest(&source, &module.code));
+    assert_ne!(module.digest, digest(&source, "export default 1"));
+}
+
+#[test]
+fn what_the_program_carries_compiles_and_imports_nothing_else() {
+    for address in crate::vendor::addresses() {
+        let module = carried(address).unwrap();
+        for import in module.imports {
+            assert!(carried(&import).is_some(), "{address}: {import}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The engine's process: reads one order, does it, writes one reply, ends.
+//!
+//! It runs in a sandbox as an entry function, so all it has is three descriptors and memory. What
+//! it reads may be hostile source, what it runs is hostile code; if either breaks the engine, this
+//! process is what is broken. Source is compiled in one process and run in another: where code runs,
+//! no text becomes code, because the context is made without the part that would do it.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use glasshouse_sandbox::Entry;
+use rquickjs::context::intrinsic;
+use rquickjs::loader::{ImportAttributes, Loader, Resolver};
+use rquickjs::module::{Declared, WriteOptions};
+use rquickjs::promise::PromiseState;
+use rquickjs::{
+    CatchResultExt, CaughtError, Context, Ctx, Function, Module, Object, Promise, Runtime, Value,
+};
+
+use crate::compile::{self, Source};
+use crate::wire::{Bytecode, Failed, Limit, Order, Reply, Work, decode, encode};
+use crate::{html, output, vendor};
+
+/// What runs modules, by name and version; recorded with every run.
+pub const ENGINE: &str = "quickjs-ng, rquickjs 0.14.0";
+
+/// The entry function of a program that hosts sandboxes for this crate.
+pub const ENTRY: Entry = Entry { name: "script", run: main };
+
+/// Where a plan's own module is.
+pub(crate) const SOURCE: &str = "plan:source";
+
+/// Stack of the engine's own: well below what the process has.
+const STACK_BYTES: usize = 1 << 20;
+/// Memory for compiling the largest source.
+const COMPILE_BYTES: usize = 64 << 20;
+/// Longest message of an error that code threw.
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
+
+/// What code finds in the engine. There is no `Eval`: neither `eval` nor any constructor of
+/// functions makes code out of text, and no clock but the one that is replaced at the start.
+type Intrinsics = (
+    intrinsic::Date,
+    intrinsic::RegExpCompiler,
+    intrinsic::RegExp,
+    intrinsic::Json,
+    intrinsic::Proxy,
+    intrinsic::MapSet,
+    intrinsic::TypedArrays,
+    intrinsic::Promise,
+);
+
+fn main() -> u8 {
+    let mut given = Vec::new();
+    if std::io::stdin().read_to_end(&mut given).is_err() {
+        return 2;
+    }
+    let Some((order, modules)) = decode::<Order>(&given) else { return 2 };
+    drop(given);
+    let (reply, made) = answer(order, modules);
+    let made: Vec<(&str, &[u8])> = made.iter().map(|(a, code)| (a.as_str(), &code[..])).collect();
+    let bytes = encode(&reply, &made);
+    u8::from(std::io::stdout().write_all(&bytes).is_err())
+}
+
+/// Does what is ordered.
+pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Bytecode>) {
+    match order {
+        Order::Carry { addresses } => carry(&addresses),
+        Order::Compile { code, language, runtime, manifest } => {
+            let source = Source { code: &code, language, runtime, manifest: &manifest };
+            match compile::compile(&source) {
+                Ok(module) => match bytecode(BTreeMap::from([(SOURCE, module.code.as_str())])) {
+                    Ok(made) => (Reply::Compiled(module), made),
+                    Err(why) => (Reply::Failed(Failed::Refused(why)), Vec::new()),
+                },
+                Err(faults) => (Reply::Faulty(faults), Vec::new()),
+            }
+        }
+        Order::Run(work) => {
+            let reply = run(&work, modules).map_or_else(Reply::Failed, Reply::Made);
+            (reply, Vec::new())
+        }
+    }
+}
+
+fn carry(addresses: &[String]) -> (Reply, Vec<Bytecode>) {
+    let compiled: Vec<(&str, String)> = addresses
+        .iter()
+        .filter_map(|address| Some((address.as_str(), compile::carried(address)?.code)))
+        .collect();
+    let texts = compiled.iter().map(|(address, code)| (*address, code.as_str())).collect();
+    match bytecode(texts) {
+        Ok(made) => (Reply::Carried, made),
+        Err(why) => (Reply::Failed(Failed::Refused(why)), Vec::new()),
+    }
+}
+
+/// Compiles modules for the engine. What they import stays a name: it is found when they run.
+fn bytecode(texts: BTreeMap<&str, &str>) -> Result<Vec<Bytecode>, String> {
+    let failed = |error: rquickjs::Error| error.to_string();
+    let runtime = Runtime::new().map_err(failed)?;
+    runtime.set_memory_limit(COMPILE_BYTES);
+    runtime.set_max_stack_size(STACK_BYTES);
+    runtime.set_loader(Names, Nothing);
+    let context = Context::full(&runtime).map_err(failed)?;
+    context.with(|ctx| {
+        let compile = |(address, text): (&str, &str)| {
+            let module = Module::declare(ctx.clone(), address, text)
+                .catch(&ctx)
+                .map_err(|caught| message(&caught))?;
+            let options = WriteOptions { strip_source: true, ..WriteOptions::default() };
+            Ok((address.to_owned(), module.write(options).map_err(failed)?))
+        };
+        texts.into_iter().map(compile).collect()
+    })
+}
+
+/// Addresses are names already.
+struct Names;
+
+impl Resolver for Names {
+    fn resolve<'js>(
+        &mut self,
+        _: &Ctx<'js>,
+        _: &str,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> rquickjs::Result<String> {
+        Ok(name.to_owned())
+    }
+}
+
+/// While modules are compiled each is alone; an import of it gets an empty module of that name.
+struct Nothing;
+
+impl Loader for Nothing {
+    fn load<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> rquickjs::Result<Module<'js, Declared>> {
+        Module::declare(ctx.clone(), name, "")
+    }
+}
+
+/// The modules of a run.
+struct Modules(&'static BTreeMap<String, Vec<u8>>);
+
+impl Loader for Modules {
+    fn load<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> rquickjs::Result<Module<'js, Declared>> {
+        let code = self.0.get(name).ok_or_else(|| rquickjs::Error::new_loading(name))?;
+        load(ctx, code)
+    }
+}
+
+#[expect(unsafe_code, reason = "the engine reads bytecode only through this")]
+fn load<'js>(ctx: &Ctx<'js>, code: &'static [u8]) -> rquickjs::Result<Module<'js, Declared>> {
+    // SAFETY: the bytes were written by `Module::write` of this same engine, in a process like this
+    // one that had not run any of the code, and they live as long as the process. A forged one
+    // would break this process, which holds nothing but its own order.
+    unsafe { Module::load(ctx.clone(), code) }
+}
+
+fn run(work: &Work, modules: Vec<Bytecode>) -> Result<serde_json::Value, Failed> {
+    let internal = |error: rquickjs::Error| Failed::Refused(error.to_string());
+    let deadline = Instant::now() + Duration::from_millis(work.time_ms);
+    let runtime = Runtime::new().map_err(internal)?;
+    runtime.set_memory_limit(work.memory_bytes);
+    runtime.set_max_stack_size(STACK_BYTES);
+    // A courtesy: what really ends code that goes on is the end of its process.
+    runtime.set_interrupt_handler(Some(Box::new(move || Instant::now() >= deadline)));
+    // The engine keeps references into bytecode, and the process ends with the run.
+    let modules: &'static BTreeMap<_, _> = Box::leak(Box::new(modules.into_iter().collect()));
+    runtime.set_loader(Names, Modules(modules));
+    let context = Context::custom::<Intrinsics>(&runtime).map_err(internal)?;
+    let run = Run { work, deadline };
+    context.with(|ctx| run.text(&ctx)).and_then(|made| run.node(&made))
+}
+
+struct Run<'w> {
+    work: &'w Work,
+    deadline: Instant,
+}
+
+/// What code made, before it is a node.
+enum Made {
+    Json(String),
+    Html(String),
+}
+
+impl Run<'_> {
+    fn text<'js>(&self, ctx: &Ctx<'js>) -> Result<Made, Failed> {
+        let work = self.work;
+        let start = self.import(ctx, vendor::START)?;
+        let start: Function<'js> = self.caught(ctx, start.get("start"))?;
+        self.caught(ctx, start.call::<_, ()>((work.now_ms, work.seed)))?;
+        // Ours comes first, so that what it takes from the engine is still the engine's.
+        let render = match work.runtime {
+            compile::Runtime::Preact => Some(self.import(ctx, vendor::PREACT)?),
+            compile::Runtime::Renderify => None,
+        };
+        let module = self.import(ctx, SOURCE)?;
+        let exported: Value<'js> = self.caught(ctx, module.get(work.export.as_str()))?;
+        if exported.is_undefined() {
+            return Err(Failed::NoExport(work.export.clone()));
+        }
+        let input = serde_json::to_string(&work.input).unwrap_or_default();
+        let input = self.caught(ctx, ctx.json_parse(input))?;
+        if let Some(render) = render {
+            let render: Function<'js> = self.caught(ctx, render.get("render"))?;
+            return self.caught(ctx, render.call((exported, input))).map(Made::Html);
+        }
+        let made = match exported.as_function() {
+            Some(function) => self.caught(ctx, function.call((input,)))?,
+            None => exported,
+        };
+        let made = self.settled(ctx, made)?;
+        let text = self.caught(ctx, ctx.json_stringify(made))?;
+        let text = text.ok_or_else(|| Failed::NoNode("nothing came back".to_owned()))?;
+        self.caught(ctx, text.to_string()).map(Made::Json)
+    }
+
+    fn node(&self, made: &Made) -> Result<serde_json::Value, Failed> {
+        let (Made::Html(text) | Made::Json(text)) = made;
+        if text.len() > self.work.output_bytes {
+            return Err(Failed::Limit(Limit::Output));
+        }
+        let node = match made {
+            Made::Html(text) => html::nodes(text).and_then(output::fragment),
+            Made::Json(text) => {
+                serde_json::from_str(text).map_err(|e| e.to_string()).and_then(output::node)
+            }
+        };
+        node.map_err(Failed::NoNode)
+    }
+
+    fn import<'js>(&self, ctx: &Ctx<'js>, address: &str) -> Result<Object<'js>, Failed> {
+        let promise: Promise<'js> = self.caught(ctx, Module::import(ctx, address))?;
+        let namespace = self.settled(ctx, promise.into_value())?;
+        namespace.into_object().ok_or_else(|| Failed::Refused(format!("{address} is no module")))
+    }
+
+    /// What a promise comes to; any other value is itself.
+    fn settled<'js>(&self, ctx: &Ctx<'js>, value: Value<'js>) -> Result<Value<'js>, Failed> {
+        let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
+        let mut jobs = 0;
+        while promise.state() == PromiseState::Pending {
+            jobs += 1;
+            if jobs > self.work.jobs {
+                return Err(Failed::Limit(Limit::Jobs));
+            }
+            // Steps may be too short for the engine to ask.
+            if Instant::now() >= self.deadline {
+                return Err(Failed::Limit(Limit::Time));
+            }
+            if !ctx.execute_pending_job() && promise.state() == PromiseState::Pending {
+                return Err(Failed::Threw("a promise never settles".to_owned()));
+            }
+        }
+        match promise.result::<Value<'js>>() {
+            Some(result) => self.caught(ctx, result),
+            None => Err(Failed::Threw("a promise never settles".to_owned())),
+        }
+    }
+
+    fn caught<'js, T>(&self, ctx: &Ctx<'js>, result: rquickjs::Result<T>) -> Result<T, Failed> {
+        result.catch(ctx).map_err(|caught| self.failed(&caught))
+    }
+
+    fn failed(&self, caught: &CaughtError<'_>) -> Failed {
+        if Instant::now() >= self.deadline {
+            return Failed::Limit(Limit::Time);
+        }
+        // When there is no memory for an error either, the engine throws nothing at all.
+        let nothing = matches!(caught, CaughtError::Value(value) if value.is_null());
+        let text = message(caught);
+        if nothing || text.contains("out of memory") {
+            Failed::Limit(Limit::Memory)
+        } else if text.contains("Maximum call stack size exceeded")
+            || text.contains("stack overflow")
+        {
+            Failed::Limit(Limit::Stack)
+        } else {
+            Failed::Threw(text)
+        }
+    }
+}
+
+/// What an error says, in one text of bounded length.
+fn message(caught: &CaughtError<'_>) -> String {
+    let text = match caught {
+        CaughtError::Error(error) => error.to_string(),
+        CaughtError::Exception(thrown) => {
+            // Whatever code put there: reading it must not fail again.
+            let name: String = thrown.as_object().get("name").unwrap_or_default();
+            let said = thrown.message().unwrap_or_default();
+            if name.is_empty() { said } else { format!("{name}: {said}") }
+        }
+        CaughtError::Value(value) => match value.as_string().map(rquickjs::String::to_string) {
+            Some(Ok(text)) => text,
+            _ => format!("a value of type {} was thrown", value.type_name()),
+        },
+    };
+    let end = text.floor_char_boundary(MAX_MESSAGE_BYTES.min(text.len()));
+    text[..end].to_owned()
+}

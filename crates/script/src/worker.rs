@@ -1,0 +1,394 @@
+//! The owner's side: workers, and what is kept between them.
+//!
+//! A worker is a sandbox for the code of one plan, used for one run and then never again. What goes
+//! from one worker to the next is only bytecode of modules that the program carries, made in a process that
+//! saw no foreign code, and bytecode of a source, which only runs of that same source get.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glasshouse_sandbox::{
+    Cancel, Limit as SandboxLimit, RunResult, Sandbox, SandboxHost, SandboxSpec, Status, Stream,
+    Task as Entering, TemplateName,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::compile::{COMPILER, Diagnostic, Faults, Module, Runtime, Source};
+use crate::engine::{ENGINE, ENTRY, SOURCE};
+use crate::wire::{Bytecode, Failed, Limit, Order, Reply, Work, decode, encode};
+use crate::{Error, Result, cache, codes, vendor};
+
+/// How much later than its own limit a process is killed: time for the engine to say so itself.
+const GRACE_MS: u64 = 25;
+/// Longest compilation.
+const COMPILE_MS: u64 = 5_000;
+/// Most bytes of a reply: nodes are longer than the text they were read from.
+const REPLY_BYTES: u64 = 32 << 20;
+
+/// What a process answered; nothing when it did not end by itself.
+type Answer = (Reply, Vec<Bytecode>);
+/// A carried module with its bytecode.
+type Needed = (&'static str, Arc<Vec<u8>>);
+
+/// Everything a run may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Time from start to answer.
+    pub time_ms: u64,
+    /// Memory of the engine.
+    pub memory_bytes: usize,
+    /// Steps of promises.
+    pub jobs: u64,
+    /// What the code may make, as text.
+    pub output_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time_ms: 1_500, memory_bytes: 64 << 20, jobs: 100_000, output_bytes: 2 << 20 }
+    }
+}
+
+/// What code is run with. Equal tasks make equal nodes: time and chance are in here.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Task {
+    /// The export that is run.
+    pub export: String,
+    /// What markup stands for.
+    pub runtime: Runtime,
+    /// What the export is called with.
+    pub input: Value,
+    /// The time that code sees, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// Where chance begins.
+    pub seed: u32,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// A compiled source with its bytecode.
+#[derive(Debug)]
+pub struct Program {
+    module: Module,
+    bytecode: Vec<u8>,
+    /// Modules that it needs, all of them carried.
+    needs: Vec<&'static str>,
+}
+
+impl Program {
+    /// The module as text.
+    #[must_use]
+    pub const fn module(&self) -> &Module {
+        &self.module
+    }
+}
+
+/// How a run went, also one that failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// How isolated it really was: the level that was read back from inside.
+    pub isolation: String,
+    /// What compiled.
+    pub compiler: &'static str,
+    /// What ran.
+    pub engine: &'static str,
+    /// Digest of the module.
+    pub module: String,
+    /// From start to end.
+    pub duration_us: u64,
+    /// Processor time.
+    pub cpu_us: u64,
+    /// The limit that it reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Why the process was killed, when it did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub killed: Option<&'static str>,
+}
+
+/// A run and its result.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it went.
+    pub receipt: Receipt,
+    /// The node that code made.
+    pub node: Result<Value>,
+}
+
+/// What is kept between workers.
+#[derive(Debug, Default)]
+pub struct Engine {
+    programs: cache::Kept<Program>,
+    carried: Mutex<HashMap<&'static str, Arc<Vec<u8>>>>,
+}
+
+/// One sandbox, for the code of one plan.
+#[derive(Debug)]
+pub struct Worker<'e> {
+    engine: &'e Engine,
+    sandbox: Sandbox,
+}
+
+impl Engine {
+    /// Nothing kept yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a worker. The host's program must know [`ENTRY`].
+    ///
+    /// # Errors
+    /// Those of the sandbox; `isolation_unavailable` when there cannot be one. Code never runs
+    /// without.
+    pub fn worker(&self, host: &SandboxHost) -> Result<Worker<'_>> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let id = format!("script-{}-{number}", std::process::id());
+        let spec = SandboxSpec::new(id, TemplateName::Script.template());
+        let sandbox = host.create(&spec)?;
+        Ok(Worker { engine: self, sandbox })
+    }
+}
+
+impl Worker<'_> {
+    /// The program of a source, compiled here unless it is known.
+    ///
+    /// # Errors
+    /// `script_source_invalid`, `script_source_denied`, `script_name_unknown` and
+    /// `script_module_unavailable` with all faults in the context; `script_limit` when compiling took
+    /// too much; the sandbox's errors.
+    pub fn compile(&self, source: &Source<'_>, cancel: &Cancel) -> Result<Arc<Program>> {
+        let key = cache::key(source);
+        if let Some(program) = self.engine.programs.known(&key) {
+            return Ok(program);
+        }
+        let order = Order::Compile {
+            code: source.code.to_owned(),
+            language: source.language,
+            runtime: source.runtime,
+            manifest: source.manifest.clone(),
+        };
+        let (ran, reply) = self.ask(&order, &[], COMPILE_MS, REPLY_BYTES, cancel)?;
+        match reply {
+            Some((Reply::Compiled(module), made)) => {
+                let program = Arc::new(program(module, made)?);
+                self.engine.programs.keep(key, &program);
+                Ok(program)
+            }
+            Some((Reply::Faulty(faults), _)) => Err(faulty(&faults)),
+            Some((Reply::Failed(failed), _)) => Err(refused(failed)),
+            Some(_) => Err(nonsense()),
+            // A source can be such that reading it needs more than there is.
+            None => Err(match limit_of(ran.status) {
+                Some(limit) => limited(limit),
+                None => Error::new(codes::SOURCE_INVALID, "the source cannot be compiled")
+                    .why("it is nested too deeply for the compiler"),
+            }),
+        }
+    }
+
+    /// Runs a program and ends the worker.
+    ///
+    /// # Errors
+    /// Those of the sandbox. What the code did wrong is in [`Ran::node`]: `script_failed`,
+    /// `script_output_invalid`, `script_limit`.
+    pub fn run(self, program: &Program, task: &Task, cancel: &Cancel) -> Result<Ran> {
+        let modules = self.modules(program, task.runtime, cancel)?;
+        let mut given: Vec<(&str, &[u8])> = vec![(SOURCE, &program.bytecode)];
+        given.extend(modules.iter().map(|(address, code)| (*address, code.as_slice())));
+        let order = Order::Run(Box::new(Work {
+            runtime: task.runtime,
+            export: task.export.clone(),
+            input: task.input.clone(),
+            now_ms: task.now_ms,
+            seed: task.seed,
+            time_ms: task.limits.time_ms,
+            memory_bytes: task.limits.memory_bytes,
+            jobs: task.limits.jobs,
+            output_bytes: task.limits.output_bytes,
+        }));
+        let time_ms = task.limits.time_ms + GRACE_MS;
+        let (ran, reply) = self.ask(&order, &given, time_ms, REPLY_BYTES, cancel)?;
+        let mut receipt = Receipt {
+            isolation: format!("native:{}", self.sandbox.attestation().level()),
+            compiler: COMPILER,
+            engine: ENGINE,
+            module: program.module.digest.clone(),
+            duration_us: ran.duration_us,
+            cpu_us: ran.usage.cpu_us,
+            limit: limit_of(ran.status),
+            killed: killed(ran.status),
+        };
+        let node = match reply {
+            Some((Reply::Made(node), _)) => Ok(node),
+            Some((Reply::Failed(failed), _)) => {
+                if let Failed::Limit(limit) = failed {
+                    receipt.limit = Some(limit);
+                }
+                Err(refused(failed))
+            }
+            Some(_) => Err(nonsense()),
+            None => Err(match (receipt.limit, ran.status) {
+                (Some(limit), _) => limited(limit),
+                (None, Status::Cancelled) => {
+                    Error::new(codes::FAILED, "the code was stopped").why("it was cancelled")
+                }
+                (None, status) => Error::new(codes::FAILED, "the engine ended under the code")
+                    .why(format!("its process ended with {status:?}")),
+            }),
+        };
+        Ok(Ran { receipt, node })
+    }
+
+    /// Bytecode of what a program needs, made in a process that sees nothing else.
+    fn modules(&self, program: &Program, runtime: Runtime, cancel: &Cancel) -> Result<Vec<Needed>> {
+        let mut wanted = program.needs.clone();
+        wanted.push(vendor::START);
+        if runtime == Runtime::Preact {
+            wanted.push(vendor::PREACT);
+        }
+        let wanted = vendor::closure(&wanted);
+        let known = || self.engine.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing: Vec<String> = wanted
+            .iter()
+            .filter(|address| !known().contains_key(*address))
+            .map(|address| (*address).to_owned())
+            .collect();
+        if !missing.is_empty() {
+            let order = Order::Carry { addresses: missing };
+            match self.ask(&order, &[], COMPILE_MS, REPLY_BYTES, cancel)?.1 {
+                Some((Reply::Carried, made)) => {
+                    for (address, code) in made {
+                        if let Some(carried) = vendor::carried(&address) {
+                            known().insert(carried.address, Arc::new(code));
+                        }
+                    }
+                }
+                Some((Reply::Failed(failed), _)) => return Err(refused(failed)),
+                _ => return Err(nonsense()),
+            }
+        }
+        let found = wanted
+            .into_iter()
+            .map(|address| Some((address, Arc::clone(known().get(address)?))))
+            .collect::<Option<Vec<_>>>();
+        found.ok_or_else(nonsense)
+    }
+
+    fn ask(
+        &self,
+        order: &Order,
+        modules: &[(&str, &[u8])],
+        timeout_ms: u64,
+        output_limit_bytes: u64,
+        cancel: &Cancel,
+    ) -> Result<(RunResult, Option<Answer>)> {
+        let task = Entering {
+            entry: ENTRY.name.to_owned(),
+            input: encode(order, modules),
+            timeout_ms,
+            output_limit_bytes,
+        };
+        let mut out = Vec::new();
+        let mut sink = |stream, bytes: &[u8]| {
+            if stream == Stream::Stdout {
+                out.extend_from_slice(bytes);
+            }
+        };
+        let ran = self.sandbox.enter(&task, &mut sink, cancel)?;
+        let reply = if ran.status == Status::Exited(0) { decode(&out) } else { None };
+        Ok((ran, reply))
+    }
+}
+
+/// A compiled module with what belongs to it; refused when it imports what is not carried.
+fn program(module: Module, made: Vec<Bytecode>) -> Result<Program> {
+    let [(address, bytecode)] = <[Bytecode; 1]>::try_from(made).map_err(|_| nonsense())?;
+    if address != SOURCE {
+        return Err(nonsense());
+    }
+    let mut needs = Vec::new();
+    for import in &module.imports {
+        let carried = vendor::carried(import).filter(|_| !vendor::is_inner(import));
+        let carried = carried.ok_or_else(|| {
+            Error::new(codes::MODULE_UNAVAILABLE, format!("the module {import} is not here"))
+                .why("modules are not loaded from a network")
+        })?;
+        needs.push(carried.address);
+    }
+    Ok(Program { module, bytecode, needs })
+}
+
+fn faulty(faults: &Faults) -> Error {
+    let first: Option<&Diagnostic> = faults.diagnostics.first();
+    let code = first.and_then(|first| codes::ALL.iter().find(|code| code.name == first.code));
+    let code = code.copied().unwrap_or(codes::SOURCE_INVALID);
+    let what = match first {
+        Some(first) => {
+            format!("line {}, column {}: {}", first.line, first.column, first.message)
+        }
+        None => "the source has faults".to_owned(),
+    };
+    let diagnostics = serde_json::to_value(&faults.diagnostics).unwrap_or_default();
+    Error::new(code, what)
+        .with("diagnostics", diagnostics)
+        .with("diagnostic_count", faults.count)
+        .with("unknown_names", faults.unknown_names())
+}
+
+fn refused(failed: Failed) -> Error {
+    match failed {
+        Failed::Threw(why) => Error::new(codes::FAILED, "the code failed").why(why),
+        Failed::NoExport(name) => {
+            Error::new(codes::EXPORT_MISSING, format!("the source exports no `{name}`"))
+        }
+        Failed::NoNode(why) => {
+            Error::new(codes::OUTPUT_INVALID, "the code made no part of a plan").why(why)
+        }
+        Failed::Limit(limit) => limited(limit),
+        Failed::Refused(why) => {
+            Error::new(codes::SOURCE_INVALID, "the engine does not take the source").why(why)
+        }
+    }
+}
+
+fn limited(limit: Limit) -> Error {
+    let limit = limit.as_str();
+    Error::new(codes::LIMIT, format!("the code reached its limit of {limit}")).with("limit", limit)
+}
+
+/// The program on the other side is ours, so this means that foreign code got at its output.
+fn nonsense() -> Error {
+    Error::new(codes::FAILED, "the engine answered nonsense")
+}
+
+const fn limit_of(status: Status) -> Option<Limit> {
+    match status {
+        Status::TimedOut => Some(Limit::Time),
+        Status::LimitExceeded(SandboxLimit::Memory) => Some(Limit::Memory),
+        Status::LimitExceeded(SandboxLimit::Output) => Some(Limit::Output),
+        _ => None,
+    }
+}
+
+const fn killed(status: Status) -> Option<&'static str> {
+    match status {
+        Status::Exited(_) => None,
+        Status::Signaled(_) => Some("crashed"),
+        Status::TimedOut => Some("deadline"),
+        Status::Cancelled => Some("cancelled"),
+        Status::LimitExceeded(_) => Some("limit"),
+    }
+}
+
+/// Names and addresses of a plan's manifest, as a source wants them.
+#[must_use]
+pub fn manifest<'a>(
+    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<String, String> {
+    let owned = |(name, address): (&str, &str)| (name.to_owned(), address.to_owned());
+    entries.into_iter().map(owned).collect()
+}

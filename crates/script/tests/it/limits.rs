@@ -1,0 +1,154 @@
+//! What code may use, and what ends it.
+
+use std::time::{Duration, Instant};
+
+use glasshouse_sandbox::Cancel;
+use glasshouse_script::{Limit, Limits, Runtime, Task};
+
+use crate::support::{element, ended, engine, host, made, ran, rendered, task, text};
+
+/// How long a run with a limit of 200 ms may take on a machine that others load, too: what is tested here
+/// is that it ends, the benchmark tells when.
+const PATIENCE_US: u64 = 2_000_000;
+
+fn short() -> Task {
+    Task { limits: Limits { time_ms: 200, ..Limits::default() }, ..task(Runtime::Renderify) }
+}
+
+/// Runs a source that does not stop by itself; it must be gone soon after its limit, by itself or by
+/// a kill.
+fn check_stopped(code: &str, limits: &[Limit]) {
+    let started = Instant::now();
+    let (end, receipt) = ended(code, &short());
+    let took = started.elapsed();
+    assert_eq!(end, "script_limit", "{code}");
+    let receipt = receipt.unwrap();
+    assert!(receipt.limit.is_some_and(|limit| limits.contains(&limit)), "{code}: {receipt:?}");
+    assert!(receipt.duration_us < PATIENCE_US, "{code}: {receipt:?}");
+    // The rest is making sandboxes, on a machine that others use, too.
+    assert!(took < Duration::from_secs(5), "{code}: {took:?}");
+}
+
+#[test]
+fn g1_endless_code_ends_at_its_limit() {
+    for code in [
+        "export default () => { while (true) {} }",
+        "while (true) {} export default 1",
+        "export default () => { for (;;) { try { while (true) {} } catch {} } }",
+        "export default () => { const f = () => { try { f() } finally { f() } }; f() }",
+        "export default async () => { for (;;) await 0 }",
+        "export default () => /(a+)+$/.test('a'.repeat(40) + 'b')",
+        // One call that the engine never asks in: only a kill ends it.
+        "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }",
+        "export default () => new Array(1_000_000_000) + ''",
+        "export default () => ({ toJSON() { for (;;) {} } })",
+        "export default () => ({ get type() { for (;;) {} } })",
+    ] {
+        check_stopped(code, &[Limit::Time, Limit::Stack, Limit::Memory, Limit::Jobs]);
+    }
+}
+
+#[test]
+fn bombs_end_at_a_limit() {
+    for code in [
+        "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }",
+        "export default () => { let s = 'x'; for (;;) s += s }",
+        "export default () => new Uint8Array(1 << 30).length",
+        "export default () => { const f = (n: number): number => 1 + f(n + 1); return f(0) }",
+        "export default () => JSON.parse('['.repeat(1e6))",
+        "export default () => { let a: any = []; for (;;) a = [a, a] }",
+        "export default () => { const p = () => Promise.resolve().then(p); return p() }",
+        "export default () => { const a: any[] = []; for (;;) a.push(Symbol('x'.repeat(1000))) }",
+        "export default () => 'x'.repeat(2 ** 29)",
+        "export default () => new Map(function* () { let n = 0; for (;;) yield [n++, {}] as any }()).size",
+    ] {
+        let (end, receipt) = ended(code, &short());
+        assert!(["script_limit", "script_failed"].contains(&end.as_str()), "{code}: {end}");
+        assert!(receipt.unwrap().duration_us < PATIENCE_US, "{code}");
+    }
+}
+
+#[test]
+fn g2_honest_work_is_not_stopped_by_a_count() {
+    let code = "export default () => { let n = 0; for (let i = 0; i < 10_001; i += 1) n += 1; return String(n) }";
+    assert_eq!(made(code).unwrap(), text("10001"));
+}
+
+#[test]
+fn what_code_makes_is_bounded() {
+    let small = Task {
+        limits: Limits { output_bytes: 10_000, ..Limits::default() },
+        ..task(Runtime::Renderify)
+    };
+    for (size, want) in [(1_000, true), (20_000, false)] {
+        let code = format!("export default () => 'x'.repeat({size})");
+        let ran = ran(&code, &small).unwrap();
+        assert_eq!(ran.node.is_ok(), want, "{size}");
+        assert_eq!(ran.receipt.limit, (!want).then_some(Limit::Output), "{size}");
+    }
+    let deep = "export default () => { let n: any = <i/>; for (let i = 0; i < 100; i += 1) n = <b>{n}</b>; return n }";
+    for end in [made(deep), rendered(deep)] {
+        assert_eq!(end.unwrap_err().code(), "script_output_invalid");
+    }
+}
+
+#[test]
+fn steps_of_promises_are_counted() {
+    let few = Task { limits: Limits { jobs: 10, ..Limits::default() }, ..task(Runtime::Renderify) };
+    let (end, receipt) = ended(
+        "export default async () => { for (let i = 0; i < 100; i += 1) await 0; return 'x' }",
+        &few,
+    );
+    assert_eq!(end, "script_limit");
+    assert_eq!(receipt.unwrap().limit, Some(Limit::Jobs));
+}
+
+/// Few bytes make a tree that no reader by recursion survives; it is read where that ends nothing else.
+#[test]
+fn sources_that_break_the_compiler_break_a_process_only() {
+    for part in
+        ["!", "-", "a=>", "a?b:", "new ", "a.b+", "`${", "if(a)", "a=", "[a]+", "class A extends "]
+    {
+        let code = format!("var a: any, b: any; {}1", part.repeat(100_000));
+        let (end, _) = ended(&code, &short());
+        let known =
+            ["script_source_invalid", "script_limit", "script_source_denied", "script_failed"];
+        assert!(known.contains(&end.as_str()), "{part}: {end}");
+    }
+    assert_eq!(made("export default () => 'alive'").unwrap(), text("alive"));
+}
+
+#[test]
+fn a_cancelled_run_is_over_and_says_so() {
+    let worker = engine().worker(host()).unwrap();
+    let cancel = Cancel::new().unwrap();
+    let manifest = Default::default();
+    let source = glasshouse_script::Source {
+        code: "export default () => { while (true) {} }",
+        language: glasshouse_script::Language::Js,
+        runtime: Runtime::Renderify,
+        manifest: &manifest,
+    };
+    let program = worker.compile(&source, &Cancel::new().unwrap()).unwrap();
+    let later = cancel.clone();
+    let canceller = std::thread::spawn(move || later.cancel());
+    let long = Task { limits: Limits { time_ms: 20_000, ..Limits::default() }, ..short() };
+    // Also when it comes before the code began.
+    let ended = worker.run(&program, &long, &cancel);
+    canceller.join().unwrap();
+    if let Ok(ran) = ended {
+        assert_eq!(ran.receipt.killed, Some("cancelled"));
+        assert_eq!(ran.node.unwrap_err().code(), "script_failed");
+        assert!(ran.receipt.duration_us < 10_000_000);
+    }
+}
+
+#[test]
+fn a_thousand_elements_are_no_trouble() {
+    let code = "const Row = (p: { n: number }) => <li class='row'>{p.n}</li>;
+        export default () => <ul>{Array.from({ length: 1000 }, (_, n) => <Row n={n}/>)}</ul>";
+    let node = rendered(code).unwrap();
+    assert_eq!(node["children"].as_array().unwrap().len(), 1000);
+    let row = element("li", serde_json::json!({"class": "row"}), vec![text("999")]);
+    assert_eq!(node["children"][999], row);
+}

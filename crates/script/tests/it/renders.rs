@@ -1,0 +1,169 @@
+//! What code makes.
+
+use glasshouse_script::Runtime;
+use serde_json::{Value, json};
+
+use crate::support::{element, ended, made, ran, rendered, task, text};
+
+/// The source module of the format's own reference.
+const COUNTER: &str = "import { useState } from 'preact/hooks';
+export default function Counter() {
+  const [count, setCount] = useState(0);
+  return <button onClick={() => setCount(c => c+1)}>Count: {count}</button>;
+}";
+
+#[test]
+fn the_counter_of_the_reference_renders() {
+    let want = element("button", json!({}), vec![text("Count: 0")]);
+    assert_eq!(rendered(COUNTER).unwrap(), want);
+}
+
+#[test]
+fn preact_components_become_nodes() {
+    let check = |code: &str, want: Value| assert_eq!(rendered(code).unwrap(), want, "{code}");
+    check(
+        "export default ({ state }) => <p class='a'>{state.count}</p>",
+        element("p", json!({"class": "a"}), vec![text("3")]),
+    );
+    check(
+        "import { useState } from 'react'; export default () => { const [n] = useState(4); return <i>{n}</i> }",
+        element("i", json!({}), vec![text("4")]),
+    );
+    check(
+        "import { Component } from 'preact'; export default class A extends Component { render() { return <b>x</b> } }",
+        element("b", json!({}), vec![text("x")]),
+    );
+    check("export default <hr/>", element("hr", json!({}), vec![]));
+    check(
+        "export default () => <button onClick={{ type: 'add', payload: { by: 2 } }}>+</button>",
+        element(
+            "button",
+            json!({"onClick": {"type": "add", "payload": {"by": 2}}}),
+            vec![text("+")],
+        ),
+    );
+    check(
+        "export default () => <button onClick='add'>+</button>",
+        element("button", json!({"onClick": "add"}), vec![text("+")]),
+    );
+    check(
+        "export default () => <p style={{ marginTop: 4, color: 'red' }}>a &lt; b</p>",
+        element("p", json!({"style": "margin-top:4px;color:red;"}), vec![text("a < b")]),
+    );
+    check(
+        "import { createContext } from 'preact'; import { useContext } from 'preact/hooks';
+         const C = createContext('none'); const Inner = () => <u>{useContext(C)}</u>;
+         export default () => <C.Provider value='given'><Inner/></C.Provider>",
+        element("u", json!({}), vec![text("given")]),
+    );
+    check(
+        "export default () => <>{[1, 2].map(n => <li key={n}>{n}</li>)}</>",
+        element(
+            "div",
+            json!({"data-renderify-fragment": ""}),
+            vec![
+                element("li", json!({}), vec![text("1")]),
+                element("li", json!({}), vec![text("2")]),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn functions_that_make_nodes() {
+    let check = |code: &str, want: Value| assert_eq!(made(code).unwrap(), want, "{code}");
+    check(
+        "export default ({ state }) => <p className='a'>{state.count} {null}{false}b</p>",
+        element("p", json!({"class": "a"}), vec![text("3"), text(" "), text("b")]),
+    );
+    check("export default () => 'plain'", text("plain"));
+    check("export default async () => { await 0; return <b/> }", element("b", json!({}), vec![]));
+    check("export default { type: 'text', value: 'x' }", text("x"));
+    check(
+        "const Item = (p: { n: number; children?: any }) => <li>{p.n}{p.children}</li>;
+         export default () => <ul>{[1, 2].map(n => <Item n={n}>!</Item>)}</ul>",
+        element(
+            "ul",
+            json!({}),
+            vec![
+                element("li", json!({}), vec![text("1"), text("!")]),
+                element("li", json!({}), vec![text("2"), text("!")]),
+            ],
+        ),
+    );
+    check(
+        "export default () => <><i/><b/></>",
+        element(
+            "div",
+            json!({"data-renderify-fragment": ""}),
+            vec![element("i", json!({}), vec![]), element("b", json!({}), vec![])],
+        ),
+    );
+    check(
+        "export default () => <p style={{ marginTop: '4px' }} onClick='add' title={undefined}/>",
+        element("p", json!({"style": "margin-top: 4px", "onClick": "add"}), vec![]),
+    );
+}
+
+#[test]
+fn another_export_is_run_when_it_is_asked_for() {
+    let named = glasshouse_script::Task { export: "View".to_owned(), ..task(Runtime::Renderify) };
+    let code = "export const View = () => 'named'; export default () => 'default'";
+    assert_eq!(ran(code, &named).unwrap().node.unwrap(), text("named"));
+    assert_eq!(ended("export default 1", &named).0, "script_export_missing");
+}
+
+#[test]
+fn what_goes_wrong_has_a_code() {
+    for (code, want) in [
+        ("export default () => { throw new Error('x') }", "script_failed"),
+        ("export default () => { throw 'x' }", "script_failed"),
+        ("export default () => { throw null }", "script_limit"),
+        ("throw new TypeError('at load'); export default 1", "script_failed"),
+        ("export default () => new Promise(() => {})", "script_failed"),
+        ("export default async () => { throw new Error('later') }", "script_failed"),
+        ("export const other = 1", "script_export_missing"),
+        ("export default () => ({})", "script_output_invalid"),
+        ("export default () => null", "script_output_invalid"),
+        ("export default () => true", "script_output_invalid"),
+        ("export default () => { const a: any = {}; a.a = a; return a }", "script_failed"),
+        ("export default <p>", "script_source_invalid"),
+        ("export default () => eval('1')", "script_source_denied"),
+        ("export default () => missing", "script_name_unknown"),
+        ("import x from 'lodash-es'; export default x", "script_module_unavailable"),
+        ("import x from 'recharts'; export default x", "script_module_unavailable"),
+        ("export default () => 1n", "script_failed"),
+    ] {
+        assert_eq!(ended(code, &task(Runtime::Renderify)).0, want, "{code}");
+    }
+}
+
+#[test]
+fn equal_tasks_make_equal_nodes() {
+    let code = "export default () => [Date.now(), new Date().toISOString(), new Date(0).getTimezoneOffset(),
+        String(new Date()), Date(), new Date(2020, 0, 1, 12).toLocaleString(), Math.random(), Math.random(),
+        typeof performance, typeof Intl, (1234.5).toLocaleString(), Date.name, new Date() instanceof Date,
+        new (class extends Date {})().getTime()].map(String).join(' ')";
+    let first = made(code).unwrap();
+    assert_eq!(made(code).unwrap(), first);
+    let said = first["value"].as_str().unwrap();
+    assert!(said.starts_with("1790000000000 2026-09-21T14:13:20.000Z 0 "), "{said}");
+    assert!(said.contains("undefined undefined"), "{said}");
+    for other in [
+        glasshouse_script::Task { seed: 8, ..task(Runtime::Renderify) },
+        glasshouse_script::Task { now_ms: 0, ..task(Runtime::Renderify) },
+    ] {
+        assert_ne!(ran(code, &other).unwrap().node.unwrap(), first);
+    }
+}
+
+#[test]
+fn a_receipt_says_what_ran_and_how_isolated() {
+    let ran = ran(COUNTER, &task(Runtime::Preact)).unwrap();
+    let receipt = ran.receipt;
+    assert!(receipt.isolation.starts_with("native:"), "{receipt:?}");
+    assert!(receipt.module.starts_with("sha256:"));
+    assert!(receipt.compiler.starts_with("oxc ") && receipt.engine.contains("quickjs"));
+    assert!(receipt.duration_us > 0);
+    assert_eq!((receipt.limit, receipt.killed), (None, None));
+}
