@@ -192,7 +192,7 @@ fn mutants(file: &'static str, source: &str) -> Vec<Mutant> {
 /// Whether a place is neither in a text nor in a comment. Texts of several lines hold prose.
 fn is_code(line: &str, column: usize) -> bool {
     let before = &line[..column];
-    before.replace("\\\"", "").matches('"').count() % 2 == 0 && !before.contains(" //")
+    before.replace("\\\"", "").matches('"').count().is_multiple_of(2) && !before.contains(" //")
 }
 
 /// Whether a change of a word does not change a part of another one.

@@ -208,17 +208,7 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
             left_out += 1;
             continue;
         }
-        let (listing, status) = match kernel.listing_of(&row.main) {
-            // One damaged session hides no other.
-            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
-                (Listing { head: row.events, ..Listing::default() }, "damaged".to_owned())
-            }
-            listing => {
-                let listing = listing?;
-                let status = status(kernel, &row, &listing)?;
-                (listing, status)
-            }
-        };
+        let (listing, status) = listed(kernel, &row)?;
         let title = listing.task.as_deref().unwrap_or_default();
         if json {
             output::json_line(&serde_json::json!({
@@ -263,6 +253,18 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         ));
     }
     Ok(Exit::Done.status())
+}
+
+/// What a list says of a session, and where it stands. One damaged session hides no other.
+fn listed(kernel: &Kernel, row: &SessionRow) -> Result<(Listing, String), Error> {
+    let listing = match kernel.listing_of(&row.main) {
+        Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
+            return Ok((Listing { head: row.events, ..Listing::default() }, "damaged".to_owned()));
+        }
+        listing => listing?,
+    };
+    let status = status(kernel, row, &listing)?;
+    Ok((listing, status))
 }
 
 /// The word for where a session stands.
