@@ -53,7 +53,7 @@ pub(crate) struct SessionOptions {
     pub(crate) mode: Option<Mode>,
     #[command(flatten)]
     pub(crate) model: ModelOptions,
-    /// Scenario file of the scripted provider
+    /// Scenario file that plays the model, without a key and a network (the provider `scripted`)
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
     /// Project directory (default: the current directory)

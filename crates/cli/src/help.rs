@@ -163,8 +163,8 @@ mod tests {
         const VERBS: &[&str] = &[
             "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide",
             "Explain", "Ask", "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove",
-            "Read", "Remove", "Render", "Reject", "Run", "Set", "Show", "Sign", "Take", "Tell",
-            "Try", "Work", "Write",
+            "Read", "Remove", "Render", "Reject", "Run", "Serve", "Set", "Show", "Sign", "Take",
+            "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

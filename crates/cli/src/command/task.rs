@@ -25,7 +25,11 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         Some(dir) => dir.clone(),
         None => home::here()?,
     };
-    let flags = Config { mode: options.mode, ..models::flags(&options.model) };
+    let mut flags = Config { mode: options.mode, ..models::flags(&options.model) };
+    if options.scenario.is_some() {
+        // A scenario is only of use to the provider that plays it.
+        flags.provider.get_or_insert_with(|| "scripted".to_owned());
+    }
     let Settings { config, own_server } = home::settings(flags, &project)?;
     let scenario = options.scenario.as_deref();
     let scenario =

@@ -201,8 +201,8 @@ pub(super) fn work(
         Ask::Event { event, .. } => Some(event),
         _ => None,
     };
-    let ran = stages
-        .of("code", || means.coder.run(&step.plan, (&step.state, event), profile, means.moment));
+    let run = || means.coder.run(&step.plan, (&step.state, event), profile, means.moment);
+    let ran = if step.plan.source().is_some() { stages.of("code", run) } else { run() };
     let given = |error: Error| Failure { given: step.blobs.first().cloned(), ..error.into() };
     let (coded, code) = match ran.map_err(given)? {
         Some(Coded { plan, record }) => (Some(plan), record),
