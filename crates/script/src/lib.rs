@@ -3,7 +3,7 @@
 //!
 //! The seams:
 //!
-//! - [`compile`] is pure: a text in, a [`Module`] or its faults by line and column out. It reads no
+//! - [`compile()`] is pure: a text in, a [`Module`] or its faults by line and column out. It reads no
 //!   file, loads no module and evaluates nothing. The checks it makes on the tree are a gate that
 //!   helps authors; they are no boundary, and what a plan brings is compiled by a worker.
 //! - A [`Worker`] is a sandbox for the code of one plan. It compiles, in one process, and runs, in

@@ -163,3 +163,31 @@ fn lists_are_read_page_by_page_while_new_sessions_come() {
     }
     assert!(seen.iter().eq(made.iter().rev()), "{seen:?} {made:?}");
 }
+
+/// The failure: where one session was damaged the list of all was an error.
+/// Now: it says `damaged` of that one.
+#[test]
+fn a_damaged_session_hides_no_other() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "version: 1\nsteps: [ { emit: [ { text: 'It prints one.' } ] } ]\n";
+    place.scenario(&project, yaml).expect_status(0);
+    place.scenario(&project, yaml).expect_status(0);
+    let states = || {
+        let served = Served::new(&place);
+        let listed = served.get("/v1/sessions").expect(200).json();
+        let states = listed["sessions"].as_array().unwrap().iter();
+        let mut states: Vec<_> =
+            states.map(|row| row["state"].as_str().unwrap().to_owned()).collect();
+        states.sort();
+        states
+    };
+    assert_eq!(states(), ["answered", "answered"]);
+    let database = place.home().join("log.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    let (from, to) = (b"\"text\":\"do it\"", b"\"text\":\"do IT\"");
+    let at = bytes.windows(from.len()).position(|part| part == from).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to);
+    std::fs::write(&database, bytes).unwrap();
+    assert_eq!(states(), ["answered", "damaged"]);
+}

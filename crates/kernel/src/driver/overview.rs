@@ -71,7 +71,14 @@ impl Kernel {
             view.archive = Some(archive.file);
             return Ok(view);
         }
-        let state = self.state_of(&row.main)?;
+        let state = match self.state_of(&row.main) {
+            // One damaged session hides no other.
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
+                view.state = "damaged".to_owned();
+                return Ok(view);
+            }
+            state => state?,
+        };
         let first = self.log.read(&row.main, 1, FIRST_EVENTS)?;
         view.events = state.head;
         view.state = match (&state.turn, state.outcome()) {
