@@ -63,6 +63,21 @@ fn e2e_the_counter_of_the_reference_renders_under_trusted_and_only_there() {
     place.run(&["audit", "verify", "--json"]).expect_status(0);
 }
 
+/// The failure: what code threw reached the terminal as it was, with what a terminal obeys in it.
+/// Now: it is one line of text.
+#[test]
+fn e2e_what_code_throws_cannot_write_to_the_terminal() {
+    let place = Place::new();
+    let thrown = r#"export default () => { throw "\u001b]0;title\u0007\u001b[2J\nforged line" }"#;
+    let source = json!({ "code": thrown, "language": "js", "runtime": "renderify" });
+    let plan = plan(&place, "throws", &source, &json!({}));
+    let ran = place.run(&["ui", "render-plan", &plan, "--profile", "trusted"]).expect_status(0);
+    assert_eq!(ran.stdout, "own root\n");
+    assert!(ran.stderr.contains("forged line"), "the control: {ran:?}");
+    assert!(!ran.stderr.contains(|c: char| c.is_control() && c != '\n'), "{ran:?}");
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+}
+
 #[test]
 fn e2e_code_sees_the_state_and_an_event_runs_it_again() {
     let place = Place::new();

@@ -96,6 +96,8 @@ fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
             output::note("the source has no such export; its default is shown");
         }
         if let Some(why) = told_of_code(code) {
+            // What code throws is its own text.
+            let why = output::visible(&why, false);
             output::note(&format!("the plan's code made nothing, so its own root is shown: {why}"));
         }
     }
