@@ -7,16 +7,14 @@ use serde_json::{Value, json};
 use crate::client::{Served, Stream, kinds};
 use crate::harness::Place;
 
+/// Asks a person about each read of `ask*.txt`.
+const ASKED: &str = "{ name: ask-reads, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: require_review, reason: ask first }";
+
 /// A project whose accepted policy asks a person about each read of `ask*.txt`.
 fn asking_project(place: &Place) -> PathBuf {
     let project = place.shell_project();
     std::fs::write(project.join("ask1.txt"), "secret\n").unwrap();
-    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
-    let rule = "  - { name: ask-reads, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: require_review, reason: ask first }\n";
-    let text = shipped + rule;
-    std::fs::write(project.join(".glasshouse/policy.yaml"), &text).unwrap();
-    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
-    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    place.accept_rule(&project, ASKED);
     project
 }
 

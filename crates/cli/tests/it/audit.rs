@@ -192,10 +192,7 @@ fn e2e_law_2_cells_are_only_an_index() {
     let place = Place::new();
     let project = place.shell_project();
     let text = "capabilities: [{ name: all, match: {}, action: allow }]\n";
-    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
-    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
-    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
-    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    place.accept_policy(&project, text);
     let check = || place.run(&["audit", "check-state", "--json"]);
     assert_eq!(check().expect_status(0).last()["cells"], serde_json::json!([]));
 
@@ -231,10 +228,7 @@ fn e2e_law_2_a_right_that_no_event_gave_is_none() {
     let place = Place::new();
     let project = place.shell_project();
     let text = "capabilities: [{ name: all, match: {}, action: allow }]\n";
-    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
-    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
-    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
-    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    place.accept_policy(&project, text);
     let check = || place.run(&["audit", "check-state", "--json"]);
     let space = "policy.accepted";
     let log = place.log();

@@ -7,11 +7,7 @@ use crate::harness::{Place, Ran, statuses};
 /// Runs a scenario under the shipped policy and one more rule, which a person accepted.
 fn run(place: &Place, rule: &str, scenario: &str) -> Ran {
     let project = place.shell_project();
-    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
-    let text = format!("{}\n  - {rule}\n", shipped.trim_end());
-    std::fs::write(project.join(".glasshouse/policy.yaml"), &text).unwrap();
-    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
-    place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    place.accept_rule(&project, rule);
     place.scenario(&project, scenario)
 }
 

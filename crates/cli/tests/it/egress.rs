@@ -373,9 +373,7 @@ capabilities:
   - { name: tainted, match: { syscall: net.connect, label: web }, action: deny, except: [{ host: a.test }] }
 network_whitelist: { docs: [a.test, b.test] }
 ";
-    std::fs::write(project.join(".glasshouse/policy.yaml"), policy).unwrap();
-    let digest = glasshouse_model::Digest::of(policy.as_bytes()).to_string();
-    world.place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    world.place.accept_policy(&project, policy);
     let call = |id: &str, url: &str| {
         format!(
             "{{ call: {{ id: {id}, tool: shell.run, args: {{ argv: [curl, -sS, -m, '5', {url}] }} }} }}"

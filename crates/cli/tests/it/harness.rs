@@ -107,6 +107,30 @@ impl Place {
         Ran::new(&self.command(arguments).current_dir(dir).output().unwrap())
     }
 
+    /// Gives a project a policy, and accepts it as the person at this machine.
+    pub(crate) fn accept_policy(&self, project: &Path, text: &str) {
+        std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
+        std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+        let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+        self.run_in(project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    }
+
+    /// The same with the shipped policy and one more rule, `{ name: …, match: …, action: … }`.
+    pub(crate) fn accept_rule(&self, project: &Path, rule: &str) {
+        let shipped = self.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+        self.accept_policy(project, &format!("{}\n  - {rule}\n", shipped.trim_end()));
+    }
+
+    /// Changes one letter of the first task in the database, as no program of ours does.
+    pub(crate) fn damage_a_task(&self) {
+        let database = self.home().join("log.db");
+        let mut bytes = std::fs::read(&database).unwrap();
+        let (from, to) = (b"\"text\":\"do it\"", b"\"text\":\"do IT\"");
+        let at = bytes.windows(from.len()).position(|part| part == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        std::fs::write(&database, bytes).unwrap();
+    }
+
     /// Runs a scenario on the project.
     pub(crate) fn scenario(&self, project: &Path, yaml: &str) -> Ran {
         self.scenario_command(project, yaml).output().map(|output| Ran::new(&output)).unwrap()
@@ -116,8 +140,7 @@ impl Place {
         let file = self.path("scenario.yaml");
         std::fs::write(&file, yaml).unwrap();
         let file = file.display().to_string();
-        let mut command =
-            self.command(&["do it", "--provider", "scripted", "--scenario", &file, "--json"]);
+        let mut command = self.command(&["do it", "--scenario", &file, "--json"]);
         command.current_dir(project);
         command
     }

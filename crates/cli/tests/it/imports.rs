@@ -139,11 +139,7 @@ fn e2e_no_cell_is_made_again_from_what_was_imported() {
     let place = Place::new();
     let project = place.shell_project();
     let open = "capabilities: [{ name: everything, match: {}, action: allow }]\n";
-    std::fs::write(project.join(".glasshouse/policy.yaml"), open).unwrap();
-    let unseen = place.run_in(&project, &["policy", "update", "--json"]).expect_status(4).last();
-    let fix = unseen["error"]["fix"].as_str().unwrap();
-    let digest = fix.split_once("--digest ").unwrap().1;
-    place.run_in(&project, &["policy", "update", "--digest", digest, "--json"]).expect_status(0);
+    place.accept_policy(&project, open);
     let log = place.log();
     let accepts = |row: &glasshouse_log::SessionRow| {
         let events = log.read(&row.main, 1, 100).unwrap();
@@ -183,11 +179,7 @@ fn e2e_the_policy_of_an_imported_session_opens_nothing() {
     let place = Place::new();
     let project = place.shell_project();
     let open = "capabilities: [{ name: everything, match: {}, action: allow }]\n";
-    std::fs::write(project.join(".glasshouse/policy.yaml"), open).unwrap();
-    let unseen = place.run_in(&project, &["policy", "update", "--json"]).expect_status(4).last();
-    let fix = unseen["error"]["fix"].as_str().unwrap();
-    let digest = fix.split_once("--digest ").unwrap().1;
-    place.run_in(&project, &["policy", "update", "--digest", digest, "--json"]).expect_status(0);
+    place.accept_policy(&project, open);
     let yaml = "
 version: 1
 steps:

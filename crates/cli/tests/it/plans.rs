@@ -273,3 +273,29 @@ fn e2e_no_control_of_a_terminal_is_in_json() {
     let state = place.run(&["ui", "state", "c"]).expect_status(0).last();
     assert_eq!(state["state"]["x"], "a\u{1b}[2J\u{9b}31m\u{202e}b", "it says the same");
 }
+
+/// The failure: what a model wrote for the case that its plan is refused, and the modules it names, reached
+/// the terminal as they were; and where the plan was to be registered its fallback was not told at all.
+/// Now: they are text, told by every way of showing a plan.
+#[test]
+fn e2e_what_a_refused_plan_says_is_told_as_text() {
+    let place = Place::new();
+    let odd = "sorry \u{1b}]0;title\u{7}\u{9b}2J\u{202e}\u{61c}";
+    let refused = json!({
+        "specVersion": "runtime-plan/v1", "id": "x", "version": 1,
+        "ext": {"fallback": odd}, "imports": [format!("npm:{odd}")],
+        "root": {"type": "element", "tag": "script"},
+    });
+    let refused = file(&place, "refused.json", &refused.to_string());
+    let check = |words: &[&str], is_told: bool| {
+        let ran = place.run(words).expect_status(3);
+        assert_eq!(ran.stderr.contains("fallback: sorry "), is_told, "{words:?}: {ran:?}");
+        let all = ran.stdout + &ran.stderr;
+        let obeyed = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{61c}".contains(c);
+        assert!(!all.contains(obeyed), "{words:?}: {all:?}");
+    };
+    check(&["ui", "render-plan", &refused], true);
+    check(&["ui", "render-plan", &refused, "--no-register"], true);
+    check(&["ui", "probe-plan", &refused], false);
+    check(&["ui", "check", &refused], false);
+}

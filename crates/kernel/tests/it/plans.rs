@@ -7,7 +7,8 @@ use glasshouse_kernel::plans::{Expected, Plans, Quota};
 use glasshouse_log::Append;
 use glasshouse_model::body::{PlanShown, RunMode, RunStatus};
 use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId};
-use glasshouse_plan::{Event, ProfileName};
+use glasshouse_plan::patch::{Live, View};
+use glasshouse_plan::{Context, Event, Limits, Profile, ProfileName, parse};
 use serde_json::{Value, json};
 
 const WIDE: Quota = Quota { runs_per_minute: 100_000, concurrent: 64 };
@@ -115,6 +116,45 @@ fn b15_a_new_version_keeps_input_when_it_is_asked_to() {
     assert_eq!(run.state.values["name"], "Ada");
     assert_eq!(run.carried.kept, ["/mail", "/name"]);
     assert_eq!(run.carried.dropped, ["/street"]);
+}
+
+/// The failure: to show an earlier content again and keep what was entered kept nothing, and said nothing.
+/// Now: the way back keeps input as a rollback does, where that is asked.
+#[test]
+fn b15_an_earlier_content_keeps_input_when_it_is_asked_to() {
+    let check = |keep_input: bool, expected: &str| {
+        let home = home();
+        let mut plans = open(home.path(), WIDE);
+        show(&mut plans, &form(1, "a", &["name"]));
+        show(&mut plans, &form(2, "b", &["name"]));
+        event(&mut plans, "set-name", "Ada");
+        let text = form(1, "a", &["name"]);
+        let run = plans.show(&text, RunMode::Plan, keep_input, ProfileName::Strict).unwrap();
+        assert_eq!((run.version, &run.state.values["name"]), (1, &json!(expected)));
+        assert_eq!(run.carried.kept.is_empty(), !keep_input);
+        assert!(plans.replay(run.seq).unwrap().equal);
+    };
+    check(true, "Ada");
+    check(false, "");
+}
+
+/// The failure: a plan whose numbers are longer as they are kept than as they were written was registered,
+/// and from then on was too large for its profile.
+/// Now: it is refused before it is registered.
+#[test]
+fn a_plan_that_grows_when_it_is_kept_is_measured_as_it_is_kept() {
+    let check = |numbers: usize, expected: bool| {
+        let home = home();
+        let mut plans = open(home.path(), WIDE);
+        let many = vec!["1e20"; numbers].join(",");
+        let text = form(1, "a", &["name"]).replacen('{', &format!("{{\"x\":[{many}],"), 1);
+        let shown = plans.show(&text, RunMode::Plan, false, ProfileName::Strict);
+        assert_eq!(shown.is_ok(), expected, "{numbers}: {:?}", shown.err());
+        assert_eq!(plans.history(9).unwrap().plans.len(), usize::from(expected), "{numbers}");
+    };
+    // Both texts are within the profile's 512 KiB.
+    check(10, true);
+    check(90_000, false);
 }
 
 #[test]
@@ -238,6 +278,9 @@ fn a_writer_that_expects_another_revision_is_told() {
         .event("form", add(), Expected { revision: Some(0), version: None }, ProfileName::Strict)
         .unwrap_err();
     assert_eq!((error.code(), error.exit().status()), ("plan_conflict", 8));
+    // What was expected is not kept, so the run cannot be made again.
+    let refused = plans.history(1).unwrap().runs[0].run;
+    assert_eq!(plans.replay(refused).unwrap_err().code(), "plan_run_not_replayable");
     let unknown = event(&mut plans, "nothing", "");
     assert!(!unknown.handled);
     assert_eq!(unknown.state.revision, 1);
@@ -371,4 +414,33 @@ fn an_event_answers_the_patches_that_it_makes() {
     let run = event(&mut plans, "add", "");
     let patches = serde_json::to_value(&run.patches).unwrap();
     assert_eq!(patches, json!([{"op": "text", "id": 1, "append": false, "value": "n 1 "}]));
+}
+
+/// The failure: a plan that shows its event was patched as if no event had been before, so a view that
+/// held `a` was told to append `b`.
+/// Now: such a view is made anew.
+#[test]
+fn patches_fit_a_view_that_shows_its_event() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let set = json!([{"type": "set", "path": "n", "value": 1}]);
+    let text = json!({
+        "specVersion": "runtime-plan/v1", "id": "form", "version": 1,
+        "state": {"initial": {"n": 0}, "transitions": {"a": set, "b": set}},
+        "root": {"type": "element", "tag": "p", "children": [
+            {"type": "text", "value": "last: {{event.type}}"}]},
+    });
+    let text = text.to_string();
+    show(&mut plans, &text);
+    let (plan, context) =
+        (parse(&text, &Limits::default()).unwrap(), Context::new("plan").unwrap());
+    let live = Live::new(plan, &Profile::named(ProfileName::Strict), &context).unwrap();
+    let mut view = View::default();
+    view.apply(&live.first(&context).unwrap()).unwrap();
+    for name in ["a", "b", "b", "a"] {
+        let run = event(&mut plans, name, "");
+        view.apply(&run.patches).unwrap();
+        assert_eq!(view.markup(), run.html.markup, "after {name}");
+        assert_eq!(view.markup(), format!("<p>last: {name}</p>"));
+    }
 }

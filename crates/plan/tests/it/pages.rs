@@ -72,6 +72,12 @@ fn what_a_parser_drops_is_written_twice() {
     };
     assert_eq!(pre("\na"), "<pre>\n\na</pre>");
     assert_eq!(pre("a\r\n\u{0}"), "<pre>a&#13;\n\u{fffd}</pre>");
+    // The place of a component comes between, so nothing is dropped.
+    let text = json!({"type": "text", "value": "\na"});
+    let component = json!({"type": "component", "module": "/m.js", "children": [text]});
+    let html = show(json!({"type": "element", "tag": "pre", "children": [component]}));
+    assert!(html.markup.ends_with(">\na</div></pre>"), "{}", html.markup);
+    assert!(!html.markup.contains("\n\n"), "{}", html.markup);
 }
 
 #[test]
