@@ -4,6 +4,8 @@
 //! plan; one that fails is sent back once with what is wrong where, and what is no plan at all is
 //! shown as the text it is. Nothing broken is mended.
 
+use std::path::PathBuf;
+
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::Questions;
 use glasshouse_model::Exit;
@@ -11,16 +13,17 @@ use glasshouse_plan::intake::{self, Kind};
 use glasshouse_plan::stream::Stream;
 use glasshouse_plan::{Context, Profile, Report};
 use glasshouse_provider::codes as provider_codes;
-use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
+use glasshouse_provider::{
+    Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat, Provider, Secret,
+};
 use serde_json::{Value, json};
 
 use super::{SURFACE, fault, runs, show};
 use crate::args::AskArguments;
 use crate::command::task;
 use crate::error::Error;
-use crate::home;
 use crate::models::{self, Connected};
-use crate::output;
+use crate::{home, input, output};
 
 /// Most tokens of a plan.
 const MAX_OUTPUT_TOKENS: u32 = 16_384;
@@ -31,6 +34,9 @@ const MAX_REPAIR_BYTES: usize = 12_000;
 /// Name of the run whose previews are shown.
 const RUN: u64 = 1;
 
+/// Name of the model that a scenario plays.
+const SCRIPTED: &str = "scripted";
+
 /// What is done with the plan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
@@ -38,6 +44,29 @@ pub(super) enum Then {
     Print,
     /// It is rendered and registered.
     Run,
+}
+
+/// Who is asked.
+struct Asked {
+    here: PathBuf,
+    provider: Box<dyn Provider>,
+    model: String,
+    secrets: Vec<(String, Secret)>,
+}
+
+impl Asked {
+    /// The server that flags and configuration name, or a scenario.
+    fn of(arguments: &AskArguments) -> Result<Self, Error> {
+        if let Some(file) = &arguments.scenario {
+            let bytes = input::bytes(file, input::MAX_SCENARIO_BYTES)?;
+            let provider = Box::new(task::scripted(Some(&bytes))?);
+            let (here, model) = (home::here()?, SCRIPTED.to_owned());
+            return Ok(Self { here, provider, model, secrets: Vec::new() });
+        }
+        let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
+        let model = remote.model().to_owned();
+        Ok(Self { here, provider: Box::new(remote), model, secrets })
+    }
 }
 
 /// A plan and what it was made of.
@@ -53,7 +82,7 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         return Err(Error::new(codes::USAGE, "`ui plan` prints the plan, and no page of it")
             .fix("`glasshouse ui run PROMPT --page` shows it"));
     }
-    let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
+    let Asked { here, provider, model, secrets } = Asked::of(arguments)?;
     let profile = arguments.options.profile.profile();
     let made = {
         let kernel = home::kernel()?;
@@ -62,9 +91,8 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         let switch = cancel.clone();
         runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
         runtime.block_on(async {
-            let questions = kernel.questions(&here, &remote, &secrets)?;
-            let model = remote.model();
-            Asking { questions, model, profile: &profile, arguments, cancel }.make().await
+            let questions = kernel.questions(&here, &*provider, &secrets)?;
+            Asking { questions, model: &model, profile: &profile, arguments, cancel }.make().await
         })?
     };
     if made.repaired {
