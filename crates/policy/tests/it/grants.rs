@@ -187,7 +187,7 @@ fn neither_key_nor_tag_prints() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(crate::support::cases(128))]
 
     #[test]
     fn terms_survive_the_bytes(
