@@ -354,7 +354,13 @@ pub(crate) enum ConfigCommand {
 
 fn known_kind(text: &str) -> Result<Kind, String> {
     let known = Kind::KNOWN.iter().find(|kind| kind.as_str() == text);
-    known.cloned().ok_or_else(|| "there is no such kind of event".to_owned())
+    known.cloned().ok_or_else(|| {
+        let words = Kind::KNOWN.iter().map(Kind::as_str);
+        match glasshouse_model::suggest::nearest(text, words) {
+            Some(word) => format!("there is no such kind of event; did you mean `{word}`?"),
+            None => "there is no such kind of event".to_owned(),
+        }
+    })
 }
 
 /// A time that a command may take; never none at all.

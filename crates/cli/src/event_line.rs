@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use glasshouse_kernel::session::debt::told;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommitCreated, MergeAnswered,
-    MergeFailed, MergeProposed, MessageReceived, ModeChanged, ModelCompleted, ModelFailed,
-    PolicyDecided, SessionCreated, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
-    WorkflowTransitioned, WorkspaceFrozen, WorkspaceSealed,
+    ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommitCreated, DebtUpdated,
+    ExemptionDecided, ExemptionRequested, MergeAnswered, MergeFailed, MergeProposed,
+    MessageReceived, ModeChanged, ModelCompleted, ModelFailed, PolicyDecided, SessionCreated,
+    TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
+    WorkspaceSealed,
 };
 use glasshouse_model::{CallId, Event, Kind};
 use serde_json::Value;
@@ -116,7 +118,25 @@ fn change(event: &Event) -> Result<String, serde_json::Error> {
                 (true, false) => "the tests fail",
                 (false, _) => "the test runner did not run",
             };
-            format!("{result}, exit {}", it.exit_code)
+            let coverage = it.coverage.map_or_else(String::new, |it| {
+                format!(", {} of {} source lines covered", it.covered_lines, it.lines)
+            });
+            format!("{result}, exit {}{coverage}", it.exit_code)
+        }
+        Kind::WorkflowExemptionRequested => {
+            let it: ExemptionRequested = event.body_as()?;
+            format!("{} for {}: {}", it.category, it.paths.join(", "), it.reason)
+        }
+        Kind::WorkflowExemptionDecided => {
+            let it: ExemptionDecided = event.body_as()?;
+            match it.approver.filter(|_| it.granted) {
+                Some(approver) => format!("granted by {}", approver.id),
+                None => "not granted".to_owned(),
+            }
+        }
+        Kind::DebtUpdated => {
+            let it: DebtUpdated = event.body_as()?;
+            format!("{}: {}", it.level, told(&it))
         }
         Kind::MergeProposed => {
             let it: MergeProposed = event.body_as()?;

@@ -80,12 +80,17 @@ pub(crate) fn colour() -> bool {
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// Stands for the end of a line in a text that is shown on one line.
+const LINE_END: char = '\u{23ce}';
+
 /// Text from outside (a model, a repository, a policy file) that cannot move the cursor, hide itself or
-/// forge a line; line ends stay where `lines` says so.
+/// forge a line; line ends stay where `lines` says so, and are shown by a sign elsewhere.
 pub(crate) fn visible(text: &str, lines: bool) -> String {
+    let text = text.replace("\r\n", "\n");
     text.chars()
         .map(|c| match c {
             '\n' if lines => c,
+            '\n' => LINE_END,
             '\t' => ' ',
             c if c.is_control() || is_bidi_control(c) => '\u{fffd}',
             c => c,
@@ -148,6 +153,8 @@ mod tests {
         check("a\u{202e}b", true, "a\u{fffd}b");
         check("a\u{9b}2Jb", true, "a\u{fffd}2Jb");
         check("a\tb\nc", true, "a b\nc");
-        check("a\nforged", false, "a\u{fffd}forged");
+        check("a\nforged", false, "a\u{23ce}forged");
+        check("a\r\nb", false, "a\u{23ce}b");
+        check("a\r\nb", true, "a\nb");
     }
 }

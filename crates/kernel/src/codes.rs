@@ -109,6 +109,13 @@ pub const CHANGE_DENIED: Code = Code::new(
     false,
     "change only what the workflow state allows; everything the command changed was rolled back",
 );
+/// What was explored may not be merged while coverage is owed.
+pub const COVERAGE_OWED: Code = Code::new(
+    "coverage_owed",
+    Exit::Denied,
+    false,
+    "add tests: plan.complete begins with them, or work in strict mode",
+);
 /// A file is too large for the tool.
 pub const FILE_TOO_LARGE: Code = Code::new(
     "edit_too_large",
@@ -453,6 +460,7 @@ pub const ALL: &[Code] = &[
     LOG_UNREADABLE,
     TURN_FAILED,
     CHANGE_DENIED,
+    COVERAGE_OWED,
     FILE_TOO_LARGE,
     EDIT_FAILED,
     PLAN_REFUSED,

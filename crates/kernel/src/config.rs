@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use glasshouse_log::Keeping;
 use glasshouse_model::body::ModelSettings;
 use glasshouse_model::units::{parse_money_micros, parse_size_bytes, parse_time_ms};
-use glasshouse_model::{Budget, Mode};
+use glasshouse_model::{Budget, CanonicalPath, Mode};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, codes};
@@ -87,6 +87,9 @@ pub struct TestConfig {
     /// Globs of test files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub globs: Option<Vec<String>>,
+    /// Report of coverage that a run leaves, as lcov or as JSON of istanbul.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<String>,
 }
 
 /// `source:` section.
@@ -175,6 +178,13 @@ impl Config {
             return Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
                 .why("test.command is an empty list; it is a command and its arguments"));
         }
+        if let Some(report) = &config.test.coverage
+            && let Err(error) = CanonicalPath::parse(report)
+        {
+            return Err(Error::new(codes::CONFIG_INVALID, format!("cannot use {origin}"))
+                .why(format!("test.coverage is `{report}`: {error}"))
+                .fix("name a file below the project, for example coverage/lcov.info"));
+        }
         Ok(config)
     }
 
@@ -219,6 +229,7 @@ impl Config {
             test: TestConfig {
                 command: self.test.command.or(lower.test.command),
                 globs: self.test.globs.or(lower.test.globs),
+                coverage: self.test.coverage.or(lower.test.coverage),
             },
             source: GlobConfig { globs: self.source.globs.or(lower.source.globs) },
             budget: BudgetConfig {
@@ -372,7 +383,7 @@ mod tests {
         check("", Ok(Config::default()));
         check("model: m\n", Ok(Config { model: Some("m".to_owned()), ..Config::default() }));
         let command = Some(vec!["sh".to_owned(), "t.sh".to_owned()]);
-        let test = TestConfig { command, globs: None };
+        let test = TestConfig { command, globs: None, coverage: None };
         check("test: {command: [sh, t.sh]}\n", Ok(Config { test, ..Config::default() }));
         check("modell: m\n", Err("modell"));
         check("mode: fast\n", Err("fast"));

@@ -8,6 +8,7 @@ mod approvals;
 mod ask;
 mod branching;
 mod cells;
+mod debt;
 mod decide;
 mod erasing;
 mod execute;

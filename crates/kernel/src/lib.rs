@@ -12,6 +12,7 @@
 pub mod classify;
 pub mod codes;
 pub mod config;
+pub mod coverage;
 pub mod driver;
 pub mod error;
 pub mod merge;

@@ -3,7 +3,9 @@
 mod compaction;
 mod consequences;
 mod context;
+pub mod debt;
 mod effects;
+pub mod exemption;
 mod join;
 mod ledger;
 mod listing;
@@ -22,8 +24,11 @@ pub(crate) use join::recorded;
 pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use ledger::{Charge, Ledger, Total};
 pub use listing::Listing;
+pub(crate) use replay::{
+    COVERAGE_DEBT, EXEMPTION_SCOPE, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY,
+    decided_by_kernel,
+};
 pub use replay::{Difference, Replay, Replayed};
-pub(crate) use replay::{RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, decided_by_kernel};
 pub use state::{
     CallPhase, CallRecord, Item, MergePhase, MergeRecord, ModelPhase, SealRecord, State, Summary,
     VOID_APPROVALS,

@@ -46,9 +46,9 @@ pub use session::{
     TurnEnd, TurnStarted,
 };
 pub use turn::{
-    Breaker, CheckpointCreated, ContextCompacted, ContextPinned, DebtUpdated, ExemptionDecided,
-    ExemptionRequested, Heartbeat, KernelProcess, ModeChanged, ObservationExtracted, PhaseEntered,
-    SessionClosed, SoulUpdated, StateEstimated,
+    Breaker, CheckpointCreated, ContextCompacted, ContextPinned, Coverage, DebtBefore, DebtUpdated,
+    ExemptionDecided, ExemptionRequested, Heartbeat, KernelProcess, ModeChanged,
+    ObservationExtracted, PhaseEntered, SessionClosed, SoulUpdated, StateEstimated,
 };
 pub use voice::{VoiceChunk, VoiceEnd, VoiceStarted, VoiceText};
 pub use workspace::{

@@ -30,4 +30,4 @@ pub use id::{BranchId, CallId, Seq, SessionId, TenantId};
 pub use path::CanonicalPath;
 pub use principal::{Principal, PrincipalKind};
 pub use syscall::{Call, ChangeClass};
-pub use workflow::{Mode, State};
+pub use workflow::{DebtLevel, ExemptionCategory, Mode, State};

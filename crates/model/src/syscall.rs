@@ -42,6 +42,8 @@ pub mod name {
     pub const NET_CONNECT: &str = "net.connect";
     /// Declare the plan of work complete.
     pub const PLAN_COMPLETE: &str = "plan.complete";
+    /// Ask a person to let named files be changed without a failing test first.
+    pub const WORKFLOW_REQUEST_EXEMPTION: &str = "workflow.request_exemption";
     /// Show the arguments of tools that a request names without them.
     pub const TOOLS_LOAD: &str = "tools.load";
     /// Show a generated interface.

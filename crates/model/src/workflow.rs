@@ -55,6 +55,46 @@ word_enum!(
 );
 
 word_enum!(
+    /// What kind of work may need no failing test first.
+    ExemptionCategory {
+        /// How the project is set up.
+        ConfigChange = "config_change",
+        /// Declarations of types, which no program runs.
+        TypeRefactor = "type_refactor",
+        /// Texts for people.
+        Documentation = "documentation",
+        /// Pictures and styles.
+        AssetUpdate = "asset_update",
+    }
+);
+
+word_enum!(
+    /// What the coverage that is owed means.
+    DebtLevel {
+        /// Nothing to speak of.
+        None = "none",
+        /// Told to whoever looks at a merge.
+        Warning = "warning",
+        /// No session explores until the coverage is back.
+        Locked = "locked",
+    }
+);
+
+impl DebtLevel {
+    /// Whether somebody has to be told.
+    #[must_use]
+    pub const fn is_owed(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Whether nothing is explored.
+    #[must_use]
+    pub const fn locks(self) -> bool {
+        matches!(self, Self::Locked)
+    }
+}
+
+word_enum!(
     /// Where a session stands.
     State {
         /// Waiting for a message.

@@ -133,6 +133,11 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// Asks to work without a test that failed before.
+    fn asks_for_exemption(&self) -> bool {
+        self.call.syscall.eq_ignore_ascii_case(name::WORKFLOW_REQUEST_EXEMPTION)
+    }
+
     const fn by_program(&self) -> bool {
         matches!(self.call.caller.kind, PrincipalKind::Agent | PrincipalKind::Plugin)
     }
@@ -189,6 +194,12 @@ pub(crate) const BUILT_INS: &[BuiltIn] = &[
         effect: Effect::RequireReview,
         reason: "a policy changes only after a person has seen what changes",
         applies: |_, facts| facts.call.syscall == name::POLICY_UPDATE,
+    },
+    BuiltIn {
+        name: "review-exemption",
+        effect: Effect::RequireReview,
+        reason: "a person decides what needs no failing test first",
+        applies: |_, facts| facts.asks_for_exemption(),
     },
     BuiltIn {
         name: "agents-never-govern",

@@ -149,8 +149,8 @@ pub struct SealedGrant {
 
 const TAG_BYTES: usize = 32;
 const LAYOUT_VERSION: u8 = 3;
-/// Version, id, expiry, uses, policy version, the number of ancestors, and the lengths of the three texts.
-const FIXED_BYTES: usize = 1 + 16 + 8 + 8 + 32 + 1 + 2 + 2 + 2;
+/// Room for the terms of most grants.
+const USUAL_BYTES: usize = 136;
 /// Length that stands for "no path pattern".
 const NO_GLOB: u16 = u16::MAX;
 
@@ -271,7 +271,7 @@ fn check(terms: &GrantTerms) -> Result<Vec<Glob>> {
 
 fn encode(terms: &GrantTerms) -> Result<Vec<u8>> {
     let length = |text: &str| u16::try_from(text.len()).map_err(|_| malformed());
-    let mut body = Vec::with_capacity(FIXED_BYTES + 64);
+    let mut body = Vec::with_capacity(USUAL_BYTES);
     body.push(LAYOUT_VERSION);
     body.extend(terms.id.0);
     body.extend(terms.expires_us.to_be_bytes());

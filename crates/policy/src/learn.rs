@@ -34,6 +34,21 @@ pub struct Learned {
     pub unequal: Vec<usize>,
 }
 
+impl Learned {
+    /// The policy of this file and of those that decide with it.
+    fn compile(&self, beside: &[Source<'_>], protected: &Protected) -> Result<Policy> {
+        let mut sources = beside.to_vec();
+        sources.push(Source::new("learned.yaml", &self.text));
+        Policy::compile(&sources, protected)
+    }
+}
+
+/// The name of a rule, by its place.
+fn name_of(at: usize, rule: &Value) -> String {
+    let syscall = rule["match"]["syscall"].as_str().unwrap_or_default();
+    format!("learned-{}-{}", at + 1, syscall.replace(['.', ':', '/', '_'], "-"))
+}
+
 /// Learns from calls and what the rules said to them. `beside` are sources that decide together with
 /// the new one, such as the workflow's.
 ///
@@ -69,18 +84,54 @@ pub fn learn(
         .iter()
         .filter(|(call, effect)| !opens_every_host(call, *effect))
         .filter(|(call, effect)| *effect != Effect::Deny && effect_of(&alone, call) != *effect);
-    let mut rules = together(wanted);
+    let rules = together(wanted);
     let mut learned = write(&rules, decided, beside, protected)?;
-    if !learned.unequal.is_empty() {
-        let apart: Vec<Value> =
-            learned.unequal.iter().filter_map(|at| tell_apart(*at, decided)).collect();
-        rules.extend(apart);
-        let stricter = write(&rules, decided, beside, protected)?;
-        if stricter.unequal.len() < learned.unequal.len() {
-            learned = stricter;
+    // Stricter rules for what is decided too mildly, then exceptions from what is too strict.
+    let mut stricter = rules;
+    stricter.extend(learned.unequal.iter().filter_map(|at| tell_apart(*at, decided)));
+    for _ in 0..2 {
+        if learned.unequal.is_empty() {
+            break;
+        }
+        let tried = write(&stricter, decided, beside, protected)?;
+        lift(&mut stricter, &tried, decided, (beside, protected))?;
+        if tried.unequal.len() < learned.unequal.len() {
+            learned = tried;
         }
     }
     Ok(learned)
+}
+
+/// Adds an exception to each rule that was learned and decides a call too strictly: for calls that have
+/// what this one has and the rule does not speak of.
+fn lift(
+    rules: &mut [Value],
+    tried: &Learned,
+    decided: &[(Call, Effect)],
+    (beside, protected): (&[Source<'_>], &Protected),
+) -> Result<()> {
+    let policy = tried.compile(beside, protected)?;
+    for (call, effect) in tried.unequal.iter().map(|at| &decided[*at]) {
+        let decision = decide(&policy, &Request::new(call, 0)).decision;
+        for trace in decision.rules.iter().filter(|trace| trace.action > *effect) {
+            let own = |at: &usize| trace.name == name_of(*at, &rules[*at]);
+            let Some(at) = (0..rules.len()).find(own) else { continue };
+            let mut more = match_for(call);
+            let matching = rules[at]["match"].as_object();
+            more.retain(|key, _| matching.is_some_and(|keys| !keys.contains_key(key)));
+            let Some(rule) = rules[at].as_object_mut().filter(|_| !more.is_empty()) else {
+                continue;
+            };
+            let excepts = rule.entry("except").or_insert_with(|| json!([]));
+            if let Value::Array(excepts) = excepts
+                && excepts.len() < crate::limits::MAX_EXCEPTS
+                && !excepts.contains(&Value::Object(more.clone()))
+            {
+                excepts.push(Value::Object(more));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn effect_of(policy: &Policy, call: &Call) -> Effect {
@@ -178,10 +229,8 @@ fn write(
 ) -> Result<Learned> {
     let mut text = String::from("version: 1\ncapabilities:\n");
     for (at, rule) in rules.iter().enumerate() {
-        let syscall = rule["match"]["syscall"].as_str().unwrap_or_default();
-        let name = format!("learned-{}-{}", at + 1, syscall.replace(['.', ':', '/', '_'], "-"));
         let mut named = Map::new();
-        named.insert("name".to_owned(), json!(name));
+        named.insert("name".to_owned(), json!(name_of(at, rule)));
         named.extend(rule.as_object().cloned().unwrap_or_default());
         // JSON is YAML, and quotes whatever YAML would read.
         text.push_str(&format!("  - {}\n", Value::Object(named)));
@@ -189,12 +238,11 @@ fn write(
     if rules.is_empty() {
         text = "version: 1\n".to_owned();
     }
-    let mut sources = beside.to_vec();
-    sources.push(Source::new("learned.yaml", &text));
-    let policy = Policy::compile(&sources, protected)?;
+    let mut learned = Learned { text, rules: rules.len(), unequal: Vec::new() };
+    let policy = learned.compile(beside, protected)?;
     let differs = |(at, (call, effect)): (usize, &(Call, Effect))| {
         (effect_of(&policy, call) != *effect).then_some(at)
     };
-    let unequal = decided.iter().enumerate().filter_map(differs).collect();
-    Ok(Learned { text, rules: rules.len(), unequal })
+    learned.unequal = decided.iter().enumerate().filter_map(differs).collect();
+    Ok(learned)
 }

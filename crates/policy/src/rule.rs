@@ -11,7 +11,7 @@ use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
 use crate::{command, network};
 
-/// Names to compare a misspelt syscall with; other names are legal (plugins bring their own).
+/// Every syscall that Glasshouse makes or will.
 const KNOWN_SYSCALLS: &[&str] = &[
     name::FS_READ,
     name::FS_LIST,
@@ -28,8 +28,12 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::MODEL_CALL,
     name::NET_CONNECT,
     name::PLAN_COMPLETE,
+    name::WORKFLOW_REQUEST_EXEMPTION,
     name::TOOLS_LOAD,
     name::UI_RENDER,
+    "ui.import",
+    "ui.open",
+    "ui.call",
     name::SANDBOX_MOUNT,
     name::POLICY_UPDATE,
     name::SESSION_SET_MODE,
@@ -38,6 +42,36 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::SESSION_IMPORT,
     name::MERGE_APPLY,
 ];
+
+/// A name that no syscall can have.
+pub(crate) struct NoSyscall {
+    pub(crate) why: &'static str,
+    /// What was probably meant.
+    pub(crate) meant: Option<&'static str>,
+}
+
+/// Checks a name of a rule. What plugins and servers of tools bring has names of its own, in namespaces of
+/// their own; in those of Glasshouse there is what there is, and nothing looks like one of its names.
+pub(crate) fn check_syscall(name: &str) -> Result<(), NoSyscall> {
+    if KNOWN_SYSCALLS.contains(&name) {
+        return Ok(());
+    }
+    if name == name::WEB_FETCH {
+        let why = "that is a tool; what it asks for is a connection";
+        return Err(NoSyscall { why, meant: Some(name::NET_CONNECT) });
+    }
+    let meant = suggest::nearest(name, KNOWN_SYSCALLS.iter().copied());
+    let space = |name: &str| name.split_once(['.', ':', '/']).map(|(space, _)| space.to_owned());
+    let why = match space(name) {
+        _ if meant.is_some() => "no syscall has this name",
+        None => "a syscall has a namespace, such as `fs.write`",
+        own if KNOWN_SYSCALLS.iter().any(|known| space(known) == own) => {
+            "this namespace is of Glasshouse, and holds no such syscall"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(NoSyscall { why, meant })
+}
 
 #[derive(Debug)]
 pub(crate) struct Rule {
@@ -238,18 +272,6 @@ impl Conditions {
             conditions
         };
         written(self) == written(other)
-    }
-
-    /// Names that nothing has, with the known name that was probably meant.
-    pub(crate) fn unknown_syscalls(&self) -> Vec<(&str, &'static str)> {
-        self.syscalls()
-            .unwrap_or_default()
-            .iter()
-            .filter(|name| !KNOWN_SYSCALLS.contains(&&***name))
-            .filter_map(|name| {
-                Some((&**name, suggest::nearest(name, KNOWN_SYSCALLS.iter().copied())?))
-            })
-            .collect()
     }
 }
 

@@ -467,9 +467,6 @@ impl RuleReader<'_> {
         if rule.when.is_empty() && rule.effect == Effect::Allow {
             warn("`match` has no conditions, so the rule allows every call".into());
         }
-        for (name, known) in rule.when.unknown_syscalls() {
-            warn(format!("nothing is called `{name}`; did you mean `{known}`?"));
-        }
     }
 }
 

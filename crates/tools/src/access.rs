@@ -75,7 +75,8 @@ impl Arguments {
             Self::ShellRun { .. }
             | Self::TestRun { .. }
             | Self::GitCommit { .. }
-            | Self::PlanComplete { .. } => (Reach::Everything, Reach::Everything),
+            | Self::PlanComplete { .. }
+            | Self::RequestExemption { .. } => (Reach::Everything, Reach::Everything),
             Self::UiRender { .. } | Self::WebFetch { .. } | Self::ToolsLoad { .. } => {
                 (Reach::Nothing, Reach::Nothing)
             }

@@ -6,7 +6,9 @@
 mod json;
 pub(crate) mod schema;
 
-use glasshouse_model::Digest;
+use std::collections::BTreeSet;
+
+use glasshouse_model::{CanonicalPath, Digest, ExemptionCategory};
 use glasshouse_sandbox::view::Intent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,6 +167,18 @@ pub enum Arguments {
         #[schemars(with = "Vec<String>", length(max = 100))]
         steps: Option<Vec<String>>,
     },
+    /// Ask for files to be exempt from tests first.
+    #[serde(rename = "workflow.request_exemption")]
+    RequestExemption {
+        /// `config_change`, `type_refactor`, `documentation` or `asset_update`.
+        category: String,
+        /// The files, each by its path; no others may be changed then.
+        #[schemars(length(min = 1, max = 100))]
+        affected_paths: Vec<String>,
+        /// Why no test can fail before this change, for the person who decides.
+        #[schemars(length(min = 1, max = 2_000))]
+        reason: String,
+    },
     /// Show the arguments of tools.
     #[serde(rename = "tools.load")]
     ToolsLoad {
@@ -218,19 +232,24 @@ impl Arguments {
             | Self::GitDiff {}
             | Self::GitCommit { .. }
             | Self::PlanComplete { .. }
+            | Self::RequestExemption { .. }
             | Self::ToolsLoad { .. }
             | Self::WebFetch { .. }
             | Self::UiRender { .. } => return None,
         })
     }
 
-    /// The program and arguments that `shell.run` executes; a script is `sh -c SCRIPT`.
+    /// The program and arguments that `shell.run` executes; a script is `sh -c SCRIPT`. Of a request for an
+    /// exemption its category and paths.
     #[must_use]
     pub fn argv(&self) -> Option<Vec<String>> {
         match self {
             Self::ShellRun { argv: Some(argv), .. } => Some(argv.clone()),
             Self::ShellRun { script: Some(script), .. } => {
                 Some(vec!["sh".to_owned(), "-c".to_owned(), script.clone()])
+            }
+            Self::RequestExemption { category, affected_paths, .. } => {
+                Some(std::iter::once(category).chain(affected_paths).cloned().collect())
             }
             _ => None,
         }
@@ -259,6 +278,25 @@ impl Arguments {
                 if argv.iter().flatten().chain(script).any(|text| text.contains('\0')) =>
             {
                 fail("", "a NUL character cannot be passed to a program")
+            }
+            Self::RequestExemption { category, affected_paths, .. } => {
+                if let Err(why) = category.parse::<ExemptionCategory>() {
+                    return fail("/category", &why);
+                }
+                let mut seen = BTreeSet::new();
+                for (at, path) in affected_paths.iter().enumerate() {
+                    let why = match CanonicalPath::parse(path) {
+                        Ok(path) if path.is_root() => "it names no file".to_owned(),
+                        Ok(path) if seen.contains(&path) => "it stands twice".to_owned(),
+                        Ok(path) => {
+                            seen.insert(path);
+                            continue;
+                        }
+                        Err(why) => why.to_string(),
+                    };
+                    return fail(&format!("/affected_paths/{at}"), &why);
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -246,6 +246,12 @@ fn builtin_tools() -> Vec<Tool> {
             Strategy::Head,
             "Declare the plan complete; call it before you write tests or code.",
         ),
+        tool(
+            name::WORKFLOW_REQUEST_EXEMPTION,
+            Strategy::Head,
+            "Ask a person to let these files be changed without a failing test first: settings, \
+             documents, pictures, type declarations.",
+        ),
         tools_load(),
         web_fetch(),
         tool(

@@ -438,6 +438,7 @@ fn no_tests() -> TestSetup {
         kind: String::new(),
         test_globs: Vec::new(),
         source_globs: Vec::new(),
+        coverage: None,
     }
 }
 

@@ -358,6 +358,47 @@ fn e2e_a_project_does_not_direct_keys() {
     assert!(!project.join(".glasshouse/config.yaml").exists());
 }
 
+/// A rate counts each connection of a command, not the command: the one too many reaches nobody, and the
+/// calls in which they are made do not matter. Without the rate all arrive: the control.
+#[test]
+fn e2e_a_rate_limits_the_connections_of_a_command() {
+    let check = |demand: &str, arrived: usize, denied: usize| {
+        let Some(world) = World::new("e2e_a_rate_limits_the_connections") else { return };
+        let project = world.place.shell_project();
+        let policy = format!(
+            "
+version: 1
+capabilities:
+  - {{ name: fetch, match: {{ syscall: shell.run }}, action: allow, constraints: {{ require_sandbox: integration-test }} }}
+  - {{ name: other, match: {{ syscall: [plan.complete, model.call] }}, action: allow }}
+  - {{ name: mounts, match: {{ syscall: sandbox.mount }}, action: allow }}
+  - {{ name: seldom, match: {{ syscall: net.connect, host: a.test }}, action: allow{demand} }}
+"
+        );
+        world.place.accept_policy(&project, &policy);
+        let get = "curl -sS -m 5 http://a.test/ || echo none";
+        let yaml = format!(
+            "version: 1
+steps:
+  - emit: [ {{ call: {{ id: first, tool: shell.run, args: {{ script: '{get}; {get}; {get}' }} }} }} ]
+  - emit: [ {{ call: {{ id: second, tool: shell.run, args: {{ script: '{get}' }} }} }} ]
+  - expect: {{ results: {{ first: completed, second: completed }} }}
+    emit: [ {{ text: done }} ]
+"
+        );
+        let command = world.place.scenario_command(&project, &yaml);
+        let seen = world.run(command);
+        assert_eq!(seen.reached("1.1.1.1:80").len(), arrived, "{seen:?}");
+        let events = world.events();
+        let refused = events.iter().filter(|event| {
+            *event.kind() == Kind::PolicyDecided && event.body.to_string().contains("rate-limited")
+        });
+        assert_eq!(refused.count(), denied, "{seen:?}");
+    };
+    check(", constraints: { rate: 2/h }", 2, 2);
+    check("", 4, 0);
+}
+
 /// An agent's command has a network only where a rule sends it into a sandbox that has one, and
 /// reaches what the policy lists.
 #[test]

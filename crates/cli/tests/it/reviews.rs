@@ -235,6 +235,72 @@ fn f8_only_a_person_of_the_tenant_answers_what_was_asked() {
     assert_eq!(gone["error"]["code"], "approval_unknown");
 }
 
+/// The agent that asks for an exemption, a plugin and another tenant cannot grant it, not by a forged answer
+/// either; the person's answer is the control, and what it grants is over when the work begins anew.
+#[test]
+fn f8_an_exemption_is_granted_by_a_person_alone() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: workflow.request_exemption, args: { category: documentation, affected_paths: [README.md], reason: r } } } ]
+  - expect: { results: { a: completed } }
+    emit: [ { text: done } ]
+";
+    let mut running = start(&place, &project, yaml);
+    let asked = pending(&place, 1).remove(0);
+    assert!(asked.request.offer.is_none(), "no wider answer is offered: {:?}", asked.request.offer);
+    let name = asked.approval;
+    let agent = Principal::new(PrincipalKind::Agent, "agent", "local".parse().unwrap());
+    let answered = kernel(&place).answer_approval(&name, Answer::Approve, None, &agent);
+    assert_eq!(answered.unwrap_err().code(), "approval_forbidden");
+    for (kind, tenant) in [
+        (PrincipalKind::Agent, "local"),
+        (PrincipalKind::Plugin, "local"),
+        (PrincipalKind::User, "other"),
+    ] {
+        forge(&place, &name, 0, kind, tenant);
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(count(&events(&place), &Kind::WorkflowExemptionDecided), 0, "{kind:?} {tenant}");
+        clear(&place, &name);
+    }
+    // A wider scope gives no right to the next request: it is for this one.
+    answer(&place, &["approve", &name.to_string(), "--scope", "session"]);
+    assert_eq!(running.wait(PATIENCE), Some(0));
+    let events = events(&place);
+    let decided =
+        events.iter().find(|event| *event.kind() == Kind::WorkflowExemptionDecided).unwrap();
+    assert_eq!((&decided.body["granted"], count(&events, &Kind::GrantIssued)), (&json!(true), 0));
+    let session = asked.session.to_string();
+    place.run(&["session", "replay", &session]).expect_status(0);
+}
+
+/// An approval that nobody used in time grants no exemption.
+#[test]
+fn f14_an_expired_approval_grants_no_exemption() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: workflow.request_exemption, args: { category: documentation, affected_paths: [README.md], reason: r } } } ]
+  - expect: { results: { a: denied } }
+    emit: [ { text: done } ]
+";
+    let mut running = start(&place, &project, yaml);
+    let asked = pending(&place, 1).remove(0);
+    let now_us = glasshouse_kernel::driver::now_us();
+    forge(&place, &asked.approval, now_us - 11 * 60 * 1_000_000, PrincipalKind::User, "local");
+    assert_eq!(running.wait(PATIENCE), Some(0));
+    let events = events(&place);
+    let decided =
+        events.iter().find(|event| *event.kind() == Kind::WorkflowExemptionDecided).unwrap();
+    assert_eq!(decided.body["granted"], false);
+    let end = events.iter().find(|event| event.kind().ends_call()).unwrap();
+    assert_eq!(end.body["code"], "approval_expired");
+}
+
 /// Writes an answer into the queue as only the log's owner could.
 fn forge(place: &Place, name: &ApprovalName, answered_us: u64, kind: PrincipalKind, tenant: &str) {
     let shown = kernel(place).pending_approval(name).unwrap().request;

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_log::{Cell, CellWrite, Log, SessionRow};
-use glasshouse_model::body::{GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange};
+use glasshouse_model::body::{
+    DebtUpdated, GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange,
+};
 use glasshouse_model::{Digest, Draft, Event, Kind};
 use glasshouse_policy::REVOKED;
 use serde::Serialize;
 
 use super::decide::now_us;
 use super::journal::Journal;
-use super::{Kernel, grants, rules};
+use super::{Kernel, debt, grants, rules};
 use crate::plans::{self, Runs};
 use crate::{Error, Result, codes};
 
@@ -24,8 +26,12 @@ type Expected = BTreeMap<Name, Vec<u8>>;
 const ATTEMPTS: usize = 5;
 /// Cells read at a time.
 const PAGE: usize = 256;
-/// Spaces whose cells give a right: one that no event made goes.
-const RIGHTS: [&str; 2] = [rules::ACCEPTED_SPACE, grants::GRANTS];
+/// Spaces whose cells give or take a right: one that no event made goes.
+const RIGHTS: [&str; 3] = [rules::ACCEPTED_SPACE, grants::GRANTS, debt::SPACE];
+
+/// Every space whose cells are compared.
+const SPACES: [&str; 6] =
+    [rules::ACCEPTED_SPACE, grants::GRANTS, grants::USES, plans::SPACE, plans::QUOTAS, debt::SPACE];
 
 /// A cell that was not as the events say, and was made again or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,8 +115,7 @@ impl Kernel {
 /// Every cell that is compared.
 fn present(log: &Log) -> Result<BTreeMap<Name, Cell>> {
     let mut cells = BTreeMap::new();
-    for space in [rules::ACCEPTED_SPACE, grants::GRANTS, grants::USES, plans::SPACE, plans::QUOTAS]
-    {
+    for space in SPACES {
         let mut after = String::new();
         loop {
             let page = log.cells(space, &after, PAGE)?;
@@ -134,6 +139,10 @@ fn expected(log: &Log) -> Result<Expected> {
         let (space, key, bytes) = rules::accepted_cell(&project, digest)?;
         cells.insert((space, key), bytes);
     }
+    for (_, debt) in fold.owed.into_values() {
+        let (space, key, bytes) = debt::cell(&debt)?;
+        cells.insert((space, key), bytes);
+    }
     for (grant, bytes) in fold.given {
         cells.insert((grants::GRANTS.to_owned(), grant), bytes);
     }
@@ -154,10 +163,18 @@ fn expected(log: &Log) -> Result<Expected> {
     Ok(cells)
 }
 
+/// Where an event stands among those of all branches.
+fn position(log: &Log, event: &Event) -> Result<u64> {
+    let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
+    Ok(record.map_or(0, |record| record.position))
+}
+
 #[derive(Default)]
 struct Fold {
     /// By project: the position of the newest acceptance, and what was accepted.
     accepted: BTreeMap<String, (u64, Digest)>,
+    /// By project: the position of the newest debt, and it.
+    owed: BTreeMap<String, (u64, DebtUpdated)>,
     /// By standing grant: its cell.
     given: BTreeMap<String, Vec<u8>>,
     /// By grant: the largest counter.
@@ -196,11 +213,18 @@ impl Fold {
         match event.kind() {
             Kind::PolicyUpdated => {
                 let Ok(change) = event.body_as::<PolicyChange>() else { return Ok(()) };
-                let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
-                let position = record.map_or(0, |record| record.position);
+                let position = position(log, event)?;
                 let newest = self.accepted.entry(change.project).or_insert((0, Digest::ZERO));
                 if position >= newest.0 {
                     *newest = (position, change.text.blob);
+                }
+            }
+            Kind::DebtUpdated => {
+                let Ok(debt) = event.body_as::<DebtUpdated>() else { return Ok(()) };
+                let position = position(log, event)?;
+                let known = self.owed.get(&debt.project).map_or(0, |(position, _)| *position);
+                if !debt.carried && position >= known {
+                    self.owed.insert(debt.project.clone(), (position, debt));
                 }
             }
             Kind::GrantIssued => {

@@ -4,8 +4,8 @@ use glasshouse_log::CellWrite;
 use glasshouse_model::body::{CallStatus, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CallId, CanonicalPath, Decision, Digest, Draft, Effect, Fault, Kind, Layer, Principal,
-    PrincipalKind, RuleTrace, TenantId,
+    Call, CallId, CanonicalPath, ChangeClass, Decision, Digest, Draft, Effect, Fault, Kind, Layer,
+    Principal, PrincipalKind, RuleTrace, TenantId,
 };
 use glasshouse_policy::{
     Approval, ApprovalRefusal, ApprovalUse, GrantUse, Policy, Request, StandingRefusal,
@@ -20,7 +20,10 @@ use super::execute::{Allowed, is_sandboxed, runs_a_program};
 use super::grants::{self, Counters, approval_grant};
 use super::people::Cancel;
 use super::{Session, TaskEnd, failed_call, in_place, lock};
-use crate::session::{CallPhase, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused};
+use crate::session::exemption::{self, Confines};
+use crate::session::{
+    CallPhase, EXEMPTION_SCOPE, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused,
+};
 use crate::{Error, Result, codes};
 
 /// Wall-clock time in microseconds since 1970.
@@ -46,6 +49,20 @@ fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decisio
         decision = denied_by_kernel(decision, SANDBOX_DEMANDED, reason);
     }
     decision
+}
+
+/// In strict mode files are explored under an exemption only: those that it names, while it lasts. What the
+/// repository ignores is no part of any change.
+pub(super) fn confined(decision: Decision, call: &Call, confines: Option<&Confines>) -> Decision {
+    let writes = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE].contains(&call.syscall.as_str());
+    let Some(confines) = confines else { return decision };
+    if !writes || call.change == Some(ChangeClass::Ignored) {
+        return decision;
+    }
+    match confines.refusal(call.path.as_ref(), now_us()) {
+        Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason),
+        None => decision,
+    }
 }
 
 pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
@@ -212,6 +229,10 @@ impl Session {
             Ok(verdict) => verdict.decision.clone(),
         };
         let decision = in_demanded_sandbox(decision, &arguments);
+        let decision = match exemption::misfit(self.state(), &arguments) {
+            Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason),
+            None => confined(decision, &call, self.state().confines().as_ref()),
+        };
         let decision = lock(&self.rates).hold(decision, now_us());
         let (is_allowed, constraints) = (decision.is_allowed(), decision.constraints.clone());
         let (mut drafts, cells) = match &verdict {

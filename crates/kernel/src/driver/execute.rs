@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use glasshouse_log::{CellWrite, Log};
-use glasshouse_model::body::{CallEnd, CallStatus, ChangedPath, ToolStarted};
+use glasshouse_model::body::{CallEnd, CallStatus, ChangedPath, Coverage, ToolStarted};
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Draft, Fault, Kind, Principal, SessionId, State,
 };
@@ -32,6 +32,7 @@ use super::start::put;
 use super::workbench::{NewCache, Workbench};
 use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::session::WEB;
+use crate::session::exemption::Confines;
 use crate::{Error, Result, codes};
 
 /// Longest text of a result that the model is told, in bytes; about 4,000 tokens.
@@ -71,6 +72,8 @@ struct Execution {
     opened: Option<ResolvedPath>,
     constraints: Constraints,
     state: String,
+    /// What may be written, where strict work explores.
+    confines: Option<Confines>,
     /// Taint of what comes of the call.
     labels: BTreeSet<String>,
     outside: Outside,
@@ -99,6 +102,8 @@ struct End {
     verdict: Option<Verdict>,
     /// Of a validating test run: see [`TestEvidence::earlier_exit_code`].
     earlier_exit_code: Option<i32>,
+    /// Of a validating test run that left a report.
+    coverage: Option<Coverage>,
 }
 
 impl End {
@@ -112,6 +117,7 @@ impl End {
             background_processes: 0,
             verdict: None,
             earlier_exit_code: None,
+            coverage: None,
         }
     }
 
@@ -173,6 +179,7 @@ impl Session {
             constraints,
             arguments,
             state: self.state().workflow().to_string(),
+            confines: self.state().confines(),
             labels,
             outside: self.outside.clone(),
             session: self.id().clone(),
@@ -258,6 +265,12 @@ impl Execution {
             arguments if is_sandboxed(arguments) => self.mutate(),
             Arguments::PlanComplete { summary, steps } => {
                 Ok(vec![self.end(plan_text(summary, steps.as_deref()))])
+            }
+            Arguments::RequestExemption { affected_paths, .. } => {
+                let paths = affected_paths.join(", ");
+                let text =
+                    format!("granted: these files may be changed now, and no others: {paths}");
+                Ok(vec![self.end(End::done(text))])
             }
             Arguments::ToolsLoad { names } => {
                 Ok(vec![self.end(End::done(self.registry.described(names)))])
@@ -385,6 +398,9 @@ impl Execution {
         let mut end =
             self.command(bench, argv, CanonicalPath::root(), timeout_ms, Some(&mut heard))?;
         evidence::judge(&mut end, bench.test(), &heard);
+        if self.state == State::Validating.as_str() {
+            evidence::measure(&mut end, bench);
+        }
         Ok(end)
     }
 

@@ -18,6 +18,7 @@ use crate::classify::{Contents, runner_names};
 use crate::merge::{
     self, Author, Authority, Binding, CommitRequest, Committed, Input, OperationDir,
 };
+use crate::session::debt::Work;
 use crate::session::{review_reasons, turn_failed};
 use crate::{Error, Result, codes};
 
@@ -150,9 +151,11 @@ impl Session {
     /// A message that says so where the work was not done test-first. What it says of that itself is not
     /// the agent's to say.
     fn marked(&self, message: String) -> String {
-        if self.state().mode() == Mode::Strict {
-            return message;
-        }
+        let verified = match self.state().work() {
+            Work::Strict => return message,
+            Work::Explored => "no",
+            Work::Exempt => "exempt",
+        };
         let claims = |line: &&str| {
             let start = line.trim_start().get(..VERIFIED.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(VERIFIED))
@@ -160,7 +163,7 @@ impl Session {
         let lines: Vec<_> = message.lines().filter(|line| !claims(line)).collect();
         let text = lines.join("\n");
         let text = if text.trim().is_empty() { DEFAULT_SUBJECT } else { text.trim_end() };
-        format!("{text}\n\n{VERIFIED} no")
+        format!("{text}\n\n{VERIFIED} {verified}")
     }
 
     async fn record_proposal(
@@ -171,13 +174,15 @@ impl Session {
     ) -> Result<()> {
         let Computed { proposal, manifest, base, set, weakened, runners } = computed;
         let Judged { mut drafts, mut review, denied } = self.judge_merge(id, &set);
-        if let Some(fault) = denied {
+        let owed = self.would_owe()?;
+        if let Some(fault) = denied.or(owed.refused) {
             drafts.extend(match id {
                 Some(id) => vec![failed_call(id, &fault)],
-                None => turn_failed(self.state(), codes::CHANGE_DENIED.name, &fault.to_string()),
+                None => turn_failed(self.state(), fault.code().name, &fault.to_string()),
             });
             return self.recorder.record(drafts).await;
         }
+        review.extend(owed.reason);
         review.extend(self.unmet_criteria(&proposal, &set, &weakened));
         review
             .extend(runners.iter().map(|path| format!("{path} is part of how the tests are run")));
@@ -246,6 +251,9 @@ impl Session {
         }
         if self.state().mode() != Mode::Strict {
             unmet.push("it was explored: no test was seen failing before the change".to_owned());
+        } else if let Some(exemption) = &self.state().exemption {
+            let category = exemption.category;
+            unmet.push(format!("it was exempt from tests first, as {category}"));
         }
         if self.state().green().is_none() {
             unmet.push("the tests were not seen passing on exactly this content".to_owned());
@@ -340,7 +348,7 @@ impl Session {
         let drafts = match result {
             Ok((commit, was_there)) => {
                 let body = CommitCreated { merge, commit, was_there, subject };
-                vec![Draft::new(Kind::CommitCreated, &body)]
+                return self.record_commit(body).await;
             }
             Err(error) => self.merge_failed(merge, &error),
         };

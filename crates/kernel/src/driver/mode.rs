@@ -21,7 +21,7 @@ impl Session {
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
         call.argv = Some(vec![to.to_string()]);
-        let decision = decide_uncounted(&self.policy, &call);
+        let decision = self.unless_locked(decide_uncounted(&self.policy, &call), to);
         let body = PolicyDecided::new(None, call, Some(to.to_string()), decision);
         self.recorder.record(vec![Draft::new(Kind::PolicyDecided, &body)]).await?;
         self.await_mode().await

@@ -22,7 +22,7 @@ use super::place::is_within;
 use super::rates::Rates;
 use super::recorder::Recorder;
 use super::workbench::Workbench;
-use super::{Kernel, Session, lock, rules};
+use super::{Kernel, Session, debt, lock, rules};
 use crate::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES};
 use crate::session::VOID_APPROVALS;
 use crate::{Error, Result, codes};
@@ -123,7 +123,9 @@ impl Kernel {
         let people =
             People { provider: new.provider, reviewer: new.reviewer, secrets: new.secrets };
         let mut session = self.session(recorder, lease, policy, people, &body)?;
-        session.recorder.record(vec![Draft::new(Kind::SessionCreated, &body)]).await?;
+        let mut first = vec![Draft::new(Kind::SessionCreated, &body)];
+        first.extend(debt::carried(&self.log, &body.project)?);
+        session.recorder.record(first).await?;
         if mode != Mode::Strict {
             session.ask_for_mode(mode).await?;
         }
@@ -355,5 +357,6 @@ pub fn test_setup(project: &Path, config: &Config) -> Result<TestSetup> {
             .unwrap_or_default(),
         test_globs: config.test.globs.clone().unwrap_or(detected.test_globs),
         source_globs: config.source.globs.clone().unwrap_or(detected.source_globs),
+        coverage: config.test.coverage.clone(),
     })
 }

@@ -418,6 +418,11 @@ impl Workbench {
         Ok((tests, any(&[ChangeClass::Source, ChangeClass::Mixed])))
     }
 
+    /// Every file of the sealed state.
+    pub(super) fn whole(&self) -> Result<workspace::Manifest> {
+        Ok(self.sealed()?.whole(&self.base()?.manifest))
+    }
+
     /// Digests over the test files and over all other files of a state.
     pub(super) fn content_digests(&self, state: &SealManifest) -> Result<(Digest, Digest)> {
         let whole = state.whole(&self.base()?.manifest);

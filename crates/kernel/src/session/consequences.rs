@@ -13,7 +13,7 @@ use glasshouse_model::{
 };
 
 use super::state::{asks_for_mode, total_tokens};
-use super::{State, compaction, workflow};
+use super::{State, compaction, exemption, workflow};
 use crate::codes;
 
 /// Most calls of one answer; a model that writes more is looping.
@@ -33,6 +33,10 @@ pub fn consequences(state: &State, event: &Event) -> Vec<Draft> {
         Kind::MessageReceived => event.body_as::<MessageReceived>().map(|_| on_message(state)),
         Kind::ModelCompleted => event.body_as().map(|answer| on_answer(state, &answer)),
         Kind::ModelFailed => event.body_as().map(|failed| on_model_failed(state, &failed)),
+        Kind::ToolProposed => event.body_as().map(|call| on_proposed(event.seq(), &call)),
+        Kind::WorkflowExemptionDecided => event
+            .body_as()
+            .map(|decided| transition(workflow::on_exemption_decided(state, &decided))),
         Kind::PolicyDecided => event.body_as().map(|decided| on_decided(state, &decided)),
         Kind::ApprovalResolved => event.body_as().map(|resolved| on_resolved(state, &resolved)),
         Kind::ToolStarted => event.body_as().map(|started| on_started(state, &started)),
@@ -142,6 +146,12 @@ fn on_answer(state: &State, answer: &ModelCompleted) -> Vec<Draft> {
         drafts.extend(on_rest(state, answer));
     }
     drafts
+}
+
+fn on_proposed(seq: Seq, call: &ToolProposed) -> Vec<Draft> {
+    let body = exemption::requested(CallId(seq), &call.tool, &call.arguments);
+    let asked = |body| Draft::new(Kind::WorkflowExemptionRequested, &body).by(agent());
+    body.map(asked).into_iter().collect()
 }
 
 fn charged(usage: Usage) -> Draft {
@@ -409,6 +419,10 @@ fn on_call_ended(state: &State, end: &CallEnd) -> Vec<Draft> {
             drafts.extend(transition(workflow::on_plan_complete(state)));
         }
         Some(name::TEST_RUN) => drafts.extend(transition(workflow::on_tests_ended(state))),
+        Some(name::WORKFLOW_REQUEST_EXEMPTION) => {
+            let decided = exemption::decided(state, end);
+            drafts.extend(decided.map(|body| Draft::new(Kind::WorkflowExemptionDecided, &body)));
+        }
         _ => {}
     }
     drafts

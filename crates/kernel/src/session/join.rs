@@ -33,6 +33,7 @@ pub const MERGE_KINDS: &[(&str, MergeKind)] = &[
     ("created", MergeKind::EqualOrConflict),
     // What was explored does not become test-first by a merge.
     ("mode", MergeKind::EqualOrConflict),
+    ("exemption", MergeKind::EqualOrConflict),
     ("frozen", MergeKind::ByPath),
     ("seal", MergeKind::ByPath),
     ("labels", MergeKind::SetUnion),
@@ -62,6 +63,8 @@ pub const MERGE_KINDS: &[(&str, MergeKind)] = &[
     ("red", MergeKind::Never),
     ("pending_approvals", MergeKind::Never),
     ("granted", MergeKind::Never),
+    ("exemption_requests", MergeKind::Never),
+    ("debt", MergeKind::Never),
     ("merge", MergeKind::Never),
     ("plan_summary", MergeKind::Never),
     ("committed", MergeKind::Never),

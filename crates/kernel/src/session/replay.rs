@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use glasshouse_model::body::{
-    BranchMerged, BudgetCharged, ModelRequested, PolicyDecided, ToolStarted,
+    BranchMerged, BudgetCharged, DebtUpdated, ModelRequested, PolicyDecided, ToolStarted,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
@@ -17,7 +17,7 @@ use glasshouse_provider::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{CallPhase, Effect, State, consequences, is_summary_wanted, model_request, next};
+use super::{CallPhase, Effect, State, consequences, debt, is_summary_wanted, model_request, next};
 
 /// Name under which the kernel denies a path that is not in the workspace.
 pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
@@ -25,6 +25,11 @@ pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
 pub(crate) const SANDBOX_DEMANDED: &str = "sandbox-demanded";
 /// Name under which the kernel denies a call that comes too soon after others.
 pub(crate) const RATE_LIMITED: &str = "rate-limited";
+
+/// Name under which the kernel denies what no exemption covers, and an exemption that nobody may grant.
+pub(crate) const EXEMPTION_SCOPE: &str = "exemption-scope";
+/// Name under which the kernel denies to explore while coverage is owed.
+pub(crate) const COVERAGE_DEBT: &str = "coverage-debt";
 
 /// A branch that came out the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -181,7 +186,10 @@ impl<'a> Replay<'a> {
             Kind::WorkflowTransitioned
             | Kind::ToolProposed
             | Kind::ContextCompacted
+            | Kind::WorkflowExemptionRequested
+            | Kind::WorkflowExemptionDecided
             | Kind::SessionModeChanged => false,
+            Kind::DebtUpdated => self.is_debt_of_the_commit(event),
             // What another branch spent is news from outside.
             Kind::BudgetCharged => {
                 event.body_as::<BudgetCharged>().is_ok_and(|charged| charged.branch.is_some())
@@ -246,6 +254,17 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Whether a debt follows from what was known before and from the tests' report; what other sessions
+    /// left is news from outside.
+    fn is_debt_of_the_commit(&self, event: &Event) -> bool {
+        let Ok(debt) = event.body_as::<DebtUpdated>() else { return false };
+        let made = || {
+            let coverage = self.state.coverage()?;
+            debt::after_commit(&debt.project, debt.before.clone(), coverage, self.state.work())
+        };
+        debt.carried || made().is_some_and(|made| made == debt)
+    }
+
     fn check_request(&mut self, event: &Event, wanted: &[Effect]) -> Result<(), Difference> {
         let request = model_request(&self.state, self.tools);
         let attempt = wanted.iter().find_map(|effect| match effect {
@@ -273,12 +292,15 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// Every name under which the kernel denies.
+const KERNEL_RULES: [&str; 5] =
+    [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED, RATE_LIMITED, EXEMPTION_SCOPE, COVERAGE_DEBT];
+
 /// Whether a decision was not policy's alone.
 pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
     decision.rules.iter().any(|rule| {
         // A rule of a file may have any name.
-        rule.layer == Layer::BuiltIn
-            && [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED, RATE_LIMITED].contains(&rule.name.as_str())
+        rule.layer == Layer::BuiltIn && KERNEL_RULES.contains(&rule.name.as_str())
     })
 }
 

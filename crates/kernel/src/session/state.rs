@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, Carry, CommitCreated,
-    MergeProposed, ModelCompleted, Outcome, SessionCreated, TestEvidence, ToolProposed, TurnEnd,
-    WorkspaceFrozen,
+    DebtUpdated, ExemptionRequested, MergeProposed, ModelCompleted, Outcome, SessionCreated,
+    TestEvidence, ToolProposed, TurnEnd, WorkspaceFrozen,
 };
 use glasshouse_model::{
     BranchId, Call, CallId, Digest, Event, Mode, Seq, State as Workflow, Usage,
 };
 use serde::{Deserialize, Serialize};
 
+use super::exemption::Exemption;
 use super::repetition::Failures;
 use super::taint::Taint;
 
@@ -217,6 +218,12 @@ pub struct State {
     pub reviewed: BTreeMap<CallId, Call>,
     /// Approvals that were granted, by the sequence of the request.
     pub granted: BTreeMap<Seq, (ApprovalRequested, ApprovalResolved)>,
+    /// Requests for an exemption that are not decided, by their calls.
+    pub exemption_requests: BTreeMap<CallId, (Seq, ExemptionRequested)>,
+    /// Exemption of the work under way.
+    pub exemption: Option<Exemption>,
+    /// Coverage that the project owes, as far as this branch was told.
+    pub debt: Option<DebtUpdated>,
     /// Merge under way.
     pub merge: Option<MergeRecord>,
     /// Summary given with `plan.complete`.
@@ -244,7 +251,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);

@@ -111,6 +111,7 @@ impl Taint {
             Arguments::FsWrite { .. }
             | Arguments::GitCommit { .. }
             | Arguments::PlanComplete { .. }
+            | Arguments::RequestExemption { .. }
             | Arguments::ToolsLoad { .. }
             | Arguments::UiRender { .. }
             | Arguments::WebFetch { .. } => self.context(),

@@ -19,10 +19,15 @@
 //!                                     retroactive_testing
 //! ```
 //!
-//! In strict mode `plan.complete` in `code_writing` or `reviewing` goes back to `test_writing`: another cycle, with
+//! An exemption that a person granted lets strict work go from where it is to `exploring`, where only the
+//! files that it names may be written, and from there to review like what is explored.
+//!
+//! In strict mode `plan.complete` in `code_writing`, `exploring` or `reviewing` goes back to `test_writing`: another cycle, with
 //! the same guards ahead of it. A rejected merge goes back to where the work was written.
 
-use glasshouse_model::body::{TestEvidence, WorkflowTransitioned};
+use std::borrow::Cow;
+
+use glasshouse_model::body::{ExemptionDecided, TestEvidence, WorkflowTransitioned};
 use glasshouse_model::{Mode, State as Workflow};
 
 use super::State;
@@ -31,9 +36,15 @@ fn to(from: Workflow, to: Workflow, because: impl Into<String>) -> Option<Workfl
     (from != to).then(|| WorkflowTransitioned { from, to, because: because.into() })
 }
 
+/// Whether the work is strict and all of it exempt: no test was seen failing that permits sources.
+fn is_exempt(state: &State) -> bool {
+    state.mode() == Mode::Strict && state.exemption.is_some() && state.red.is_none()
+}
+
 /// Where work is written in the mode in force.
 fn writing(state: &State) -> Workflow {
     match state.mode() {
+        Mode::Strict if is_exempt(state) => Workflow::Exploring,
         Mode::Strict => Workflow::CodeWriting,
         Mode::Explore | Mode::Debug => Workflow::Exploring,
     }
@@ -52,14 +63,25 @@ pub fn on_message(state: &State) -> Option<WorkflowTransitioned> {
 #[must_use]
 pub fn on_plan_complete(state: &State) -> Option<WorkflowTransitioned> {
     let next = match (state.mode(), state.workflow()) {
-        (Mode::Strict, Workflow::Planning | Workflow::CodeWriting | Workflow::Reviewing) => {
-            Workflow::TestWriting
-        }
+        (
+            Mode::Strict,
+            Workflow::Planning | Workflow::CodeWriting | Workflow::Exploring | Workflow::Reviewing,
+        ) => Workflow::TestWriting,
         (Mode::Explore | Mode::Debug, Workflow::Planning) => Workflow::Exploring,
         (Mode::Explore | Mode::Debug, Workflow::Reviewing) => Workflow::RetroactiveTesting,
         _ => return None,
     };
     to(state.workflow(), next, "plan.complete")
+}
+
+/// A request for an exemption was decided; `state` already holds what came of it.
+#[must_use]
+pub fn on_exemption_decided(
+    state: &State,
+    decided: &ExemptionDecided,
+) -> Option<WorkflowTransitioned> {
+    let exemption = state.exemption.as_ref().filter(|_| decided.granted)?;
+    to(state.workflow(), Workflow::Exploring, format!("exempt: {}", exemption.category))
 }
 
 /// A test run starts.
@@ -94,7 +116,9 @@ pub fn on_evidence(state: &State, evidence: &TestEvidence) -> Option<WorkflowTra
         Workflow::Validating if evidence.passed && evidence.ran => {
             to(Workflow::Validating, Workflow::Reviewing, "all tests pass")
         }
-        Workflow::Validating if state.mode() != Mode::Strict && had_none(state, evidence) => {
+        Workflow::Validating
+            if (state.mode() != Mode::Strict || is_exempt(state)) && had_none(state, evidence) =>
+        {
             to(Workflow::Validating, Workflow::Reviewing, "there are no tests")
         }
         Workflow::Validating => to(
@@ -193,11 +217,215 @@ pub fn missing(state: &State) -> &'static str {
 
 /// Paths that may be written now, in words for a model.
 #[must_use]
-pub fn writable(state: &State) -> &'static str {
-    match state.workflow() {
+pub fn writable(state: &State) -> Cow<'static, str> {
+    if let Some(confines) = state.confines() {
+        let paths: Vec<_> = confines.paths.iter().map(ToString::to_string).collect();
+        return format!("only what is exempt, while it is: {}", paths.join(", ")).into();
+    }
+    let words = match state.workflow() {
         Workflow::TestWriting | Workflow::RetroactiveTesting => "test files only",
         Workflow::CodeWriting => "source files only; tests are read-only",
         Workflow::Exploring => "every file that the policy allows",
         _ => "nothing",
+    };
+    words.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use glasshouse_model::{CallId, Digest, ExemptionCategory};
+
+    use super::*;
+    use crate::session::SealRecord;
+    use crate::session::exemption::Exemption;
+
+    /// Letters for the states.
+    const STATES: &[(char, Workflow)] = &[
+        ('i', Workflow::Idle),
+        ('p', Workflow::Planning),
+        ('t', Workflow::TestWriting),
+        ('c', Workflow::CodeWriting),
+        ('v', Workflow::Validating),
+        ('r', Workflow::Reviewing),
+        ('k', Workflow::Committing),
+        ('e', Workflow::Exploring),
+        ('a', Workflow::RetroactiveTesting),
+    ];
+
+    /// What may happen, in the order of the table's columns.
+    #[derive(Debug, Clone, Copy)]
+    enum Happens {
+        Message,
+        Plan,
+        Exempt,
+        /// Tests start; sources, or tests alone, are changed.
+        Start(bool),
+        /// A run ended: it ran, it passed, with this status.
+        Ran(bool, bool, i32),
+        NoEvidence,
+        Rejected,
+        Merged,
+    }
+    const COLUMNS: [Happens; 12] = [
+        Happens::Message,
+        Happens::Plan,
+        Happens::Exempt,
+        Happens::Start(true),
+        Happens::Start(false),
+        Happens::Ran(true, true, 0),
+        Happens::Ran(true, false, 1),
+        Happens::Ran(false, false, 0),
+        Happens::Ran(false, false, 127),
+        Happens::NoEvidence,
+        Happens::Rejected,
+        Happens::Merged,
+    ];
+
+    fn moved(mut state: State, happens: Happens) -> Option<WorkflowTransitioned> {
+        match happens {
+            Happens::Message => on_message(&state),
+            Happens::Plan => on_plan_complete(&state),
+            Happens::Exempt => {
+                let granted = state.exemption.is_some();
+                let (approver, expires_us) = (None, None);
+                let decided = ExemptionDecided { request: 1, granted, approver, expires_us };
+                on_exemption_decided(&state, &decided)
+            }
+            Happens::Start(sources_changed) => {
+                let blob = glasshouse_model::body::BlobRef { blob: Digest::ZERO, bytes: 0 };
+                state.seal =
+                    Some(SealRecord { manifest: blob, tests_changed: true, sources_changed });
+                on_tests_started(&state)
+            }
+            Happens::Ran(ran, passed, exit_code) => {
+                let evidence = TestEvidence {
+                    call: CallId(1),
+                    passed,
+                    ran,
+                    exit_code,
+                    tests: Digest::ZERO,
+                    sources: Digest::ZERO,
+                    tests_changed: true,
+                    sources_changed: true,
+                    earlier_exit_code: None,
+                    coverage: None,
+                };
+                // What folding makes of a test that fails while tests are written.
+                if state.workflow() == Workflow::TestWriting && ran && !passed {
+                    state.red = Some(1);
+                }
+                on_evidence(&state, &evidence)
+            }
+            Happens::NoEvidence => on_tests_ended(&state),
+            Happens::Rejected => on_merge_rejected(&state),
+            Happens::Merged => on_branch_merged(&state),
+        }
+    }
+
+    /// Every state and every happening: the letter of the next state, `-` where nothing moves.
+    #[test]
+    fn every_state_moves_as_the_table_says() {
+        let check = |mode: Mode, exempt: bool, red: bool, rows: [&str; 9]| {
+            for row in rows {
+                let (from, row) = row.split_once(": ").unwrap();
+                let from = STATES.iter().find(|(letter, _)| from.starts_with(*letter)).unwrap().1;
+                let exemption = exempt.then(|| Exemption {
+                    request: 1,
+                    category: ExemptionCategory::Documentation,
+                    paths: BTreeSet::new(),
+                    expires_us: 1,
+                });
+                let state = State {
+                    mode: Some(mode),
+                    workflow: Some(from),
+                    exemption,
+                    red: red.then_some(1),
+                    ..State::default()
+                };
+                let found: String = COLUMNS
+                    .into_iter()
+                    .map(|happens| match moved(state.clone(), happens) {
+                        None => "-".to_owned(),
+                        Some(moved) => {
+                            assert_eq!(moved.from, from);
+                            let to = STATES.iter().find(|(_, state)| *state == moved.to).unwrap();
+                            to.0.to_string()
+                        }
+                    })
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                assert_eq!(found, row, "{mode} exempt {exempt} red {red} in {from}");
+            }
+        };
+        // Columns: message, plan, exempt; tests start on sources, on tests; they pass, fail, there are none,
+        // the runner is missing, no evidence; merge rejected, branch merged.
+        let strict = [
+            "idle: p - - - - - - - - - c p",
+            "planning: - t - - - - - - - - c -",
+            "test_writing: - - - - - - c - - - c -",
+            "code_writing: - t - v - - - - - - - -",
+            "validating: - - - - - r c c c c c c",
+            "reviewing: - t - - - - - - - - c c",
+            "k committing: - - - - - - - - - - c c",
+            "exploring: - t - v v - - - - - c -",
+            "a retroactive: - - - - v - - - - - c -",
+        ];
+        check(Mode::Strict, false, false, strict);
+        let explored = [
+            "idle: p - - - - - - - - - e p",
+            "planning: - e - - - - - - - - e -",
+            "test_writing: - - - - - - c - - - e -",
+            "code_writing: - - - v - - - - - - e -",
+            "validating: - - - - - r e r e e e e",
+            "reviewing: - a - - - - - - - - e e",
+            "k committing: - - - - - - - - - - e e",
+            "exploring: - - - v v - - - - - - -",
+            "a retroactive: - - - - v - - - - - e -",
+        ];
+        check(Mode::Explore, false, false, explored);
+        check(Mode::Debug, false, false, explored);
+        // Exempt work without a test that failed goes back to exploring; it never comes to sources.
+        let exempt = [
+            "idle: p - e - - - - - - - e p",
+            "planning: - t e - - - - - - - e -",
+            "test_writing: - - e - - - c - - - e -",
+            "code_writing: - t e v - - - - - - e -",
+            "validating: - - e - - r e r e e e e",
+            "reviewing: - t e - - - - - - - e e",
+            "k committing: - - e - - - - - - - e e",
+            "exploring: - t - v v - - - - - - -",
+            "a retroactive: - - e - v - - - - - e -",
+        ];
+        check(Mode::Strict, true, false, exempt);
+        // Once a new test failed, sources are written as ever, and a project without tests proves nothing.
+        let red = [
+            "idle: p - e - - - - - - - c p",
+            "planning: - t e - - - - - - - c -",
+            "test_writing: - - e - - c c c c - c -",
+            "code_writing: - t e v - - - - - - - -",
+            "validating: - - e - - r c c c c c c",
+            "reviewing: - t e - - - - - - - c c",
+            "k committing: - - e - - - - - - - c c",
+            "exploring: - t - v v - - - - - c -",
+            "a retroactive: - - e - v - - - - - c -",
+        ];
+        check(Mode::Strict, true, true, red);
+    }
+
+    /// What a model is told it may write is what it may.
+    #[test]
+    fn what_is_writable_is_told() {
+        let check = |mode: Mode, workflow: Workflow, told: &str| {
+            let state = State { mode: Some(mode), workflow: Some(workflow), ..State::default() };
+            assert!(writable(&state).contains(told), "{mode} {workflow}: {}", writable(&state));
+        };
+        check(Mode::Strict, Workflow::TestWriting, "test files only");
+        check(Mode::Strict, Workflow::CodeWriting, "source files only");
+        check(Mode::Strict, Workflow::Planning, "nothing");
+        check(Mode::Strict, Workflow::Exploring, "only what is exempt");
+        check(Mode::Explore, Workflow::Exploring, "every file that the policy allows");
+        check(Mode::Explore, Workflow::RetroactiveTesting, "test files only");
     }
 }

@@ -45,6 +45,7 @@ impl Simulation {
                 kind: "configured".to_owned(),
                 test_globs: vec!["tests/**".to_owned()],
                 source_globs: vec!["src/**".to_owned()],
+                coverage: None,
             },
             policy: Vec::new(),
             max_auto_merge_lines: 500,
@@ -198,6 +199,7 @@ impl Simulation {
         let seal = self.state.seal.clone();
         let body = TestEvidence {
             earlier_exit_code: None,
+            coverage: None,
             call,
             passed,
             ran,

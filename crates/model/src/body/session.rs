@@ -17,6 +17,9 @@ pub struct TestSetup {
     pub test_globs: Vec<String>,
     /// Globs of source files.
     pub source_globs: Vec<String>,
+    /// Report of coverage that a run leaves in the workspace, where the project names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<String>,
 }
 
 /// `session.created`: everything the session was started with.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BlobRef;
-use crate::{Digest, Mode, Seq};
+use super::{BlobRef, is_false};
+use crate::{Actor, CallId, DebtLevel, Digest, ExemptionCategory, Mode, Seq};
 
 /// `kernel.started`, `kernel.stopped`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -130,6 +130,10 @@ pub struct SoulUpdated {
 /// `workflow.exemption_requested`: work that should need no failing test first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExemptionRequested {
+    /// The call that asks.
+    pub call: CallId,
+    /// What kind of work it is.
+    pub category: ExemptionCategory,
     /// Paths that it is about.
     pub paths: Vec<String>,
     /// Why.
@@ -143,18 +147,52 @@ pub struct ExemptionDecided {
     pub request: Seq,
     /// Whether it holds.
     pub granted: bool,
+    /// Who granted it: a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<Actor>,
     /// Until when, microseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_us: Option<u64>,
 }
 
-/// `debt.updated`: lines that are not covered by tests.
+/// Lines of sources that the tests of a project can run, and those that they ran, as a report of the
+/// test run says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// The report, in the workspace.
+    pub report: String,
+    /// Lines that can run.
+    pub lines: u64,
+    /// Lines that ran.
+    pub covered_lines: u64,
+}
+
+/// `debt.updated`: coverage that a project's explored work owes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DebtUpdated {
-    /// Coverage in thousandths.
+    /// Canonical directory of the project.
+    pub project: String,
+    /// Whether this only tells what other sessions left; nothing changed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub carried: bool,
+    /// Coverage of the last commit, in thousandths.
     pub coverage_permille: u32,
-    /// Lines owed.
-    pub lines: u64,
-    /// Most lines that may be owed.
-    pub limit_lines: u64,
+    /// What strict work reached before, in thousandths.
+    pub baseline_permille: u32,
+    /// Lines that tests have to run for the coverage to be back.
+    pub owed_lines: u64,
+    /// What follows.
+    pub level: DebtLevel,
+    /// What was so before; absent when nothing was known of the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<DebtBefore>,
+}
+
+/// How a project's debt stood before an update.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DebtBefore {
+    /// See [`DebtUpdated::baseline_permille`].
+    pub baseline_permille: u32,
+    /// See [`DebtUpdated::level`].
+    pub level: DebtLevel,
 }

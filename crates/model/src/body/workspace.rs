@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BlobRef, is_false};
+use super::{BlobRef, Coverage, is_false};
 use crate::{Actor, CallId, Digest, Seq, State};
 
 /// `workspace.frozen`: the base that every change is measured against.
@@ -88,6 +88,9 @@ pub struct TestEvidence {
     /// Absent when no test file was there or none was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier_exit_code: Option<i32>,
+    /// What the sources' lines had of the run, where it left a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
 }
 
 /// `workflow.transitioned`.

@@ -8,7 +8,9 @@ use crate::codes;
 use crate::error::Result;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
-use crate::rule::{CallerPattern, CommandPatterns, Condition, Conditions, LabelPattern};
+use crate::rule::{
+    CallerPattern, CommandPatterns, Condition, Conditions, LabelPattern, NoSyscall, check_syscall,
+};
 use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
 
@@ -111,6 +113,14 @@ fn syscall(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
             .error(codes::BAD_VALUE, node, format!("`{text}` is no syscall name"))
             .why("names are compared exactly; leave `syscall` out to match every syscall"));
     }
+    check_syscall(text).map_err(|NoSyscall { why, meant }| {
+        let error =
+            reader.error(codes::BAD_VALUE, node, format!("`{text}` is no syscall")).why(why);
+        match meant {
+            Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+            None => error,
+        }
+    })?;
     Ok(text.into())
 }
 

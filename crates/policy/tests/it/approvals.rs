@@ -74,6 +74,8 @@ fn each_binding_is_checked_and_named() {
         let reasons = verdict.decision.reasons;
         assert!(reasons.contains(&expected.to_string()), "{reasons:?}");
         assert!(reasons.contains(&"commands are seen".to_owned()), "{reasons:?}");
+        let told = verdict.decision.rules.iter().find(|rule| rule.name == "approval").unwrap();
+        assert_eq!(told.action, Effect::RequireReview, "it let nothing pass");
     };
     check(|a| a.approver.kind = PrincipalKind::Agent, ApprovalRefusal::NotAPerson);
     check(|a| a.approver.kind = PrincipalKind::Plugin, ApprovalRefusal::NotAPerson);

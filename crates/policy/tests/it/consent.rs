@@ -90,3 +90,27 @@ fn a_group_of_hosts_holds_a_host_only_when_every_file_says_so() {
     check(&apart, "b.test", false);
     check(&[Source::apart("one", a), Source::apart("two", "")], "a.test", false);
 }
+
+/// What a built-in rule lets pass needs the consent of no file; what another source denies is told with that
+/// denial alone.
+#[test]
+fn a_file_that_says_nothing_is_asked_only_where_its_consent_counts() {
+    let policy = |own: &str, other: &str, joint: &str| {
+        let sources = [
+            Source::apart("own.yaml", own),
+            Source::apart("other.yaml", other),
+            Source::new("joint.yaml", joint),
+        ];
+        Policy::compile(&sources, &Protected::default()).unwrap()
+    };
+    let revokes = "capabilities: [{ name: a, match: { syscall: grant.revoke }, action: allow }]";
+    let revoke = "{ syscall: grant.revoke, caller: user }";
+    assert_eq!(effect(&policy(revokes, "", ""), revoke), Effect::Allow);
+    // The control: without a built-in rule the other file's silence denies.
+    let reads = "capabilities: [{ name: a, match: { syscall: fs.read }, action: allow }]";
+    assert_eq!(effect(&policy(reads, "", ""), READ), Effect::Deny);
+    let never = "capabilities: [{ name: never, match: { syscall: fs.read }, action: deny }]";
+    let told = decision(&policy(reads, "", never), READ);
+    let names: Vec<_> = told.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!((told.effect, names), (Effect::Deny, vec!["a", "never"]));
+}

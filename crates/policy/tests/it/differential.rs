@@ -275,7 +275,7 @@ fn compiled(rules: &[NaiveRule], call: &Call) -> (Effect, Vec<RuleTrace>, Vec<St
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::support::cases(400))]
 
     #[test]
     fn the_index_decides_as_the_definition(rules in policy(), call in calls()) {

@@ -1,6 +1,7 @@
 //! Sealed grants: sealing, opening, use, and every way in which one does not count.
 
 use glasshouse_model::{Call, Digest, Effect};
+use glasshouse_policy::limits::MAX_GRANT_FIELD_BYTES;
 use glasshouse_policy::{
     GrantId, GrantTerms, GrantUse, NoCounters, Policy, REVOKED, Request, SealedGrant, SealingKey,
     TokenRefusal, TokenUse, UseCounters, Verdict, decide,
@@ -97,6 +98,8 @@ fn each_binding_is_checked() {
         Some(TokenRefusal::OtherPath),
     );
     check(same, "{ syscall: fs.write, sandbox: sb-1 }", (0, 1), 0, Some(TokenRefusal::OtherPath));
+    // Any alternative of a pattern will do.
+    check(|t| t.path_glob = Some("{lib,src}/**".into()), WRITE, (0, 1), 0, None);
 }
 
 #[test]
@@ -171,6 +174,12 @@ fn terms_that_make_no_sense_are_not_sealed() {
     check(|t| t.syscall = "x".repeat(300));
     check(|t| t.path_glob = Some("../x".into()));
     check(|t| t.path_glob = Some(String::new()));
+    // The longest text that is one still is.
+    let mut long = terms(&policy);
+    long.syscall = "x".repeat(MAX_GRANT_FIELD_BYTES);
+    SealedGrant::seal(&key(), long.clone()).unwrap();
+    long.syscall.push('x');
+    SealedGrant::seal(&key(), long).unwrap_err();
 }
 
 #[test]
@@ -182,12 +191,16 @@ fn neither_key_nor_tag_prints() {
     let tag = format!("{:?}", &bytes[bytes.len() - 32..]);
     assert!(!format!("{grant:?}").contains(tag.trim_matches(['[', ']'])));
     assert_eq!(grant.terms().id.to_string(), format!("g_{}", "05".repeat(16)));
-    assert_eq!("g_05".parse::<GrantId>().unwrap_err().code(), "grant_malformed");
+    let upper = format!("g_{}", "0A".repeat(16));
+    let signed = format!("g_+{}", "05".repeat(16).split_off(1));
+    for bad in ["g_05", "", "x_05050505050505050505050505050505", &upper, &signed] {
+        assert_eq!(bad.parse::<GrantId>().unwrap_err().code(), "grant_malformed", "{bad}");
+    }
     assert_eq!(grant.terms().id.to_string().parse::<GrantId>().unwrap(), grant.terms().id);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(crate::support::cases(128))]
 
     #[test]
     fn terms_survive_the_bytes(

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::targets;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::support::cases(300))]
 
     #[test]
     fn any_text_as_a_policy(text in "[ \\-a-z:\\[\\]{}',*!&|>#\n\"]{0,120}") {

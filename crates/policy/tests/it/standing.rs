@@ -155,6 +155,10 @@ fn each_binding_ends_it() {
         assert_eq!(got.decision.effect, Effect::RequireReview);
         assert!(got.standing_uses.is_empty());
         assert_eq!(got.standing_refusals.first().map(|(_, refusal)| *refusal), expected);
+        // What does not count lets nothing pass: it is told as a reason to ask.
+        let told = got.decision.rules.iter().filter(|rule| rule.name == "standing-grant");
+        let told: Vec<_> = told.map(|rule| rule.action).collect();
+        assert_eq!(told, vec![Effect::RequireReview; usize::from(expected.is_some())]);
     };
     check(&|_, now| now.at_us = 100, Some(StandingRefusal::Expired));
     check(
@@ -220,6 +224,50 @@ fn a_call_that_derives_from_more_is_asked_for_again() {
     assert_eq!(effect(&["user"]), Effect::Allow);
     assert_eq!(effect(&["user", "repo"]), Effect::Allow);
     assert_eq!(effect(&["user", "web"]), Effect::RequireReview);
+}
+
+/// A grant for a workspace is bound to no branch; one for a turn ends with it.
+#[test]
+fn each_scope_reaches_where_it_says() {
+    let policy = compile(RULES).unwrap();
+    let check = |scope, is_there: &dyn Fn(&mut Now), expected: Effect| {
+        let terms = StandingTerms {
+            scope,
+            branch: (scope != GrantScope::Workspace).then(|| branch(1)),
+            turn: (scope == GrantScope::Turn).then_some(7),
+            workspace: (scope == GrantScope::Workspace).then(|| "/p".to_owned()),
+            ..terms(&policy, gh())
+        };
+        let grant = Standing::new(id(1), terms).unwrap();
+        let mut now = Now::default();
+        is_there(&mut now);
+        let got = verdict(&policy, &call(GH), &[grant], &now);
+        assert_eq!(got.decision.effect, expected, "{scope:?}");
+    };
+    for scope in [GrantScope::Turn, GrantScope::Session, GrantScope::Workspace] {
+        check(scope, &|_| (), Effect::Allow);
+    }
+    check(GrantScope::Turn, &|now| now.turn = Some(8), Effect::RequireReview);
+    check(GrantScope::Turn, &|now| now.turn = None, Effect::RequireReview);
+    check(GrantScope::Session, &|now| now.turn = Some(8), Effect::Allow);
+    check(GrantScope::Session, &|now| now.branch = 2, Effect::RequireReview);
+    check(GrantScope::Session, &|now| now.workspace = "/q", Effect::Allow);
+    check(GrantScope::Workspace, &|now| now.branch = 2, Effect::Allow);
+    check(GrantScope::Workspace, &|now| now.workspace = "/q", Effect::RequireReview);
+}
+
+/// A built-in rule that allows is no reason to ask a person: what a file's rule asks for is granted there as
+/// anywhere.
+#[test]
+fn a_built_in_permission_keeps_no_grant_from_counting() {
+    let rule =
+        "capabilities: [{ name: a, match: { syscall: grant.revoke }, action: require_review }]";
+    let policy = compile(rule).unwrap();
+    let grant = Standing::new(id(1), terms(&policy, json!({ "syscall": "grant.revoke" }))).unwrap();
+    let revoke = call("{ syscall: grant.revoke, caller: user }");
+    let effect =
+        |grants: &[Standing]| verdict(&policy, &revoke, grants, &Now::default()).decision.effect;
+    assert_eq!((effect(&[]), effect(&[grant])), (Effect::RequireReview, Effect::Allow));
 }
 
 /// What a built-in rule wants a person for is never granted in advance.
@@ -307,6 +355,50 @@ fn a_derived_grant_is_narrower_in_every_term() {
     check(&|t| t.expires_us = 101, "expires_us");
     check(&|t| t.max_uses = Some(6), "max_uses");
     check(&|t| t.max_uses = None, "max_uses");
+    narrow(&|t| t.max_uses = Some(5)).unwrap();
+}
+
+/// A grant that is bound to a turn or a workspace derives only what is bound to the same; one that is not
+/// derives either.
+#[test]
+fn a_derived_grant_keeps_what_the_parent_is_bound_to() {
+    let policy = compile(RULES).unwrap();
+    let whole = || StandingTerms {
+        scope: GrantScope::Workspace,
+        workspace: Some("/p".to_owned()),
+        ..terms(&policy, gh())
+    };
+    let check = |parent: &dyn Fn(&mut StandingTerms),
+                 child: &dyn Fn(&mut StandingTerms),
+                 wider: Option<&str>| {
+        let (mut above, mut below) = (whole(), whole());
+        parent(&mut above);
+        child(&mut below);
+        let derived = Standing::new(id(1), above).unwrap().attenuate(id(2), below);
+        let term = derived.err().map(|error| error.report().context["term"].clone());
+        assert_eq!(term, wider.map(|term| json!(term)));
+    };
+    let turn = |n: u64| {
+        move |t: &mut StandingTerms| {
+            t.scope = GrantScope::Turn;
+            t.turn = Some(n);
+        }
+    };
+    check(&|_| (), &|_| (), None);
+    check(&|_| (), &turn(7), None);
+    check(&turn(7), &turn(7), None);
+    check(&turn(7), &turn(8), Some("turn"));
+    let at = |dir: &'static str| move |t: &mut StandingTerms| t.workspace = Some(dir.to_owned());
+    check(&at("/p"), &at("/q"), Some("workspace"));
+    let session = |t: &mut StandingTerms| {
+        t.scope = GrantScope::Session;
+        t.workspace = None;
+    };
+    check(&session, &session, None);
+    check(&session, &|t| t.scope = GrantScope::Session, None);
+    check(&|_| (), &session, Some("workspace"));
+    // Any number of uses is fewer than without end.
+    check(&|_| (), &|t| t.max_uses = Some(9), None);
 }
 
 /// Uses of a derived grant count at both, and it ends with its parent.
@@ -367,6 +459,11 @@ fn a_sealed_grant_splits_into_narrower_ones() {
     check(&|t| t.path_glob = None, 0, "path_glob");
     check(&|t| t.path_glob = Some("**".to_owned()), 0, "path_glob");
     check(&|t| t.path_glob = Some("{src/a,lib}/**".to_owned()), 0, "path_glob");
+    // Each part of the narrower pattern lies in any part of the wider one.
+    let wide = GrantTerms { path_glob: Some("{src,lib}/**".to_owned()), ..terms(1) };
+    let wide = SealedGrant::seal(&key, wide).unwrap();
+    let both = GrantTerms { path_glob: Some("{lib/a,src/a}/**".to_owned()), ..terms(2) };
+    wide.split(&key, both, 0).unwrap();
     check(&|t| t.expires_us = 101, 0, "expires_us");
     check(&|t| t.max_uses = 6, 0, "max_uses");
     check(&|_| (), 4, "max_uses");

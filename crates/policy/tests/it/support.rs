@@ -2,6 +2,7 @@
 
 use glasshouse_model::{Call, Decision, Effect};
 use glasshouse_policy::{CallSketch, Error, Policy, Protected, Request, Source, decide};
+use proptest::prelude::ProptestConfig;
 
 /// Compiles one source.
 pub(crate) fn compile(text: &str) -> Result<Policy, Error> {
@@ -34,3 +35,12 @@ pub(crate) const ALLOW_ALL: &str = "
 capabilities:
   - { name: everything, match: {}, action: allow }
 ";
+
+/// How many random cases a property gets, unless `PROPTEST_CASES` says.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let own = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => own,
+        None => ProptestConfig { cases: usual, ..own },
+    }
+}

@@ -1,10 +1,14 @@
 //! What a finished test run proves, and telling whoever reads its output where that is nothing.
 
-use glasshouse_model::body::TestSetup;
+use glasshouse_model::CanonicalPath;
+use glasshouse_model::body::{Coverage, TestSetup};
 use glasshouse_sandbox::Stream;
 use glasshouse_sandbox::toolchain::{TestKind, verdict};
+use glasshouse_sandbox::view::{Intent, WORKSPACE_MOUNT};
 
 use super::End;
+use crate::coverage::{MAX_REPORT_BYTES, REPORTS, read_report};
+use crate::driver::workbench::Workbench;
 
 /// What a command wrote, each stream by itself: between them a line can be cut in two.
 #[derive(Default)]
@@ -38,4 +42,63 @@ pub(super) fn judge(end: &mut End, test: &TestSetup, heard: &Heard) {
         end.output.extend_from_slice(format!("\nglasshouse: no test result: {why}\n").as_bytes());
     }
     end.verdict = Some(found);
+}
+
+/// Measures what the sources had of a test run, by the report that it left. A report that cannot be read is
+/// told to whoever reads the output, and counts as none.
+pub(super) fn measure(end: &mut End, bench: &mut Workbench) {
+    let named = bench.test().coverage.clone();
+    let looked_for = match &named {
+        Some(name) => vec![name.as_str()],
+        None => REPORTS.to_vec(),
+    };
+    for name in looked_for {
+        match report(bench, name) {
+            Ok(None) => {}
+            Ok(Some(coverage)) => {
+                let (covered, lines) = (coverage.covered_lines, coverage.lines);
+                let text =
+                    format!("\nglasshouse: {covered} of {lines} source lines covered ({name})\n");
+                end.output.extend_from_slice(text.as_bytes());
+                end.coverage = Some(coverage);
+                return;
+            }
+            Err(why) => {
+                let text = format!("\nglasshouse: no coverage: {name}: {why}\n");
+                end.output.extend_from_slice(text.as_bytes());
+                return;
+            }
+        }
+    }
+    if let Some(name) = named {
+        let text = format!("\nglasshouse: no coverage: the run left no {name}\n");
+        end.output.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// What a report says, if there is one that the run itself can have left.
+fn report(bench: &mut Workbench, name: &str) -> Result<Option<Coverage>, String> {
+    let path = CanonicalPath::parse(name).map_err(|error| error.to_string())?;
+    let target = match bench.view().map_err(|e| e.to_string())?.resolve(name, Intent::Any) {
+        Ok(target) if target.exists() => target,
+        Ok(_) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if *target.canonical() != path {
+        return Err(format!("it is a link to `{}`", target.canonical()));
+    }
+    let whole = bench.whole().map_err(|error| error.to_string())?;
+    if whole.get(name).is_some() {
+        return Err("it is a file of the repository, not of this run: let git ignore it".to_owned());
+    }
+    let read = target.read(MAX_REPORT_BYTES).map_err(|error| error.to_string())?;
+    if read.is_cut() {
+        return Err(format!("it has {} bytes; the limit is {MAX_REPORT_BYTES}", read.total_bytes));
+    }
+    let project = bench.project().display().to_string();
+    let is_source = |path: &CanonicalPath| {
+        whole.get(path.as_str()).is_some() && !bench.classifier().is_test_path(path)
+    };
+    let lines = read_report(&read.bytes, &[WORKSPACE_MOUNT, &project], &is_source)?;
+    Ok(Some(Coverage { report: path.to_string(), lines: lines.all, covered_lines: lines.covered }))
 }

@@ -12,7 +12,7 @@ use glasshouse_tools::Arguments;
 
 use super::{DISK_FULL, End, Execution, NO_EXIT_CODE, changed_path};
 use crate::classify::is_lock_file;
-use crate::driver::decide::{decide_uncounted, masked};
+use crate::driver::decide::{confined, decide_uncounted, masked};
 use crate::driver::start::put;
 use crate::driver::workbench::{Workbench, Write, manifest_bytes};
 use crate::driver::{TaskEnd, failed_call, lock};
@@ -100,6 +100,7 @@ impl Execution {
                 tests_changed,
                 sources_changed,
                 earlier_exit_code: end.earlier_exit_code,
+                coverage: end.coverage.clone(),
             };
             drafts.push(Draft::new(Kind::TestEvidence, &body));
         }
@@ -173,6 +174,7 @@ impl Execution {
                 call.labels.insert(WEB.to_owned());
             }
             let decision = decide_uncounted(&self.policy, &call);
+            let decision = confined(decision, &call, self.confines.as_ref());
             let may_stay = decision.effect == Effect::Allow;
             if !may_stay {
                 refused.push(RefusedChange {

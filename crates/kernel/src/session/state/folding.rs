@@ -95,6 +95,9 @@ impl State {
             Kind::WorkspaceRolledBack => {
                 event.body_as::<WorkspaceRolledBack>()?;
             }
+            Kind::WorkflowExemptionRequested => self.exemption_requested(seq, event.body_as()?),
+            Kind::WorkflowExemptionDecided => self.exemption_decided(&event.body_as()?),
+            Kind::DebtUpdated => self.debt = Some(event.body_as()?),
             Kind::TestEvidence => self.test_evidence(seq, event.body_as()?),
             Kind::WorkflowTransitioned => {
                 self.transitioned(&event.body_as()?, event.header.cause);
@@ -136,6 +139,7 @@ impl State {
     fn void_answers(&mut self) {
         self.pending_approvals.clear();
         self.granted.clear();
+        self.end_exemption();
         self.merge = None;
         for call in &self.open_calls {
             if let Some(record) = self.calls.get_mut(call) {
@@ -386,6 +390,10 @@ impl State {
         self.workflow = Some(transition.to);
         if transition.to == Workflow::TestWriting {
             self.red = None;
+            self.end_exemption();
+        }
+        if [transition.from, transition.to].contains(&Workflow::Idle) {
+            self.exemption = None;
         }
     }
 
