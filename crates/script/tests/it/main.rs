@@ -3,5 +3,6 @@
 
 mod escapes;
 mod limits;
+mod node;
 mod renders;
 mod support;
