@@ -227,6 +227,10 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn interrupt(&self) {
         let status =
             Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
