@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Ran, count};
+use crate::harness::{Place, Ran, below, count};
 
 /// Writes a plan whose source is this, under the specification and a manifest for what is carried.
 fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
@@ -205,24 +205,6 @@ fn e2e_code_does_what_the_baseline_says() {
             "{id}: {ran:?}"
         );
     }
-}
-
-/// Processes below one, with the processor time that each has used, in hundredths of a second.
-fn below(process: u32) -> Vec<(u32, u64)> {
-    let stat = |entry: std::fs::DirEntry| -> Option<(u32, u32, u64)> {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        let rest: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        Some((number, rest.get(1)?.parse().ok()?, rest.get(11)?.parse().ok()?))
-    };
-    let all: Vec<_> = std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect();
-    let mut found = vec![(process, 0)];
-    let mut next = 0;
-    while let Some((parent, _)) = found.get(next).copied() {
-        found.extend(all.iter().filter(|one| one.1 == parent).map(|one| (one.0, one.2)));
-        next += 1;
-    }
-    found.split_off(1)
 }
 
 /// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
