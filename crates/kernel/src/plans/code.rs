@@ -172,16 +172,18 @@ impl Coder {
     /// Runs what the source exports under the name, or else its default.
     fn ran(&self, source: &Source<'_>, mut task: Task, cancel: &Cancel) -> Result<(Ran, bool)> {
         let stop = cancel.sandbox();
+        let ended = |error| stopped(cancel, error);
         let worker = self.engine.worker(self.host()?)?;
-        let program = worker.compile(source, stop).map_err(|error| stopped(cancel, error))?;
-        let mut ran = worker.run(&program, &task, stop)?;
+        let program = worker.compile(source, stop).map_err(ended)?;
+        let mut ran = worker.run(&program, &task, stop).map_err(ended)?;
         let missing = |ran: &Ran| {
             ran.node.as_ref().is_err_and(|error| error.is(glasshouse_script::codes::EXPORT_MISSING))
         };
         let export_missing = task.export != DEFAULT_EXPORT && missing(&ran);
         if export_missing {
             DEFAULT_EXPORT.clone_into(&mut task.export);
-            ran = self.engine.worker(self.host()?)?.run(&program, &task, stop)?;
+            let worker = self.engine.worker(self.host()?)?;
+            ran = worker.run(&program, &task, stop).map_err(ended)?;
         }
         // A plan's own root is not what was asked for, so a run that was stopped shows nothing.
         match ran.node {
