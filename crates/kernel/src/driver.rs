@@ -88,7 +88,7 @@ pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 
-use crate::plans::{Plans, Quota};
+use crate::plans::{Coder, Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Listing, Replay, Replayed, State, join, next};
 use crate::session::{recorded, refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
@@ -115,6 +115,8 @@ pub struct Kernel {
     program: PathBuf,
     network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
+    /// What runs code of plans, and keeps what it compiled.
+    coder: Arc<Coder>,
     keeping: Keeping,
     outside: Outside,
 }
@@ -133,7 +135,16 @@ impl Kernel {
         let (network, host) = (NetworkSettings::default(), OnceLock::new());
         let (program, keeping, outside) =
             (real_path(program), Keeping::default(), Outside::default());
-        Ok(Self { log, home, program, network, host, keeping, outside })
+        let config = HostConfig { program: program.clone(), home: home.clone() };
+        let coder = Arc::new(Coder::new(config));
+        Ok(Self { log, home, program, network, host, coder, keeping, outside })
+    }
+
+    /// Keeps this many places ready for code of plans, once a plan had some: for a process that stays.
+    #[must_use]
+    pub fn with_prepared_code(self, count: usize) -> Self {
+        self.coder.keep_ready(count);
+        self
     }
 
     /// Reaches the network in another way than the host's own.
@@ -179,7 +190,7 @@ impl Kernel {
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        Plans::open(&self.log, policy, journal::local_user(), (quota, self.host_config()))
+        Plans::open(&self.log, policy, journal::local_user(), (quota, Arc::clone(&self.coder)))
     }
 
     fn host_config(&self) -> HostConfig {

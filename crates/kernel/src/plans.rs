@@ -13,6 +13,7 @@ mod governor;
 mod stages;
 mod work;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use glasshouse_log::{Append, CellWrite, Log, NewBranch};
@@ -27,10 +28,9 @@ use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
-use glasshouse_sandbox::HostConfig;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{decide_uncounted, now_us};
+use crate::driver::{Cancel, decide_uncounted, now_us};
 use crate::{Error, Result, codes};
 
 pub use carry::Carried;
@@ -40,7 +40,8 @@ pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use stages::Stages;
 
-use code::{Coder, Moment};
+pub(crate) use code::Coder;
+use code::Moment;
 use fold::Fold;
 use governor::{Governor, Ticket};
 pub(crate) use governor::{Runs, SPACE as QUOTAS, expected as expected_quota};
@@ -85,7 +86,8 @@ pub struct Plans {
     policy: Policy,
     user: Principal,
     governor: Governor,
-    coder: Coder,
+    coder: Arc<Coder>,
+    cancel: Cancel,
     fold: Fold,
 }
 
@@ -167,12 +169,19 @@ impl Plans {
         log: &Log,
         policy: Policy,
         user: Principal,
-        (quota, host): (Quota, HostConfig),
+        (quota, coder): (Quota, Arc<Coder>),
     ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
-        let coder = Coder::new(host);
-        Ok(Self { log, home: None, policy, user, governor, coder, fold })
+        let cancel = Cancel::new()?;
+        Ok(Self { log, home: None, policy, user, governor, coder, cancel, fold })
+    }
+
+    /// Names the switch that stops runs: the process that runs a plan's code is killed, and the run ends
+    /// as `cancelled`.
+    #[must_use]
+    pub fn until(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
     }
 
     /// Brings the fold to the head of the log.
@@ -280,7 +289,12 @@ impl Plans {
             stages.of("history", || self.sync())?;
             let done = match &decided {
                 Ok(_) => {
-                    let means = Means { coder: &self.coder, moment, profile: &chosen.profile };
+                    let means = Means {
+                        coder: &self.coder,
+                        cancel: &self.cancel,
+                        moment,
+                        profile: &chosen.profile,
+                    };
                     work::work(&self.fold, &self.log, ask, &means, &mut stages)
                 }
                 Err(why) => Err(Failure::new(denied(why))),
@@ -288,7 +302,10 @@ impl Plans {
             let release = self.governor.release(&ticket)?;
             match stages.of("record", || self.record(&home, ask, &chosen, done, release, begun)) {
                 Err(error) if is_race(&error) => {}
-                result => return result.map(|run| Run { stages, ..run }),
+                result => {
+                    self.coder.refill();
+                    return result.map(|run| Run { stages, ..run });
+                }
             }
         }
         // What holds the place of this run expires by itself.
@@ -459,7 +476,8 @@ impl Plans {
         let chosen = Chosen::new(name, &was.constraints)?;
         let mut differences = Vec::new();
         let moment = was.script.as_ref().map_or(Moment::at(0), Moment::of);
-        let means = Means { coder: &self.coder, moment, profile: &chosen.profile };
+        let means =
+            Means { coder: &self.coder, cancel: &self.cancel, moment, profile: &chosen.profile };
         let again = work::work(&before, &self.log, &ask, &means, &mut Stages::default());
         let succeeded = was.status == RunStatus::Succeeded;
         if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {

@@ -22,13 +22,26 @@ export default function Counter() {
 const LIST: &str = "const Row = (p: { n: number }) => <li class='row'>{p.n}</li>;
 export default () => <ul>{Array.from({ length: 1000 }, (_, n) => <Row n={n}/>)}</ul>";
 
+/// One call that the engine never asks in.
+const DEAF: &str =
+    "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
+/// What others do meanwhile.
+const ATTACKS: &[&str] = &[
+    "export default () => { for (;;) {} }",
+    DEAF,
+    "export default () => { const a = []; for (;;) { try { for (;;) a.push(new Array(1e5).fill(1)) } catch {} } }",
+    "export default () => { for (;;) /(a+)+$/.test('a'.repeat(40) + 'b') }",
+];
+
 struct Place {
     host: SandboxHost,
     _home: tempfile::TempDir,
 }
 
 fn main() {
-    let runs = std::env::args().skip(1).find_map(|text| text.parse().ok()).unwrap_or(RUNS);
+    let few = std::env::var_os("GLASSHOUSE_BENCH_SHORT").map(|_| 20);
+    let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
+    let runs = asked.or(few).unwrap_or(RUNS);
     let home = tempfile::tempdir().unwrap();
     let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse-scriptd"));
     let config = HostConfig { program, home: home.path().to_owned() };
@@ -76,13 +89,70 @@ fn main() {
             drop(first.worker(&place.host).unwrap());
         }),
     );
-    let endless = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
+    prepared(&place, &first, runs);
+    kills(&place, &first);
+    neighbour(&place, &first, runs);
+    node(&place, &first, runs);
+}
+
+/// A promise and how it is kept.
+fn promise(what: &str, ratio: f64, bound: f64) {
+    let verdict = if ratio <= bound { "ok" } else { "MISSED" };
+    println!("{what}  ratio={ratio:.2} bound={bound} {verdict}");
+}
+
+/// A run on a worker that waited, beside one on a worker that is made for it.
+fn prepared(place: &Place, engine: &Engine, runs: usize) {
+    let (mut made, mut waiting) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        made.push(timed(|| drop(run(place, engine, COUNTER))));
+        engine.prepare(&place.host, 1).unwrap();
+        waiting.push(timed(|| drop(run(place, engine, COUNTER))));
+    }
+    let (made, waiting) = (middle(made), middle(waiting));
+    let what = format!("run on a prepared worker {:.2} ms, made {:.2} ms", ms(waiting), ms(made));
+    promise(&what, ms(waiting) / ms(made), 1.0);
+}
+
+/// How late code is ended that never looks at a clock.
+fn kills(place: &Place, engine: &Engine) {
     let mut late: Vec<u64> = (0..20)
-        .map(|_| run_with(&place, &first, endless, 200).receipt.duration_us.saturating_sub(200_000))
+        .map(|_| run_with(place, engine, DEAF, 200).receipt.duration_us.saturating_sub(200_000))
         .collect();
     late.sort_unstable();
-    println!("{:44} {:>9.3} ms", "killed after its deadline, worst of 20", late[19] as f64 / 1e3);
-    node();
+    let (middle, worst) = (late[10] as f64 / 1e3, late[19] as f64 / 1e3);
+    promise(
+        &format!("killed after a deadline, {middle:.1} ms late, worst of 20 {worst:.1} ms"),
+        worst,
+        100.0,
+    );
+}
+
+/// What a neighbour's runs take while others attack, beside what they take alone.
+fn neighbour(place: &Place, engine: &Engine, runs: usize) {
+    let rounds = (runs / 20).max(2);
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let some = |into: &mut Vec<Duration>| {
+        for _ in 0..10 {
+            into.push(timed(|| drop(run(place, engine, COUNTER))));
+        }
+    };
+    for round in 0..rounds {
+        some(&mut alone);
+        let stop = Cancel::new().unwrap();
+        std::thread::scope(|scope| {
+            let attack = ATTACKS[round % ATTACKS.len()];
+            let stopped = stop.clone();
+            scope.spawn(move || drop(run_until(place, engine, attack, 20_000, &stopped)));
+            std::thread::sleep(Duration::from_millis(50));
+            some(&mut beside);
+            stop.cancel();
+        });
+    }
+    let (alone, beside) = (middle(alone), middle(beside));
+    let what =
+        format!("neighbour of an attack, p50 {:.2} ms, alone {:.2} ms", ms(beside), ms(alone));
+    promise(&what, ms(beside) / ms(alone), 1.2);
 }
 
 fn compiled(code: &str) {
@@ -99,6 +169,17 @@ fn run(place: &Place, engine: &Engine, code: &str) -> Ran {
 }
 
 fn run_with(place: &Place, engine: &Engine, code: &str, time_ms: u64) -> Ran {
+    run_until(place, engine, code, time_ms, &Cancel::new().unwrap()).unwrap()
+}
+
+/// The same until it is cancelled.
+fn run_until(
+    place: &Place,
+    engine: &Engine,
+    code: &str,
+    time_ms: u64,
+    cancel: &Cancel,
+) -> glasshouse_script::Result<Ran> {
     let manifest = BTreeMap::new();
     let source =
         Source { code, language: Language::Tsx, runtime: Runtime::Preact, manifest: &manifest };
@@ -110,20 +191,22 @@ fn run_with(place: &Place, engine: &Engine, code: &str, time_ms: u64) -> Ran {
         seed: 1,
         limits: Limits { time_ms, ..Limits::default() },
     };
-    let cancel = Cancel::new().unwrap();
-    let worker = engine.worker(&place.host).unwrap();
-    let program = worker.compile(&source, &cancel).unwrap();
-    worker.run(&program, &task, &cancel).unwrap()
+    let worker = engine.worker(&place.host)?;
+    let program = worker.compile(&source, cancel)?;
+    worker.run(&program, &task, cancel)
 }
 
 fn median(runs: usize, mut act: impl FnMut()) -> Duration {
-    let mut times: Vec<Duration> = (0..runs)
-        .map(|_| {
-            let begun = Instant::now();
-            act();
-            begun.elapsed()
-        })
-        .collect();
+    middle((0..runs).map(|_| timed(&mut act)).collect())
+}
+
+fn timed(mut act: impl FnMut()) -> Duration {
+    let begun = Instant::now();
+    act();
+    begun.elapsed()
+}
+
+fn middle(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
 }
@@ -137,7 +220,7 @@ fn report(name: &str, time: &Duration) {
 }
 
 /// Node.js, as one process per render and as renders in a process that is warm.
-fn node() {
+fn node(place: &Place, engine: &Engine, runs: usize) {
     let vendor = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vendor");
     let work = tempfile::tempdir().unwrap();
     for (from, to) in [
@@ -160,6 +243,7 @@ fn node() {
         const first = one(); const times = Array.from({ length: 200 }, one).sort((a, b) => a - b);
         console.log(first.toFixed(3), times[100].toFixed(3));";
     std::fs::write(work.path().join("bench.mjs"), script).unwrap();
+    pairs(place, engine, work.path(), runs.min(50));
     let begun = Instant::now();
     let output = Command::new("node").arg("bench.mjs").current_dir(work.path()).output();
     match output {
@@ -177,4 +261,31 @@ fn node() {
         }
         _ => println!("node: not here"),
     }
+}
+
+/// One render in a sandbox of its own, beside one in a process of Node.js of its own, in turns.
+fn pairs(place: &Place, engine: &Engine, work: &std::path::Path, pairs: usize) {
+    let once =
+        "import { h } from 'preact'; import { renderToString } from 'preact-render-to-string';
+        const Row = (p) => h('li', { class: 'row' }, p.n);
+        const App = () => h('ul', null, Array.from({ length: 1000 }, (_, n) => h(Row, { n })));
+        if (renderToString(h(App)).length < 20000) process.exit(1);";
+    std::fs::write(work.join("once.mjs"), once).unwrap();
+    let there = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    let one = || there(Command::new("node").arg("once.mjs").current_dir(work));
+    if !one() {
+        return;
+    }
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        ours.push(timed(|| drop(run(place, engine, LIST))));
+        theirs.push(timed(|| assert!(one())));
+    }
+    let (ours, theirs) = (middle(ours), middle(theirs));
+    let what = format!(
+        "1,000 elements: a sandbox {:.1} ms, a process of node {:.1} ms",
+        ms(ours),
+        ms(theirs)
+    );
+    promise(&what, ms(ours) / ms(theirs), 1.0);
 }

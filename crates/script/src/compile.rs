@@ -266,6 +266,8 @@ pub(crate) fn compile_from(source: &Source<'_>, origin: Origin) -> Result<Module
             return Err(Faults::of(found));
         }
     }
+    // A comment could name another function, or another module, for markup than the one that was checked.
+    program.comments.clear();
     transform(&allocator, &mut program, scoping, source)
         .map_err(|found| Faults::of(found.iter().map(unread).collect()))?;
     let imports =

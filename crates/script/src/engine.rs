@@ -5,6 +5,7 @@
 //! process is what is broken. Source is compiled in one process and run in another: where code runs,
 //! no text becomes code, because the context is made without the part that would do it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -181,13 +182,15 @@ fn run(work: &Work, modules: Vec<Bytecode>) -> Result<serde_json::Value, Failed>
     let modules: &'static BTreeMap<_, _> = Box::leak(Box::new(modules.into_iter().collect()));
     runtime.set_loader(Names, Modules(modules));
     let context = Context::custom::<Intrinsics>(&runtime).map_err(internal)?;
-    let run = Run { work, deadline };
+    let run = Run { work, deadline, jobs: Cell::new(0) };
     context.with(|ctx| run.text(&ctx)).and_then(|made| run.node(&made))
 }
 
 struct Run<'w> {
     work: &'w Work,
     deadline: Instant,
+    /// Steps of promises so far: the limit is the run's, not that of one promise.
+    jobs: Cell<u64>,
 }
 
 /// What code made, before it is a node.
@@ -200,8 +203,9 @@ impl Run<'_> {
     fn text<'js>(&self, ctx: &Ctx<'js>) -> Result<Made, Failed> {
         let work = self.work;
         let start = self.import(ctx, vendor::START)?;
-        let start: Function<'js> = self.caught(ctx, start.get("start"))?;
-        self.caught(ctx, start.call::<_, ()>((work.now_ms, work.seed)))?;
+        let begin: Function<'js> = self.caught(ctx, start.get("start"))?;
+        self.caught(ctx, begin.call::<_, ()>((work.now_ms, work.seed)))?;
+        let awaited: Function<'js> = self.caught(ctx, start.get("awaited"))?;
         // Ours comes first, so that what it takes from the engine is still the engine's.
         let render = match work.runtime {
             compile::Runtime::Preact => Some(self.import(ctx, vendor::PREACT)?),
@@ -222,6 +226,8 @@ impl Run<'_> {
             Some(function) => self.caught(ctx, function.call((input,)))?,
             None => exported,
         };
+        // Whatever has a `then` is waited for, as an `await` in code would.
+        let made = self.caught(ctx, awaited.call((made,)))?;
         let made = self.settled(ctx, made)?;
         let text = self.caught(ctx, ctx.json_stringify(made))?;
         let text = text.ok_or_else(|| Failed::NoNode("nothing came back".to_owned()))?;
@@ -251,10 +257,9 @@ impl Run<'_> {
     /// What a promise comes to; any other value is itself.
     fn settled<'js>(&self, ctx: &Ctx<'js>, value: Value<'js>) -> Result<Value<'js>, Failed> {
         let Some(promise) = value.as_promise().cloned() else { return Ok(value) };
-        let mut jobs = 0;
         while promise.state() == PromiseState::Pending {
-            jobs += 1;
-            if jobs > self.work.jobs {
+            self.jobs.set(self.jobs.get() + 1);
+            if self.jobs.get() > self.work.jobs {
                 return Err(Failed::Limit(Limit::Jobs));
             }
             // Steps may be too short for the engine to ask.
@@ -276,20 +281,17 @@ impl Run<'_> {
     }
 
     fn failed(&self, caught: &CaughtError<'_>) -> Failed {
+        let text = message(caught);
+        // Reading what was thrown may run code, too, so the clock comes after it.
         if Instant::now() >= self.deadline {
             return Failed::Limit(Limit::Time);
         }
-        // When there is no memory for an error either, the engine throws nothing at all.
-        let nothing = matches!(caught, CaughtError::Value(value) if value.is_null());
-        let text = message(caught);
-        if nothing || text.contains("out of memory") {
-            Failed::Limit(Limit::Memory)
-        } else if text.contains("Maximum call stack size exceeded")
-            || text.contains("stack overflow")
-        {
-            Failed::Limit(Limit::Stack)
-        } else {
-            Failed::Threw(text)
+        match caught {
+            CaughtError::Error(rquickjs::Error::Allocation) => Failed::Limit(Limit::Memory),
+            // When there is no memory for an error either, the engine throws nothing at all.
+            CaughtError::Value(value) if value.is_null() => Failed::MaybeMemory(text),
+            _ if text.contains("out of memory") => Failed::MaybeMemory(text),
+            _ => Failed::Threw(text),
         }
     }
 }
@@ -312,3 +314,6 @@ fn message(caught: &CaughtError<'_>) -> String {
     let end = text.floor_char_boundary(MAX_MESSAGE_BYTES.min(text.len()));
     text[..end].to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,6 +63,9 @@ pub(crate) enum Reply {
 pub(crate) enum Failed {
     /// It threw, or never came to an end by itself.
     Threw(String),
+    /// It threw what the engine throws when memory is refused. Code can throw the same; whether
+    /// memory was used up is for who measured it to say.
+    MaybeMemory(String),
     /// It has no such export.
     NoExport(String),
     /// What it made is no part of a plan.
@@ -81,8 +84,6 @@ pub enum Limit {
     Time,
     /// Memory.
     Memory,
-    /// Nesting of calls.
-    Stack,
     /// Steps of promises.
     Jobs,
     /// Bytes of what it made.
@@ -96,7 +97,6 @@ impl Limit {
         match self {
             Self::Time => "time",
             Self::Memory => "memory",
-            Self::Stack => "stack",
             Self::Jobs => "jobs",
             Self::Output => "output",
         }

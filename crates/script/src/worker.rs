@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glasshouse_sandbox::{
     Cancel, Limit as SandboxLimit, RunResult, Sandbox, SandboxHost, SandboxSpec, Status, Stream,
@@ -122,6 +122,8 @@ pub struct Ran {
 pub struct Engine {
     programs: cache::Kept<Program>,
     carried: Mutex<HashMap<&'static str, Arc<Vec<u8>>>>,
+    /// Sandboxes in which nothing ran yet.
+    ready: Mutex<Vec<Sandbox>>,
 }
 
 /// One sandbox, for the code of one plan.
@@ -138,19 +140,47 @@ impl Engine {
         Self::default()
     }
 
-    /// Makes a worker. The host's program must know [`ENTRY`].
+    /// Makes workers ahead of need, until this many wait. Each serves one plan, whoever's it is, and is gone
+    /// then: nothing that a plan leaves is there for the next.
+    ///
+    /// # Errors
+    /// As [`Engine::worker`].
+    pub fn prepare(&self, host: &SandboxHost, count: usize) -> Result<()> {
+        while self.prepared() < count {
+            let sandbox = sandbox(host)?;
+            self.ready().push(sandbox);
+        }
+        Ok(())
+    }
+
+    /// How many workers wait.
+    #[must_use]
+    pub fn prepared(&self) -> usize {
+        self.ready().len()
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Vec<Sandbox>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a worker that waits, or makes one. The host's program must know [`ENTRY`].
     ///
     /// # Errors
     /// Those of the sandbox; `isolation_unavailable` when there cannot be one. Code never runs
     /// without.
     pub fn worker(&self, host: &SandboxHost) -> Result<Worker<'_>> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let id = format!("script-{}-{number}", std::process::id());
-        let spec = SandboxSpec::new(id, TemplateName::Script.template());
-        let sandbox = host.create(&spec)?;
+        let waiting = self.ready().pop();
+        let sandbox = waiting.map_or_else(|| sandbox(host), Ok)?;
         Ok(Worker { engine: self, sandbox })
     }
+}
+
+/// A new sandbox for code.
+fn sandbox(host: &SandboxHost) -> Result<Sandbox> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let id = format!("script-{}-{number}", std::process::id());
+    Ok(host.create(&SandboxSpec::new(id, TemplateName::Script.template()))?)
 }
 
 impl Worker<'_> {
@@ -225,6 +255,7 @@ impl Worker<'_> {
         let node = match reply {
             Some((Reply::Made(node), _)) => Ok(node),
             Some((Reply::Failed(failed), _)) => {
+                let failed = judged(failed, ran.usage.memory_peak_bytes, task.limits.memory_bytes);
                 if let Failed::Limit(limit) = failed {
                     receipt.limit = Some(limit);
                 }
@@ -339,9 +370,23 @@ fn faulty(faults: &Faults) -> Error {
         .with("unknown_names", faults.unknown_names())
 }
 
+/// Whether code that says that memory was refused had used it up, by what was measured from outside.
+/// A refusal can come at half of the limit, when what grows is copied.
+fn judged(failed: Failed, peak_bytes: u64, limit_bytes: usize) -> Failed {
+    match failed {
+        Failed::MaybeMemory(_) if peak_bytes >= limit_bytes as u64 / 2 => {
+            Failed::Limit(Limit::Memory)
+        }
+        Failed::MaybeMemory(why) => Failed::Threw(why),
+        other => other,
+    }
+}
+
 fn refused(failed: Failed) -> Error {
     match failed {
-        Failed::Threw(why) => Error::new(codes::FAILED, "the code failed").why(why),
+        Failed::Threw(why) | Failed::MaybeMemory(why) => {
+            Error::new(codes::FAILED, "the code failed").why(why)
+        }
         Failed::NoExport(name) => {
             Error::new(codes::EXPORT_MISSING, format!("the source exports no `{name}`"))
         }

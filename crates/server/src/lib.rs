@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use glasshouse_kernel::Kernel;
+use glasshouse_kernel::{Cancel, Kernel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -65,6 +65,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     desk: Arc<desk::Desk>,
+    ending: Cancel,
 }
 
 impl Server {
@@ -85,6 +86,7 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let desk = Arc::new(desk::Desk::new(Arc::clone(&kernel), models));
         let streams = Arc::new(stream::Streams::new(kernel.log(), stopping.clone())?);
+        let ending = Cancel::new()?;
         let service = Arc::new(service::Service {
             kernel,
             home: home.to_owned(),
@@ -94,10 +96,11 @@ impl Server {
             gate: gate::Gate::of_loopback(address),
             token,
             metrics: metrics::Metrics::new(),
+            ending: ending.clone(),
         });
         let router = service::router(Arc::clone(&service));
         let serving = tokio::spawn(listen::serve(listener, service, router, stopping));
-        Ok(Self { address, token_file, stop, serving, desk })
+        Ok(Self { address, token_file, stop, serving, desk, ending })
     }
 
     /// Where it listens.
@@ -112,10 +115,11 @@ impl Server {
         &self.token_file
     }
 
-    /// Stops: no new requests, streams end, running turns come to rest or are stopped so that they can be
-    /// carried on.
+    /// Stops: no new requests, streams end, code of plans is ended, running turns come to rest or are stopped so
+    /// that they can be carried on.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
+        self.ending.cancel();
         let desk = self.desk;
         let closing = tokio::task::spawn_blocking(move || desk.close(TURN_PATIENCE));
         let _ = self.serving.await;

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
-use glasshouse_kernel::Kernel;
+use glasshouse_kernel::{Cancel, Kernel};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Method;
 use tower_service::Service as _;
@@ -42,6 +42,8 @@ pub(crate) struct Service {
     pub(crate) gate: Gate,
     pub(crate) token: Token,
     pub(crate) metrics: Metrics,
+    /// Ends what a request waits for when the server stops.
+    pub(crate) ending: Cancel,
 }
 
 /// What the gate found out, for the handler.

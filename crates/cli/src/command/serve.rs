@@ -14,9 +14,12 @@ use crate::args::ServeArguments;
 use crate::error::Error;
 use crate::{home, models, output};
 
+/// Places that are ready for code of plans, once a plan had some.
+const PREPARED: usize = 2;
+
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
-    let kernel = Arc::new(home::kernel()?);
+    let kernel = Arc::new(home::kernel()?.with_prepared_code(PREPARED));
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
     runtime.block_on(async {

@@ -315,6 +315,19 @@ fn drive(
     Ok(runtime.block_on(session.turn(message, &cancel))?)
 }
 
+/// The same for a command that has no runtime: the signal is heard on a thread of its own.
+pub(super) fn stopped_by_ctrl_c(cancel: &Cancel) -> Result<(), Error> {
+    let fail = |e: std::io::Error| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(fail)?;
+    let cancel = cancel.clone();
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || runtime.block_on(on_ctrl_c(move || cancel.cancel())))
+        .map_err(fail)?;
+    Ok(())
+}
+
 /// Stops at the first Ctrl-C, in order, and ends the program at the second.
 pub(super) async fn on_ctrl_c(stop: impl Fn() + Send) {
     let mut is_stopping = false;

@@ -1,8 +1,11 @@
 //! Code in plans, end to end: what a person sees, and what the log keeps.
 
+use std::time::{Duration, Instant};
+
+use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Ran};
+use crate::harness::{Place, Ran, below, count};
 
 /// Writes a plan whose source is this, under the specification and a manifest for what is carried.
 fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
@@ -202,4 +205,45 @@ fn e2e_code_does_what_the_baseline_says() {
             "{id}: {ran:?}"
         );
     }
+}
+
+/// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
+/// the run was stopped.
+#[test]
+fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
+    let place = Place::new();
+    let endless = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
+    let source = json!({ "code": endless, "language": "js", "runtime": "renderify" });
+    let time = json!({"capabilities": {"maxExecutionMs": 30_000}});
+    let file = plan(&place, "endless", &source, &time);
+    let mut running =
+        place.spawn(place.command(&["ui", "render-plan", &file, "--profile", "trusted", "--json"]));
+    let begun = Instant::now();
+    // The code is under way when a process below has worked for a while.
+    while !below(running.id()).iter().any(|(_, hundredths)| *hundredths > 20) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the code never began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let processes = below(running.id());
+    let pressed = Instant::now();
+    running.interrupt();
+    assert_eq!(running.wait(Duration::from_secs(10)), Some(130));
+    assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
+    let stdout = std::fs::read_to_string(place.path("stdout")).unwrap();
+    assert!(!stdout.contains("own root"), "{stdout}");
+    assert!(stdout.contains("\"code\":\"cancelled\""), "{stdout}");
+    for (process, _) in processes {
+        assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "{process} is left");
+    }
+    let (_, events) = place.events();
+    assert_eq!(count(&events, &Kind::PlanRefused), 1);
+    assert_eq!(count(&events, &Kind::PlanRegistered), 0);
+    let refused = events.iter().find(|event| *event.kind() == Kind::PlanRefused).unwrap();
+    assert_eq!(refused.body["run"]["code"], "cancelled", "{:?}", refused.body);
+    // The place in the quota is free again, and the next plan runs.
+    let quick = json!({ "code": "export default 'x'", "language": "js" });
+    let quick = plan(&place, "quick", &quick, &json!({}));
+    assert_eq!(show(&place, &quick, "trusted").expect_status(0).last()["markup"], "x");
+    let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
+    assert_eq!(history["usage"]["running"], json!({}), "{history}");
 }

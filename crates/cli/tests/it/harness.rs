@@ -227,6 +227,10 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn interrupt(&self) {
         let status =
             Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
@@ -300,4 +304,22 @@ pub(crate) fn skipped(name: &str, reason: &str) {
         std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes()).unwrap();
     }
     eprintln!("skipped: {line}");
+}
+
+/// Processes below one, with the processor time that each has used, in hundredths of a second.
+pub(crate) fn below(process: u32) -> Vec<(u32, u64)> {
+    let stat = |entry: std::fs::DirEntry| -> Option<(u32, u32, u64)> {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let rest: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        Some((number, rest.get(1)?.parse().ok()?, rest.get(11)?.parse().ok()?))
+    };
+    let all: Vec<_> = std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect();
+    let mut found = vec![(process, 0)];
+    let mut next = 0;
+    while let Some((parent, _)) = found.get(next).copied() {
+        found.extend(all.iter().filter(|one| one.1 == parent).map(|one| (one.0, one.2)));
+        next += 1;
+    }
+    found.split_off(1)
 }

@@ -4,17 +4,20 @@
 //! Code that fails leaves the plan's own root, which was checked as well, and the record says why. A
 //! plan whose source may not run, or that asks for a lane that is not here, is refused.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::state::State;
 use glasshouse_plan::{Event, Limits, Plan, Profile};
-use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
+use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_script::{Engine, Language, Ran, Runtime, Source, Task, worker};
 use serde_json::{Value, json};
 
 use super::of_plan;
-use crate::Result;
+use super::work::Means;
+use crate::driver::Cancel;
+use crate::{Error, Result, codes};
 
 /// The lane that runs code on a server: a process of its own, in a sandbox without a network.
 const LANE: &str = "isolated-vm";
@@ -26,10 +29,13 @@ const DEFAULT_TIME_MS: u64 = 1_500;
 const DEFAULT_EXPORT: &str = "default";
 
 /// Runs code of plans; its host begins with the first plan that carries some.
-pub(super) struct Coder {
+#[derive(Debug)]
+pub(crate) struct Coder {
     config: HostConfig,
-    host: OnceLock<SandboxHost>,
     engine: Engine,
+    host: OnceLock<SandboxHost>,
+    /// How many workers wait for plans.
+    ready: AtomicUsize,
 }
 
 /// Time and chance as code sees them. They are in the record, so a replay has the same.
@@ -62,8 +68,28 @@ pub(super) struct Coded {
 }
 
 impl Coder {
-    pub(super) fn new(config: HostConfig) -> Self {
-        Self { config, host: OnceLock::new(), engine: Engine::new() }
+    pub(crate) fn new(config: HostConfig) -> Self {
+        let (host, ready) = (OnceLock::new(), AtomicUsize::new(0));
+        Self { config, engine: Engine::new(), host, ready }
+    }
+
+    pub(crate) fn keep_ready(&self, count: usize) {
+        self.ready.store(count, Ordering::Relaxed);
+    }
+
+    /// Makes workers for the next plans, where code ran already: nobody waits for it.
+    pub(super) fn refill(self: &Arc<Self>) {
+        let count = self.ready.load(Ordering::Relaxed);
+        if self.engine.prepared() >= count || self.host.get().is_none() {
+            return;
+        }
+        let coder = Arc::clone(self);
+        // Where no thread or no sandbox can be had, the next plan makes its own, or says why not.
+        let _ = std::thread::Builder::new().name("workers".to_owned()).spawn(move || {
+            if let Some(host) = coder.host.get() {
+                drop(coder.engine.prepare(host, count));
+            }
+        });
     }
 
     fn host(&self) -> Result<&SandboxHost> {
@@ -80,9 +106,9 @@ impl Coder {
         &self,
         plan: &Plan,
         (state, event): (&State, Option<&Event>),
-        profile: &Profile,
-        moment: Moment,
+        means: &Means<'_>,
     ) -> Result<Option<Coded>> {
+        let Means { profile, moment, .. } = *means;
         let told = |error: glasshouse_plan::Error| of_plan(&error);
         let Some(source) = plan.source() else {
             if plan.lane() == glasshouse_plan::LANE_WITHOUT_CODE {
@@ -115,7 +141,7 @@ impl Coder {
             runtime: task.runtime,
             manifest: &manifest,
         };
-        let (ran, export_missing) = self.ran(&source, task)?;
+        let (ran, export_missing) = self.ran(&source, task, means.cancel)?;
         let mut record = PlanCode {
             requested: plan.lane().to_owned(),
             effective: LANE.to_owned(),
@@ -144,21 +170,36 @@ impl Coder {
     }
 
     /// Runs what the source exports under the name, or else its default.
-    fn ran(&self, source: &Source<'_>, mut task: Task) -> Result<(Ran, bool)> {
-        let cancel = Cancel::new()?;
+    fn ran(&self, source: &Source<'_>, mut task: Task, cancel: &Cancel) -> Result<(Ran, bool)> {
+        let stop = cancel.sandbox();
+        let ended = |error| stopped(cancel, error);
         let worker = self.engine.worker(self.host()?)?;
-        let program = worker.compile(source, &cancel)?;
-        let mut ran = worker.run(&program, &task, &cancel)?;
+        let program = worker.compile(source, stop).map_err(ended)?;
+        let mut ran = worker.run(&program, &task, stop).map_err(ended)?;
         let missing = |ran: &Ran| {
             ran.node.as_ref().is_err_and(|error| error.is(glasshouse_script::codes::EXPORT_MISSING))
         };
         let export_missing = task.export != DEFAULT_EXPORT && missing(&ran);
         if export_missing {
             DEFAULT_EXPORT.clone_into(&mut task.export);
-            ran = self.engine.worker(self.host()?)?.run(&program, &task, &cancel)?;
+            let worker = self.engine.worker(self.host()?)?;
+            ran = worker.run(&program, &task, stop).map_err(ended)?;
         }
-        Ok((ran, export_missing))
+        // A plan's own root is not what was asked for, so a run that was stopped shows nothing.
+        match ran.node {
+            Err(error) if ran.receipt.killed == Some("cancelled") => Err(stopped(cancel, error)),
+            node => Ok((Ran { node, ..ran }, export_missing)),
+        }
     }
+}
+
+/// What a run that was stopped ends with; any other error is itself.
+fn stopped(cancel: &Cancel, error: glasshouse_script::Error) -> Error {
+    if cancel.is_cancelled() {
+        return Error::new(codes::CANCELLED, "the plan's code was stopped")
+            .fix("run the command again; nothing was registered");
+    }
+    error.into()
 }
 
 /// What the plan asks for, within what the profile allows.

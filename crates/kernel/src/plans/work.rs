@@ -19,6 +19,7 @@ use super::code::{Coded, Coder, LANES, Moment};
 use super::fold::{Fold, Version};
 use super::stages::Stages;
 use super::{Expected, of_plan, refused};
+use crate::driver::Cancel;
 use crate::{Error, Result, codes};
 
 /// Name of the surface that ids are prefixed with.
@@ -44,6 +45,9 @@ impl Ask {
         }
         if run.code.as_deref() == Some(codes::PLAN_CONFLICT.name) {
             return Err(not_replayable("it was meant for another version or revision"));
+        }
+        if run.code.as_deref() == Some(codes::CANCELLED.name) {
+            return Err(not_replayable("it was stopped before it led to anything"));
         }
         let plan = || shown.plan.clone().ok_or_else(|| not_replayable("it names no plan"));
         match run.mode {
@@ -106,6 +110,7 @@ impl Ask {
 /// What a run is done with.
 pub(super) struct Means<'a> {
     pub(super) coder: &'a Coder,
+    pub(super) cancel: &'a Cancel,
     pub(super) moment: Moment,
     pub(super) profile: &'a Profile,
 }
@@ -201,7 +206,7 @@ pub(super) fn work(
         Ask::Event { event, .. } => Some(event),
         _ => None,
     };
-    let run = || means.coder.run(&step.plan, (&step.state, event), profile, means.moment);
+    let run = || means.coder.run(&step.plan, (&step.state, event), means);
     let ran = if step.plan.source().is_some() { stages.of("code", run) } else { run() };
     let given = |error: Error| Failure { given: step.blobs.first().cloned(), ..error.into() };
     let (coded, code) = match ran.map_err(given)? {

@@ -7,8 +7,8 @@
 use oxc_ast::ast::{
     AssignmentTargetPropertyIdentifier, AssignmentTargetPropertyProperty, BinaryOperator,
     BindingProperty, ComputedMemberExpression, Expression, IdentifierReference, ImportExpression,
-    ImportMeta, ObjectProperty, Program, PropertyKey, StaticMemberExpression, UnaryExpression,
-    UnaryOperator,
+    ImportMeta, ObjectProperty, Program, PropertyKey, StaticMemberExpression, TSExportAssignment,
+    TSImportEqualsDeclaration, UnaryExpression, UnaryOperator,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_semantic::Scoping;
@@ -81,7 +81,13 @@ impl<'a> Visit<'a> for Gate<'_> {
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         let Some(id) = it.reference_id.get() else { return };
         let reference = self.scoping.get_reference(id);
-        if reference.symbol_id().is_some() || !reference.is_value() {
+        let defined = reference.symbol_id().is_some_and(|symbol| {
+            // What is only declared to be there (`declare const x`) is nobody's definition. Types that merge
+            // with a class are declared, too.
+            let flags = self.scoping.symbol_flags(symbol);
+            !flags.is_ambient() || flags.is_interface() || flags.is_type_alias()
+        });
+        if defined || !reference.is_value() {
             return;
         }
         let name = it.name.as_str();
@@ -152,6 +158,14 @@ impl<'a> Visit<'a> for Gate<'_> {
             self.deny(it.span, "which module is imported is not written down");
         }
         walk::walk_import_expression(self, it);
+    }
+
+    fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
+        self.deny(it.span, "`import =` is of another kind of modules");
+    }
+
+    fn visit_ts_export_assignment(&mut self, it: &TSExportAssignment<'a>) {
+        self.deny(it.span, "`export =` is of another kind of modules");
     }
 
     fn visit_import_meta(&mut self, it: &ImportMeta) {

@@ -44,7 +44,7 @@ fn g1_endless_code_ends_at_its_limit() {
         "export default () => ({ toJSON() { for (;;) {} } })",
         "export default () => ({ get type() { for (;;) {} } })",
     ] {
-        check_stopped(code, &[Limit::Time, Limit::Stack, Limit::Memory, Limit::Jobs]);
+        check_stopped(code, &[Limit::Time, Limit::Memory, Limit::Jobs]);
     }
 }
 
@@ -103,6 +103,66 @@ fn steps_of_promises_are_counted() {
     assert_eq!(receipt.unwrap().limit, Some(Limit::Jobs));
 }
 
+/// The failure: each promise that was waited for had the whole count for itself.
+#[test]
+fn steps_of_promises_are_counted_for_the_whole_run() {
+    let few = Task { limits: Limits { jobs: 40, ..Limits::default() }, ..task(Runtime::Renderify) };
+    let steps = |count: u32| format!("for (let i = 0; i < {count}; i += 1) await 0;");
+    for (first, second, want) in [(10, 10, None), (30, 30, Some(Limit::Jobs))] {
+        let code = format!(
+            "{} export default async () => {{ {} return 'x' }}",
+            steps(first),
+            steps(second)
+        );
+        assert_eq!(ran(&code, &few).unwrap().receipt.limit, want, "{first} {second}");
+    }
+}
+
+/// The failure: code that threw nothing, or a text with the right words, was told to have reached a limit. Now
+/// only the engine and the kernel tell one, and what code throws is what it threw.
+#[test]
+fn a_limit_is_not_what_code_says() {
+    for (thrown, why) in [
+        ("null", "a value of type null was thrown"),
+        ("'out of memory'", "out of memory"),
+        ("new Error('out of memory')", "Error: out of memory"),
+        ("new Error('stack overflow')", "Error: stack overflow"),
+        ("new RangeError('Maximum call stack size exceeded')", "RangeError: Maximum"),
+        ("new Error('interrupted')", "Error: interrupted"),
+        ("{ toString() { return 'out of memory' } }", "a value of type object was thrown"),
+    ] {
+        let code = format!("export default () => {{ throw {thrown} }}");
+        let ran = ran(&code, &task(Runtime::Renderify)).unwrap();
+        let error = ran.node.unwrap_err();
+        assert_eq!((error.code(), ran.receipt.limit), ("script_failed", None), "{thrown}");
+        assert!(error.report().why.contains(why), "{thrown}: {}", error.report().why);
+    }
+    // The control: code that does use it up reaches the limit, whatever it throws then.
+    for code in [
+        "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }",
+        "export default () => { const a = []; try { for (;;) a.push('x'.repeat(1e5)) } catch { throw null } }",
+    ] {
+        let (end, receipt) = ended(code, &task(Runtime::Renderify));
+        assert_eq!(end, "script_limit", "{code}");
+        assert_eq!(receipt.unwrap().limit, Some(Limit::Memory), "{code}");
+    }
+}
+
+/// What is read of an error may be code: it has the time of the run and no more.
+#[test]
+fn an_error_that_is_read_is_still_in_time() {
+    for thrown in [
+        "{ get name() { for (;;) {} } }",
+        "Object.defineProperty(new Error('x'), 'message', { get() { for (;;) {} } })",
+        "Object.defineProperty(new Error('x'), 'name', { get() { throw new Error('y') } })",
+        "new Error('x'.repeat(1e6))",
+    ] {
+        let (end, receipt) = ended(&format!("export default () => {{ throw {thrown} }}"), &short());
+        assert!(["script_limit", "script_failed"].contains(&end.as_str()), "{thrown}: {end}");
+        assert!(receipt.unwrap().duration_us < PATIENCE_US, "{thrown}");
+    }
+}
+
 /// Few bytes make a tree that no reader by recursion survives; it is read where that ends nothing else.
 #[test]
 fn sources_that_break_the_compiler_break_a_process_only() {
@@ -151,4 +211,32 @@ fn a_thousand_elements_are_no_trouble() {
     assert_eq!(node["children"].as_array().unwrap().len(), 1000);
     let row = element("li", serde_json::json!({"class": "row"}), vec![text("999")]);
     assert_eq!(node["children"][999], row);
+}
+
+/// A worker that waited serves one plan: what that plan does is not there for the next, and when none
+/// waits one is made.
+#[test]
+fn a_prepared_worker_serves_one_plan() {
+    let engine = glasshouse_script::Engine::new();
+    engine.prepare(host(), 2).unwrap();
+    engine.prepare(host(), 2).unwrap();
+    assert_eq!(engine.prepared(), 2);
+    let (cancel, manifest) = (Cancel::new().unwrap(), Default::default());
+    for (left, code, want) in [
+        (1, "export default () => { const a = []; for (;;) a.push(new Array(1000).fill(1)) }", ""),
+        (0, "export default () => 'x'", "x"),
+        (0, "export default () => 'y'", "y"),
+    ] {
+        let source = glasshouse_script::Source {
+            code,
+            language: glasshouse_script::Language::Js,
+            runtime: Runtime::Renderify,
+            manifest: &manifest,
+        };
+        let worker = engine.worker(host()).unwrap();
+        let program = worker.compile(&source, &cancel).unwrap();
+        let ran = worker.run(&program, &short(), &cancel).unwrap();
+        assert_eq!(ran.node.ok(), (!want.is_empty()).then(|| text(want)), "{code}");
+        assert_eq!(engine.prepared(), left, "{code}");
+    }
 }

@@ -118,7 +118,7 @@ fn what_goes_wrong_has_a_code() {
     for (code, want) in [
         ("export default () => { throw new Error('x') }", "script_failed"),
         ("export default () => { throw 'x' }", "script_failed"),
-        ("export default () => { throw null }", "script_limit"),
+        ("export default () => { throw null }", "script_failed"),
         ("throw new TypeError('at load'); export default 1", "script_failed"),
         ("export default () => new Promise(() => {})", "script_failed"),
         ("export default async () => { throw new Error('later') }", "script_failed"),
@@ -166,4 +166,28 @@ fn a_receipt_says_what_ran_and_how_isolated() {
     assert!(receipt.compiler.starts_with("oxc ") && receipt.engine.contains("quickjs"));
     assert!(receipt.duration_us > 0);
     assert_eq!((receipt.limit, receipt.killed), (None, None));
+}
+
+/// The failure: only the engine's own promises were waited for, so what a library of promises made
+/// was shown as it stood.
+#[test]
+fn what_has_a_then_is_waited_for() {
+    for made_by in [
+        "() => ({ then(done) { done('x') } })",
+        "{ then(done) { Promise.resolve().then(() => done('x')) } }",
+        "async () => ({ then: done => done({ then: done => done('x') }) })",
+        "() => new (class extends Promise {})(done => done('x'))",
+        "Promise.resolve('x')",
+        "() => 'x'",
+    ] {
+        let code = format!("export default {made_by} as any");
+        assert_eq!(made(&code).unwrap(), text("x"), "{made_by}");
+    }
+    let (end, _) = ended("export default () => ({ then() {} })", &task(Runtime::Renderify));
+    assert_eq!(end, "script_failed");
+    let (end, _) = ended(
+        "export default () => ({ then(_: any, no: any) { no(1) } })",
+        &task(Runtime::Renderify),
+    );
+    assert_eq!(end, "script_failed");
 }

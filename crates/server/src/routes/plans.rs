@@ -62,7 +62,7 @@ fn plans(service: &Service, project: Option<PathBuf>) -> Result<Plans> {
     if !project.is_absolute() {
         return Err(invalid("the project cannot be used").why("its path is not absolute"));
     }
-    Ok(service.kernel.plans(&project, Quota::default())?)
+    Ok(service.kernel.plans(&project, Quota::default())?.until(&service.ending))
 }
 
 fn plan_id(ask: &Ask) -> Result<String> {

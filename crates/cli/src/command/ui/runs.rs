@@ -1,8 +1,8 @@
 //! `glasshouse ui render-plan`, `event`, `state`, `history`, `rollback`, `replay`, `clear-history`: plans
 //! that are kept in the log.
 
-use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{Expected, History, LANES, Plans, Quota, Run, Stages, told_of_code};
+use glasshouse_kernel::{Cancel, codes};
 use glasshouse_model::Exit;
 use glasshouse_model::body::{PlanCode, RunMode};
 use glasshouse_plan::json::Document;
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::show;
 use super::{fault, markup};
 use crate::args::{EventArguments, KeptOptions, RunOptions, ShowOptions};
+use crate::command::task;
 use crate::error::Error;
 use crate::{home, output};
 
@@ -46,10 +47,17 @@ fn plans() -> Result<Plans, Error> {
     Ok(home::kernel()?.plans(&here, Quota::default())?)
 }
 
+/// The same for a command that runs code: Ctrl-C stops it, wherever it runs.
+fn running_plans() -> Result<Plans, Error> {
+    let cancel = Cancel::new()?;
+    task::stopped_by_ctrl_c(&cancel)?;
+    Ok(plans()?.until(&cancel))
+}
+
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Stages::default();
-    let mut plans = took.of("open", plans).map_err(unrecorded)?;
+    let mut plans = took.of("open", running_plans).map_err(unrecorded)?;
     match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
         Ok(run) => Ok(tell(&run, options.show, took)),
         Err(error)
@@ -135,7 +143,7 @@ pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
         None => Ok(event),
     });
     let event = event.map_err(|error| fault(&error))?;
-    let mut plans = took.of("open", plans)?;
+    let mut plans = took.of("open", running_plans)?;
     let options = &arguments.options;
     let expected =
         Expected { version: arguments.expect_version, revision: arguments.expect_revision };
@@ -220,7 +228,7 @@ fn list(history: &History) {
 /// `ui rollback`.
 pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Result<u8, Error> {
     let mut took = Stages::default();
-    let mut plans = took.of("open", plans)?;
+    let mut plans = took.of("open", running_plans)?;
     let name = profile_of(&mut plans, plan, options)?;
     let run = plans.rollback(plan, version, name)?;
     Ok(tell(&run, options.show, took))
@@ -228,7 +236,7 @@ pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Resul
 
 /// `ui replay`.
 pub(super) fn replay(run: u64, as_json: bool) -> Result<u8, Error> {
-    let replayed = plans()?.replay(run)?;
+    let replayed = running_plans()?.replay(run)?;
     if as_json {
         output::json_line(&replayed);
     } else if replayed.equal {

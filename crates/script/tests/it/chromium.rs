@@ -1,0 +1,385 @@
+//! The lanes of browsers in a real one: the attack page with a server on loopback that serves the documents under
+//! their headers and counts what arrives. Every way out fires in a page without defences.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::node::skipped_for;
+
+const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Ways that leave a frame whatever its rules say.
+const RESIDUE: &[&str] = &["preconnect", "webrtc"];
+/// By how much an endless loop may be late, on a machine with nothing else to do.
+const LATE_MS: f64 = 50.0;
+
+fn lanes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/lanes")
+}
+
+/// What arrived.
+#[derive(Debug, Default)]
+struct Arrived {
+    /// `RUN/NAME`.
+    hits: BTreeSet<String>,
+    reports: Vec<(String, Value)>,
+}
+
+struct Server {
+    page: SocketAddr,
+    sink: SocketAddr,
+    preconnect: u16,
+    stun: u16,
+    arrived: Arc<Mutex<Arrived>>,
+}
+
+impl Server {
+    fn open() -> Self {
+        let arrived = Arc::new(Mutex::new(Arrived::default()));
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (page, sink, bare) = (listen(), listen(), listen());
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            page: page.local_addr().unwrap(),
+            sink: sink.local_addr().unwrap(),
+            preconnect: bare.local_addr().unwrap().port(),
+            stun: datagrams.local_addr().unwrap().port(),
+            arrived: Arc::clone(&arrived),
+        };
+        for listener in [page, sink] {
+            let seen = Arc::clone(&arrived);
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let seen = Arc::clone(&seen);
+                    std::thread::spawn(move || serve(stream, &seen));
+                }
+            });
+        }
+        let seen = Arc::clone(&arrived);
+        std::thread::spawn(move || {
+            for _ in bare.incoming().flatten() {
+                seen.lock().unwrap().hits.insert("bare/preconnect".to_owned());
+            }
+        });
+        std::thread::spawn(move || {
+            while datagrams.recv(&mut [0; 2048]).is_ok() {
+                arrived.lock().unwrap().hits.insert("bare/webrtc".to_owned());
+            }
+        });
+        server
+    }
+
+    /// What an attack is given.
+    fn input(&self, run: &str, only: Option<&str>) -> Value {
+        let mut input = json!({
+            "sink": format!("http://{}", self.sink), "run": run,
+            "ports": {"preconnect": self.preconnect, "stun": self.stun},
+        });
+        if let Some(only) = only {
+            input["only"] = json!(only);
+        }
+        input
+    }
+
+    fn address(&self, page: &str, input: &Value) -> String {
+        let spelled: String = input
+            .to_string()
+            .bytes()
+            .map(|byte| match byte {
+                b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+                byte => format!("%{byte:02X}"),
+            })
+            .collect();
+        format!("http://{}/attack/{page}?input={spelled}", self.page)
+    }
+
+    /// Names that arrived in a run.
+    fn hits(&self, run: &str) -> BTreeSet<String> {
+        let arrived = self.arrived.lock().unwrap();
+        let names = arrived.hits.iter().filter_map(|hit| hit.strip_prefix(run)?.strip_prefix('/'));
+        names.map(str::to_owned).collect()
+    }
+
+    fn forget(&self) {
+        self.arrived.lock().unwrap().hits.clear();
+    }
+}
+
+fn serve(mut stream: TcpStream, seen: &Mutex<Arrived>) {
+    let Some((first, body)) = request(&mut stream) else { return };
+    let path = first.split(' ').nth(1).unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default().to_owned();
+    if let Some(hit) = path.strip_prefix("/hit/") {
+        seen.lock().unwrap().hits.insert(hit.to_owned());
+    } else if let Some(run) = path.strip_prefix("/report/") {
+        let value = serde_json::from_slice(&body).unwrap_or_default();
+        seen.lock().unwrap().reports.push((run.to_owned(), value));
+    }
+    let (status, headers, content) = document(&path);
+    let length = content.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&content));
+}
+
+/// First line and body.
+fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
+        text.extend_from_slice(&buffer[..read]);
+        let Some(end) = text.windows(4).position(|end| end == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&text[..end]).into_owned();
+        let length = head
+            .lines()
+            .find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok()
+            })
+            .unwrap_or(0);
+        if text.len() >= end + 4 + length {
+            let first = head.lines().next().unwrap_or_default().to_owned();
+            return Some((first, text[end + 4..].to_vec()));
+        }
+    }
+}
+
+/// A file of the lanes under the headers that belong to it.
+fn document(path: &str) -> (&'static str, String, Vec<u8>) {
+    let name = path.trim_start_matches('/');
+    let Ok(content) = std::fs::read(lanes().join(name)) else {
+        return ("404 Not Found", String::new(), Vec::new());
+    };
+    let kind = match Path::new(name).extension().and_then(|end| end.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        _ => "text/javascript; charset=utf-8",
+    };
+    let mut headers = format!("Content-Type: {kind}\r\n");
+    let of = match name {
+        "attack/index.html" => "host",
+        name => name,
+    };
+    let all: Value =
+        serde_json::from_slice(&std::fs::read(lanes().join("headers.json")).unwrap()).unwrap();
+    for (key, value) in all[of].as_object().into_iter().flatten() {
+        headers += &format!("{key}: {}\r\n", value.as_str().unwrap());
+    }
+    ("200 OK", headers, content)
+}
+
+/// Ends with its owner, so that no failed test leaves a browser behind.
+struct Running(Child, PathBuf);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_dir_all(&self.1);
+    }
+}
+
+fn browser() -> Option<&'static str> {
+    PROGRAMS.iter().copied().find(|program| {
+        let version = Command::new(program).arg("--version").stderr(Stdio::null()).output();
+        version.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Shows a page; answers its report, or nothing when it sends none in time.
+fn show(program: &str, server: &Server, address: &str, patience: Duration) -> Option<Value> {
+    let data = tempfile::tempdir().unwrap().keep();
+    let mut command = Command::new(program);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+    command.args(["--no-first-run", "--disable-background-networking", "--no-proxy-server"]);
+    command.args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]);
+    // Frames without an origin have a process of their own for people; headless they must ask for it.
+    command.args(["--disable-popup-blocking", "--enable-features=IsolateSandboxedIframes"]);
+    command.arg("--disable-features=OptimizationHints,Translate,MediaRouter");
+    command.arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1");
+    command.arg(format!("--user-data-dir={}", data.display())).arg(address);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let running = Running(child.unwrap(), data);
+    let begun = Instant::now();
+    while begun.elapsed() < patience {
+        if let Some((_, report)) = server.arrived.lock().unwrap().reports.pop() {
+            // What was begun last may still be on its way.
+            std::thread::sleep(Duration::from_millis(500));
+            drop(running);
+            return Some(report);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+/// The names in the attack's tables.
+fn names(table: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(lanes().join("attack/channels.js")).unwrap();
+    let begin = text.find(&format!("exports.{table} = {{")).unwrap();
+    let rest = &text[begin..];
+    let rest = &rest[..rest.find("\n};").unwrap()];
+    let name = |line: &str| {
+        let line = line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?;
+        let (name, value) = line.split_once(": ")?;
+        value.starts_with('(').then(|| name.trim_matches('\'').to_owned())
+    };
+    rest.lines().filter_map(name).collect()
+}
+
+fn strings<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn lanes_in_chromium_let_out_what_they_say() {
+    let name = "chromium::lanes_in_chromium_let_out_what_they_say";
+    let Some(program) = browser() else { return skipped_for(name, "no chromium is installed") };
+    let server = Server::open();
+    // The control: a page, and a worker of it, from which nothing is taken.
+    let open = server.address("control.html", &server.input("open", None));
+    let control = show(program, &server, &open, PATIENCE).expect("the control reports");
+    let (anywhere, pages, workers) = (names("anywhere"), names("pages"), names("workers"));
+    let mut fired = server.hits("open");
+    fired.extend(server.hits("bare"));
+    let wanted: BTreeSet<String> = anywhere.union(&pages).cloned().collect();
+    assert!(wanted.len() >= 23, "{wanted:?}");
+    assert_eq!(wanted.difference(&fired).collect::<Vec<_>>(), [""; 0], "did not fire in a page");
+    let fired = server.hits("open-worker");
+    let wanted: BTreeSet<String> = anywhere.union(&workers).cloned().collect();
+    assert_eq!(wanted.difference(&fired).collect::<Vec<_>>(), [""; 0], "did not fire in a worker");
+    let read: BTreeSet<&String> = control["page"]["reads"].as_object().unwrap().keys().collect();
+    assert_eq!(read, names("reads").iter().collect(), "{control}");
+    for last in names("last") {
+        let address = server.address("control.html", &server.input("open", Some(&last)));
+        // Its place is gone with it, so it reports nothing; what arrives is what counts.
+        show(program, &server, &address, Duration::from_secs(4));
+        assert!(server.hits("open").contains(&last), "{last} did not fire");
+    }
+
+    server.forget();
+    let attack = server.address("index.html", &server.input("lane", None));
+    let report = show(program, &server, &attack, PATIENCE).expect("the attack reports");
+    let lanes = &report["lanes"];
+    assert_eq!(server.hits("lane-sandbox-worker"), strings([]), "of the worker lane");
+    assert_eq!(server.hits("lane-sandbox-iframe"), strings([]), "of the frame lane");
+    assert_eq!(server.hits("lane-standard"), strings([]), "of the lane of plans that name none");
+    assert_eq!(server.hits("bare"), strings(RESIDUE.iter().copied()), "what stays");
+    for (lane, tried) in [
+        ("sandbox-worker", anywhere.union(&workers).count()),
+        ("sandbox-iframe", anywhere.union(&pages).count()),
+    ] {
+        let node = &lanes[lane]["node"];
+        assert_eq!(node["tried"].as_array().map(Vec::len), Some(tried), "{lane}: {}", lanes[lane]);
+        assert_eq!(node["reads"], json!({}), "{lane}");
+        assert_eq!(lanes[lane]["effective"], *lane);
+    }
+    assert_eq!(lanes["standard"]["effective"], "sandbox-iframe");
+    for lane in ["sandbox-shadowrealm", "isolated-vm"] {
+        assert_eq!(lanes[lane]["effective"], Value::Null);
+        assert_eq!(lanes[lane]["error"]["code"], "plan_lane_unavailable", "{lane}");
+    }
+    check_answers(&report);
+}
+
+/// The worker lane alone lets nothing out, also of the ways that have no name in a request.
+#[test]
+fn the_worker_lane_in_chromium_opens_no_connection() {
+    let name = "chromium::the_worker_lane_in_chromium_opens_no_connection";
+    let Some(program) = browser() else { return skipped_for(name, "no chromium is installed") };
+    let server = Server::open();
+    let mut input = server.input("alone", None);
+    input["lanes"] = json!(["sandbox-worker"]);
+    input["loops"] = json!(["sandbox-worker", "sandbox-iframe"]);
+    let attack = server.address("index.html", &input);
+    let report = show(program, &server, &attack, PATIENCE).expect("the attack reports");
+    assert_eq!(report["lanes"]["sandbox-worker"]["node"]["reads"], json!({}));
+    assert_eq!(server.arrived.lock().unwrap().hits, BTreeSet::new());
+    for lane in ["sandbox-worker", "sandbox-iframe"] {
+        check_ends(&report["loops"][lane]);
+    }
+}
+
+/// Endless loops end, and the page around them goes on. A machine that is busy is late sometimes; a lane that does
+/// not end its code is late always.
+fn check_ends(loops: &Value) {
+    let runs = loops["runs"].as_array().unwrap();
+    let late = |run: &Value| run["run_ms"].as_f64().unwrap_or(f64::MAX) - 300.0;
+    let least = runs.iter().map(late).fold(f64::MAX, f64::min);
+    assert!(least <= LATE_MS, "{least} ms late: {runs:?}");
+    for run in runs {
+        assert_eq!(run["killed"], "deadline", "{run}");
+        assert_eq!(run["limit"], "time", "{run}");
+        assert_eq!(run["error"]["code"], "script_limit", "{run}");
+    }
+    let waited = loops["slowest_ms"].as_f64().unwrap();
+    assert!(waited < 250.0, "the page stood still for {waited} ms");
+}
+
+/// What comes back is data of the task alone.
+fn check_answers(report: &Value) {
+    let cancelled = &report["cancelled"];
+    assert_eq!(cancelled["killed"], "cancelled", "{cancelled}");
+    assert!(cancelled["run_ms"].as_f64().unwrap() < 1_000.0, "{cancelled}");
+    let honest = &report["honest"];
+    assert_eq!(honest[0]["node"], honest[1]["node"], "{honest}");
+    let text = honest[0]["node"]["value"].as_str().unwrap();
+    assert!(text.starts_with("5,1790000000000,0."), "{text}");
+    for (name, code) in [
+        ("big", "script_limit"),
+        ("none", "script_failed"),
+        ("throws", "script_failed"),
+        ("syntax", "script_failed"),
+    ] {
+        assert_eq!(report["bad"][name]["error"]["code"], code, "{name}: {}", report["bad"][name]);
+    }
+    // Code may post what it likes: it is its own answer, and as much data as any other.
+    assert_eq!(report["bad"]["forged"]["node"]["value"], "forged");
+}
+
+/// The headers allow exactly the scripts that are in the documents.
+#[test]
+fn the_headers_of_the_lanes_name_their_scripts() {
+    let headers: Value =
+        serde_json::from_slice(&std::fs::read(lanes().join("headers.json")).unwrap()).unwrap();
+    for name in ["worker.html", "frame.html"] {
+        let text = std::fs::read_to_string(lanes().join(name)).unwrap();
+        let policy = headers[name]["Content-Security-Policy"].as_str().unwrap();
+        let mut scripts = 0;
+        for part in text.split("<script>").skip(1) {
+            let script = part.split("</script>").next().unwrap();
+            let digest = ring::digest::digest(&ring::digest::SHA256, script.as_bytes());
+            let wanted = format!("'sha256-{}'", base64(digest.as_ref()));
+            assert!(policy.contains(&wanted), "{name}: script-src needs {wanted}");
+            scripts += 1;
+        }
+        assert_eq!(policy.matches("'sha256-").count(), scripts, "{name}");
+        for part in ["sandbox allow-scripts;", "default-src 'none';", "connect-src 'none';"] {
+            assert!(policy.contains(part), "{name}: {part}");
+        }
+        for word in ["unsafe-eval", "allow-same-origin", "http:", "https:", " *"] {
+            assert!(!policy.contains(word), "{name}: {word}");
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+            text.push(if at <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}

@@ -1,0 +1,145 @@
+// Ways out of a page or a worker, by name. This file is the body of a function of `exports`, so that a lane runs it as
+// it runs any code; a page without defences runs it as a script. Each way asks the sink for
+// `/hit/RUN/NAME`, or opens a connection of another kind to it. What counts is what arrives there: a
+// call that answers `true` may have been stopped, and one that throws may not.
+const hasPage = typeof document === 'object';
+
+function element(name, attributes, where = document.body) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  where.append(made);
+  return made;
+}
+
+function link(rel, address, more = {}) {
+  return element('link', { rel, href: address, ...more }, document.head);
+}
+
+function vector(inner) {
+  const made = document.createElement('div');
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  const child = document.createElementNS('http://www.w3.org/2000/svg', inner.name);
+  for (const [key, value] of Object.entries(inner.attributes)) child.setAttribute(key, value);
+  if (inner.filter) {
+    const filter = document.createElementNS('http://www.w3.org/2000/svg', 'filter');
+    const box = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
+    filter.id = 'f';
+    for (const [key, value] of Object.entries({ width: 9, height: 9, filter: 'url(#f)' })) box.setAttribute(key, value);
+    filter.append(child);
+    svg.append(filter, box);
+  } else svg.append(child);
+  made.append(svg);
+  document.body.append(made);
+}
+
+// Of any place where code runs.
+exports.anywhere = {
+  fetch: (at) => fetch(at, { mode: 'no-cors' }),
+  'fetch-keepalive': (at) => fetch(at, { mode: 'no-cors', keepalive: true }),
+  xhr: (at) => { const it = new XMLHttpRequest(); it.open('GET', at); it.send(); },
+  websocket: (at) => void new WebSocket(at.replace('http', 'ws')),
+  eventsource: (at) => void new EventSource(at),
+  import: (at) => import(at),
+  worker: (at) => {
+    const text = `importScripts(${JSON.stringify(at)})`;
+    const it = new Worker(URL.createObjectURL(new Blob([text], { type: 'text/javascript' })));
+    it.onerror = (event) => event.preventDefault();
+  },
+  font: (at) => new FontFace('x', `url(${at})`).load(),
+};
+
+// Of workers.
+exports.workers = {
+  'import-scripts': (at) => importScripts(at),
+};
+
+// Of pages.
+exports.pages = {
+  beacon: (at) => navigator.sendBeacon(at, 'x'),
+  image: (at) => { new Image().src = at; },
+  'image-set': (at) => element('img', { srcset: `${at} 2x` }),
+  'image-input': (at) => element('input', { type: 'image', src: at }),
+  script: (at) => element('script', { src: at }),
+  'script-module': (at) => element('script', { type: 'module', src: at }),
+  stylesheet: (at) => link('stylesheet', at),
+  'style-import': (at) => { element('style', {}, document.head).textContent = `@import url(${at});`; },
+  'style-background': (at) => element('p', { style: `background-image: url(${at}); width: 9px; height: 9px` }),
+  'style-font': (at) => {
+    element('style', {}, document.head).textContent = `@font-face { font-family: z; src: url(${at}) } .z { font-family: z }`;
+    element('p', { class: 'z' }).textContent = 'x';
+  },
+  frame: (at) => element('iframe', { src: at }),
+  object: (at) => element('object', { data: at }),
+  embed: (at) => element('embed', { src: at }),
+  video: (at) => element('video', { src: at, preload: 'auto' }),
+  poster: (at) => element('video', { poster: at }),
+  audio: (at) => element('audio', { src: at, preload: 'auto' }),
+  'vector-image': (at) => vector({ name: 'image', attributes: { href: at, width: 9, height: 9 } }),
+  'vector-filter': (at) => vector({ name: 'feImage', attributes: { href: at }, filter: true }),
+  preload: (at) => link('preload', at, { as: 'image' }),
+  'preload-module': (at) => link('modulepreload', at),
+  prefetch: (at) => link('prefetch', at),
+  form: (at) => {
+    element('iframe', { name: 'form-target' });
+    element('form', { action: at, method: 'post', target: 'form-target' }).submit();
+  },
+  popup: (at) => window.open(at),
+  'link-in-frame': (at) => {
+    element('iframe', { name: 'link-target' });
+    element('a', { href: at, target: 'link-target' }).click();
+  },
+  ping: (at) => {
+    element('iframe', { name: 'ping-target' });
+    element('a', { href: 'about:blank', ping: at, target: 'ping-target' }).click();
+  },
+  preconnect: (at, ports) => link('preconnect', `http://127.0.0.1:${ports.preconnect}`),
+  webrtc: (at, ports) => {
+    const it = new RTCPeerConnection({ iceServers: [{ urls: `stun:127.0.0.1:${ports.stun}` }] });
+    it.createDataChannel('x');
+    return it.createOffer().then((offer) => it.setLocalDescription(offer));
+  },
+};
+
+// Ways that end the place they start from; each needs a run of its own.
+exports.last = {
+  'self-navigation': (at) => { location.href = at; },
+  'meta-refresh': (at) => element('meta', { 'http-equiv': 'refresh', content: `0;url=${at}` }, document.head),
+  'top-navigation': (at) => { top.location.href = at; },
+};
+
+// What is read of the page around, or kept for another run, without any connection.
+exports.reads = {
+  'parent-page': () => parent.document.title,
+  'top-address': () => String(top.location.href),
+  cookie: () => (document.cookie = 'a=b', document.cookie.includes('a=b') || undefined),
+  'local-storage': () => (localStorage.setItem('a', 'b'), localStorage.getItem('a')),
+  'session-storage': () => (sessionStorage.setItem('a', 'b'), sessionStorage.getItem('a')),
+  database: () => new Promise((done, no) => { const it = indexedDB.open('a'); it.onsuccess = () => done('open'); it.onerror = no; }),
+  caches: () => caches.open('a').then(() => 'open'),
+  eval: () => (0, eval)('"code"'),
+  function: () => Function('return "code"')(),
+};
+
+const ways = () => ({ ...exports.anywhere, ...(hasPage ? exports.pages : exports.workers) });
+
+exports.default = async ({ sink, run, ports, only }) => {
+  const reads = {};
+  if (only) {
+    try { await exports.last[only](`${sink}/hit/${run}/${only}`); } catch {}
+    await new Promise((done) => setTimeout(done, 400));
+    return { reads };
+  }
+  const begun = [];
+  for (const [name, fire] of Object.entries(ways())) {
+    begun.push((async () => fire(`${sink}/hit/${run}/${name}`, ports))().catch(() => undefined));
+  }
+  for (const [name, read] of Object.entries(exports.reads)) {
+    try {
+      const found = await Promise.race([read(), new Promise((_, no) => setTimeout(no, 500))]);
+      if (found !== undefined && found !== null) reads[name] = String(found).slice(0, 60);
+    } catch {}
+  }
+  await Promise.race([Promise.allSettled(begun), new Promise((done) => setTimeout(done, 1500))]);
+  await new Promise((done) => setTimeout(done, 500));
+  return { reads, tried: Object.keys(ways()) };
+};

@@ -1,0 +1,47 @@
+// Attacks each lane with every way out, and reports what came back. The address names the sink.
+import { run } from '../host.js';
+
+const search = new URLSearchParams(location.search);
+const input = JSON.parse(search.get('input') ?? '{}');
+const code = await (await fetch('channels.js')).text();
+const table = document.querySelector('table');
+const row = (...cells) => {
+  const line = table.insertRow();
+  for (const cell of cells) line.insertCell().textContent = cell;
+};
+const report = { lanes: {} };
+row('lane', 'effective', 'reads', 'tried');
+for (const requested of input.lanes ?? ['sandbox-worker', 'sandbox-iframe', 'sandbox-shadowrealm', 'isolated-vm', 'standard']) {
+  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } });
+  const answer = await one({});
+  report.lanes[requested] = answer;
+  row(requested, answer.effective ?? answer.error.code, Object.keys(answer.node?.reads ?? {}).join(', ') || 'nothing', answer.node?.tried?.length ?? 0);
+  if (answer.effective === 'sandbox-iframe' && requested !== 'standard') {
+    for (const only of ['self-navigation', 'meta-refresh', 'top-navigation']) await one({ only });
+  }
+}
+// Loops: the lane ends them, and this page goes on meanwhile.
+const endless = 'exports.default = () => { for (;;) {} }';
+// Where a browser keeps such frames in the page's own process, a loop in one of them stops the page with it.
+for (const requested of input.loops ?? ['sandbox-worker']) {
+  report.loops ??= {};
+  let slowest = 0, last = performance.now();
+  const ticks = setInterval(() => { const now = performance.now(); slowest = Math.max(slowest, now - last); last = now; }, 5);
+  const times = [];
+  for (let n = 0; n < 5; n += 1) times.push(await run({ requested, code: endless, task: {}, limits: { time_ms: 300 } }));
+  clearInterval(ticks);
+  report.loops[requested] = { slowest_ms: slowest, runs: times };
+  row(requested, 'endless loop', `ended after ${times.map((one) => Math.round(one.run_ms)).join(', ')} ms`, `page waited ${Math.round(slowest)} ms`);
+}
+// A run that is cancelled.
+const abort = new AbortController();
+setTimeout(() => abort.abort(), 100);
+report.cancelled = await run({ requested: 'sandbox-worker', code: endless, task: {}, limits: { time_ms: 5000 } }, { signal: abort.signal });
+// What an honest source makes, twice: clock and chance are those of the task.
+const honest = 'exports.default = ({ n }) => ({ type: "text", value: [n, Date.now(), Math.random(), new Date().getTime()].join() })';
+report.honest = [];
+for (let n = 0; n < 2; n += 1) report.honest.push(await run({ requested: 'sandbox-worker', code: honest, task: { input: { n: 5 }, now_ms: 1790000000000, seed: 7 } }));
+const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
+report.bad = {};
+for (const [name, code] of Object.entries(bad)) report.bad[name] = await run({ requested: 'sandbox-worker', code, task: {} });
+await fetch('/report/' + input.run, { method: 'POST', body: JSON.stringify(report) });
