@@ -24,8 +24,8 @@ pub use call::{
     FileMutated, GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
 };
 pub use grant::{
-    Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, StandingTerms,
-    TenantEvent,
+    Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, QuotaUsed,
+    StandingTerms, TenantEvent, Throttled,
 };
 pub use kinds::{check, schema};
 pub use log::{

@@ -1,6 +1,7 @@
 //! A request as handlers see it: who asks, the parts of the path, and typed access to the rest.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use axum::body::Bytes;
@@ -65,6 +66,17 @@ impl Ask {
     /// `session_not_found`.
     pub(crate) fn session(&self) -> Result<SessionId> {
         self.part("session", no_session)
+    }
+
+    /// The directory of a project that the caller may name.
+    ///
+    /// # Errors
+    /// `request_invalid` for a path that is not absolute.
+    pub(crate) fn project(&self, project: PathBuf) -> Result<PathBuf> {
+        if !project.is_absolute() {
+            return Err(invalid("the project cannot be used").why("its path is not absolute"));
+        }
+        Ok(project)
     }
 
     /// The query, which has no keys but those of the type.

@@ -58,6 +58,13 @@ pub const TURN_RUNNING: Code = Code::new(
     true,
     "wait for its end in the event stream, or cancel it",
 );
+/// A turn of a session that waits for an answer about its mode.
+pub const MODE_UNDECIDED: Code = Code::new(
+    "mode_undecided",
+    Exit::Conflict,
+    true,
+    "answer the named approval, then start the turn",
+);
 /// A cancellation of what does not run.
 pub const TURN_NOT_RUNNING: Code = Code::new(
     "turn_not_running",
@@ -118,6 +125,7 @@ pub const ALL: &[Code] = &[
     SERVER_STOPPING,
     TURN_RUNNING,
     TURN_NOT_RUNNING,
+    MODE_UNDECIDED,
     CURSOR_AHEAD,
     PRECONDITION_FAILED,
     KEY_REUSED,

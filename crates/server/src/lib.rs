@@ -36,6 +36,7 @@ mod route;
 mod routes;
 mod service;
 mod stream;
+mod tally;
 mod tide;
 
 use std::net::SocketAddr;
@@ -86,6 +87,7 @@ impl Server {
         let desk = Arc::new(desk::Desk::new(Arc::clone(&kernel), models));
         let streams = Arc::new(stream::Streams::new(kernel.log(), stopping.clone())?);
         let service = Arc::new(service::Service {
+            tally: tally::Tally::new(kernel.log()),
             kernel,
             home: home.to_owned(),
             desk: Arc::clone(&desk),

@@ -47,6 +47,8 @@ const STATUSES: &[(&str, StatusCode)] = &[
     ("server_stopping", StatusCode::SERVICE_UNAVAILABLE),
     ("precondition_failed", StatusCode::PRECONDITION_FAILED),
     ("session_archived", StatusCode::GONE),
+    ("plan_throttled", StatusCode::TOO_MANY_REQUESTS),
+    ("steering_full", StatusCode::TOO_MANY_REQUESTS),
     ("log_busy", StatusCode::SERVICE_UNAVAILABLE),
     ("storage_full", StatusCode::INSUFFICIENT_STORAGE),
 ];

@@ -8,5 +8,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod insight;
 pub(crate) mod plans;
+pub(crate) mod policy;
+pub(crate) mod sandboxes;
 pub(crate) mod sessions;
 pub(crate) mod turns;

@@ -24,6 +24,7 @@ use crate::pool::Pool;
 use crate::reply::{Content, Reply};
 use crate::route::{ROUTES, Route};
 use crate::stream::{self, Streams};
+use crate::tally::Tally;
 use crate::{Error, Result, codes};
 
 /// Largest body in bytes.
@@ -38,6 +39,7 @@ pub(crate) struct Service {
     pub(crate) home: PathBuf,
     pub(crate) desk: Arc<Desk>,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) tally: Tally,
     pub(crate) pool: Pool,
     pub(crate) gate: Gate,
     pub(crate) token: Token,

@@ -7,11 +7,14 @@
 )]
 
 mod client;
+mod endings;
 mod frame;
 #[path = "../it/harness.rs"]
 mod harness;
 mod insight;
 mod people;
+mod policies;
 mod repeats;
 mod sessions;
+mod steering;
 mod streams;

@@ -26,7 +26,7 @@ pub struct Overview {
     pub events: Seq,
     /// Hash of that event.
     pub head: Digest,
-    /// `running`, `interrupted`, `new`, how its last turn ended, or `archived`.
+    /// `running`, `interrupted`, `new`, how its last turn ended, `closed`, `archived` or `deleted`.
     pub state: String,
     /// Workflow state.
     pub workflow: Option<Workflow>,
@@ -67,6 +67,10 @@ impl Kernel {
             usage: Usage::default(),
             archive: None,
         };
+        if self.log.is_forgotten(&row.session)? {
+            view.state = "deleted".to_owned();
+            return Ok(view);
+        }
         if let Some(archive) = self.log.archive_of(&row.session)? {
             view.archive = Some(archive.file);
             return Ok(view);
@@ -90,6 +94,9 @@ impl Kernel {
             }
             (None, None) => "new".to_owned(),
         };
+        if self.is_closed(row)? {
+            view.state = "closed".to_owned();
+        }
         view.workflow = Some(state.workflow());
         view.task = task_of(&first);
         view.usage = state.usage;
