@@ -137,6 +137,12 @@ fn what_runs_or_was_never_started_is_not_ended() {
     stream.until("turn.cancelled");
     check(served.post(&format!("{path}/close"), &json!({})), 200, "");
     check(delete(&served, "s_nothere00000", ""), 404, "session_not_found");
-    check(delete(&served, "s_log", ""), 404, "session_not_found");
+    // What others are folds over is no session that ends.
+    place.run(&["keys", "create", "--role", "viewer"]).expect_status(0);
+    for own in ["s_log", "s_access"] {
+        check(delete(&served, own, ""), 404, "session_not_found");
+        let path = format!("/v1/sessions/{own}/close");
+        check(served.post(&path, &json!({})), 404, "session_not_found");
+    }
     check(served.post("/v1/sessions/s_nothere00000/close", &json!({})), 404, "session_not_found");
 }

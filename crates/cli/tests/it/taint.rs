@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_kernel::driver::{NetworkSettings, Outside};
 use glasshouse_kernel::{Cancel, Config, Kernel, NewSession, NoReviewer};
-use glasshouse_model::{Actor, Event, Kind, PrincipalKind};
+use glasshouse_model::{Event, Kind};
 use glasshouse_provider::Scripted;
 use glasshouse_sandbox::egress::{Dialer, Resolver};
 use rcgen::{CertifiedKey, generate_simple_self_signed};

@@ -19,9 +19,11 @@ impl Kernel {
     /// whose process is gone is `interrupted` first. False when nothing was left to be ended.
     ///
     /// # Errors
-    /// `session_not_found`; `session_owned` while a process works on it; `policy_denied`; the log's errors.
+    /// `session_not_found`, also for what is no session of an agent; `session_owned` while a process works on it;
+    /// `policy_denied`; the log's errors.
     pub fn close_session(&self, session: &SessionId, by: &Principal) -> Result<bool> {
         let main = self.branch(session, None)?;
+        self.check_agents(&main)?;
         let open: Vec<BranchRow> = self
             .log
             .branches(session)?
@@ -48,6 +50,19 @@ impl Kernel {
         }
         self.log.sign_head()?;
         Ok(true)
+    }
+
+    /// Refuses what is no session of an agent: keys and tenants, policies that were accepted, plans and what the
+    /// log says of itself are looked up long after, and go on.
+    fn check_agents(&self, main: &BranchRow) -> Result<()> {
+        let first = self.log.read(&main.branch, 1, 1)?;
+        let first = first.first().map(|event| event.kind().clone());
+        if main.is_imported || matches!(first, Some(Kind::SessionCreated | Kind::ToolProposed)) {
+            return Ok(());
+        }
+        let what = format!("session {} was never started", main.session);
+        Err(Error::new(codes::SESSION_NOT_FOUND, what)
+            .why("what a person did outside agents' sessions stays"))
     }
 
     /// Whether somebody closed a session.
@@ -101,13 +116,7 @@ impl Kernel {
         if self.log.is_forgotten(session)? {
             return Ok(Forgotten::default());
         }
-        let first = self.log.read(&main.branch, 1, 1)?;
-        let first = first.first().map(|event| event.kind().clone());
-        if !matches!(first, Some(Kind::SessionCreated | Kind::ToolProposed)) && !main.is_imported {
-            let what = format!("session {session} was never started");
-            return Err(Error::new(codes::SESSION_NOT_FOUND, what)
-                .why("what a person did outside agents' sessions stays"));
-        }
+        self.check_agents(&main)?;
         let state = State::default();
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
         match self.close_session(session, by) {

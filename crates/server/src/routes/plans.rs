@@ -84,7 +84,7 @@ pub(crate) struct Show {
 /// Shows a plan and registers it.
 pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     let Show { plan, profile, keep_input, project } = ask.json()?;
-    let profile = profile.unwrap_or(ProfileName::Strict);
+    let profile = ask.profile(profile.unwrap_or(ProfileName::Strict))?;
     let run = plans(service, ask, project)?.show(&plan, RunMode::Plan, keep_input, profile)?;
     Ok(view(StatusCode::CREATED, &run))
 }
@@ -113,7 +113,7 @@ pub(crate) fn event(service: &Service, ask: &Ask) -> Result<Reply> {
     });
     let event = event.map_err(|error| invalid("the event cannot be used").why(error))?;
     let mut plans = plans(service, ask, asked.project)?;
-    let profile = profile_of(&mut plans, &plan, asked.profile)?;
+    let profile = ask.profile(profile_of(&mut plans, &plan, asked.profile)?)?;
     let expected = Expected { version: asked.expect_version, revision: asked.expect_revision };
     Ok(view(StatusCode::OK, &plans.event(&plan, event, expected, profile)?))
 }
@@ -133,7 +133,7 @@ pub(crate) fn rollback(service: &Service, ask: &Ask) -> Result<Reply> {
     let plan = plan_id(ask)?;
     let Rollback { version, profile, project } = ask.json()?;
     let mut plans = plans(service, ask, project)?;
-    let profile = profile_of(&mut plans, &plan, profile)?;
+    let profile = ask.profile(profile_of(&mut plans, &plan, profile)?)?;
     Ok(view(StatusCode::OK, &plans.rollback(&plan, version, profile)?))
 }
 

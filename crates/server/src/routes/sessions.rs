@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use glasshouse_kernel::Config;
-use glasshouse_kernel::driver::Overview;
+use glasshouse_kernel::driver::{Overview, access_session};
 use glasshouse_log::SessionRow;
 use glasshouse_model::{Mode, SessionId};
 use hyper::StatusCode;
@@ -61,9 +61,9 @@ pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
         return Err(invalid("the limit cannot be used").why(format!("it is 1 to {MAX_PAGE}")));
     }
     let after = cursor.as_deref().map(parse_cursor).transpose()?;
-    let own = glasshouse_log::own_session();
+    let own = [glasshouse_log::own_session(), access_session()];
     let mut rows = service.kernel.log().sessions()?;
-    rows.retain(|row| row.session != own);
+    rows.retain(|row| !own.contains(&row.session));
     rows.sort_by_key(|row| std::cmp::Reverse(cursor_of(row)));
     let rows: Vec<_> = rows
         .into_iter()
@@ -97,6 +97,9 @@ pub(crate) struct Create {
 pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
     let Create { project, mode, provider, model, base_url, scenario } = ask.json()?;
     let project = ask.project(project)?;
+    if base_url.is_some() {
+        ask.check_host("base_url")?;
+    }
     let config = Config { mode, provider, model, base_url, ..Config::default() };
     let scenario = scenario.map(String::into_bytes);
     let new = New { config, scenario, request: ask.named()?, by: ask.principal()?.clone() };
