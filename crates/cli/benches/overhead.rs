@@ -231,6 +231,7 @@ fn run(kernel: &Kernel, project: &Path, steps: &[Value]) -> Samples {
         own_server: false,
         secrets: Vec::new(),
         request: None,
+        by: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

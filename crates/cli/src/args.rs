@@ -1,5 +1,6 @@
 //! The command line.
 
+mod access;
 mod policy;
 mod review;
 mod serve;
@@ -11,6 +12,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
+pub(crate) use self::access::{
+    KeysCommand, NewKeyArguments, OfTenant, TenantArguments, TenantsCommand,
+};
 pub(crate) use self::policy::{CallArguments, ExplainArguments, PolicyCommand};
 pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
 pub(crate) use self::serve::ServeArguments;
@@ -75,8 +79,14 @@ pub(crate) struct SessionOptions {
 pub(crate) enum Command {
     /// Play the whole story on a bundled repository; needs no key and no network
     Demo(DemoArguments),
-    /// Serve sessions, approvals and live events over HTTP, to this machine only
+    /// Serve sessions, approvals and live events over HTTP
     Serve(ServeArguments),
+    /// Make, list, rotate and revoke API keys of the server
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Make, list, change and disable tenants of the server
+    #[command(subcommand)]
+    Tenants(TenantsCommand),
     /// Run a command in a sandbox
     #[command(subcommand)]
     Sandbox(SandboxCommand),

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod access;
 mod audit;
 mod config;
 mod demo;
@@ -38,6 +39,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Keys(command) => access::keys(command),
+        Command::Tenants(command) => access::tenants(command),
         Command::Sandbox(command) => sandbox::run(command),
         Command::Session(command) => session::run(command),
         Command::Review(command) => review::run(command),

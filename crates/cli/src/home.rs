@@ -9,6 +9,7 @@ use glasshouse_kernel::config::{
 };
 use glasshouse_kernel::driver::{Credential, NetworkSettings, real_path};
 use glasshouse_kernel::{Kernel, codes};
+use glasshouse_model::TenantId;
 use glasshouse_provider::{Prices, Secret};
 
 use crate::input;
@@ -52,6 +53,18 @@ pub(crate) fn kernel() -> Result<Kernel, Error> {
     let user = user_config()?;
     let kernel = Kernel::open(&data_dir()?, &program()?)?;
     Ok(kernel.with_keeping(user.keeping()?).with_network(network(&user.network)?))
+}
+
+/// Opens the installation of a tenant, whose home lies in the data directory.
+pub(crate) fn kernel_of(tenant: &TenantId, home: &Path) -> Result<Kernel, Error> {
+    let user = user_config()?;
+    let kernel = Kernel::open_of(home, &program()?, tenant)?.within(&data_dir()?);
+    Ok(kernel.with_keeping(user.keeping()?).with_network(network(&user.network)?))
+}
+
+/// Where the log of a tenant lies.
+pub(crate) fn tenant_home(tenant: &TenantId) -> Result<PathBuf, Error> {
+    Ok(glasshouse_server::home_of(&data_dir()?, tenant))
 }
 
 /// The user's way to the network. A key whose variable is not set is left out: nothing has it then.

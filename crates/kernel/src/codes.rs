@@ -9,6 +9,47 @@ pub const CONFIG_INVALID: Code = Code::new(
     false,
     "correct the named key; `glasshouse config get` lists them",
 );
+/// More messages to a running turn than wait for it.
+pub const STEERING_FULL: Code =
+    Code::new("steering_full", Exit::Conflict, true, "wait for the turn's next step, or cancel it");
+/// A sandbox that no event tells of.
+pub const SANDBOX_NOT_FOUND: Code = Code::new(
+    "sandbox_not_found",
+    Exit::NotFound,
+    false,
+    "name one of the session's sandboxes; events of the kind `sandbox.created` name them",
+);
+/// A key that is not there.
+pub const KEY_NOT_FOUND: Code =
+    Code::new("key_not_found", Exit::NotFound, false, "`glasshouse keys list` names the keys");
+/// Terms that no key can have.
+pub const KEY_INVALID: Code = Code::new(
+    "key_invalid",
+    Exit::Usage,
+    false,
+    "name roles out of viewer, operator, approver, auditor and admin, and an end in the future",
+);
+/// A tenant that is not there.
+pub const TENANT_NOT_FOUND: Code = Code::new(
+    "tenant_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse tenants list` names the tenants",
+);
+/// A tenant that is there already.
+pub const TENANT_EXISTS: Code = Code::new(
+    "tenant_exists",
+    Exit::Conflict,
+    false,
+    "change it with `glasshouse tenants update`, or choose another name",
+);
+/// Terms that no tenant can have.
+pub const TENANT_INVALID: Code = Code::new(
+    "tenant_invalid",
+    Exit::Usage,
+    false,
+    "correct the named profile, quota or directory",
+);
 /// An approval that nothing asks for.
 pub const APPROVAL_UNKNOWN: Code = Code::new(
     "approval_unknown",
@@ -443,6 +484,13 @@ pub const ANSWER_CONTENT_FILTER: Code = Code::new(
 
 /// All of them.
 pub const ALL: &[Code] = &[
+    SANDBOX_NOT_FOUND,
+    KEY_NOT_FOUND,
+    KEY_INVALID,
+    TENANT_NOT_FOUND,
+    TENANT_EXISTS,
+    TENANT_INVALID,
+    STEERING_FULL,
     CONFIG_INVALID,
     APPROVAL_UNKNOWN,
     APPROVAL_FORBIDDEN,

@@ -3,13 +3,16 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod access;
 mod answer;
 mod approvals;
 mod ask;
+mod boxes;
 mod branching;
 mod cells;
 mod debt;
 mod decide;
+mod ending;
 mod erasing;
 mod execute;
 mod explain;
@@ -36,7 +39,9 @@ mod recorder;
 mod rules;
 mod simulate;
 mod start;
+mod steering;
 mod sweep;
+mod tried;
 mod workbench;
 
 use std::collections::BTreeSet;
@@ -50,7 +55,7 @@ use glasshouse_model::body::{
     TurnStarted,
 };
 use glasshouse_model::{
-    Actor, BranchId, CallId, Draft, Fault, Kind, PrincipalKind, Seq, SessionId, TenantId,
+    Actor, BranchId, CallId, Draft, Fault, Kind, Principal, PrincipalKind, Seq, SessionId, TenantId,
 };
 use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
@@ -60,8 +65,13 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+pub use access::{
+    Access, IssuedKey, KEY_PREFIX, KeyRow, KeyTerms, NewTenant, ROLES, Rotation, TenantRow,
+    access_branch, access_session,
+};
 pub use approvals::{ApprovalName, PendingApproval};
 pub use ask::Questions;
+pub use boxes::SandboxRow;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub(crate) use decide::decide_uncounted;
@@ -87,6 +97,8 @@ pub use rules::{
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
+pub use steering::Steering;
+pub use tried::{Tried, no_tests};
 
 use crate::plans::{Coder, Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Listing, Replay, Replayed, State, join, next};
@@ -112,6 +124,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 pub struct Kernel {
     log: Log,
     home: PathBuf,
+    /// The data directory of the installation, around the homes of its tenants.
+    outer: PathBuf,
     program: PathBuf,
     network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
@@ -128,16 +142,25 @@ impl Kernel {
     /// # Errors
     /// When the log cannot be opened.
     pub fn open(home: &Path, program: &Path) -> Result<Self> {
-        let log = Log::open(home, &TenantId::local())?;
+        Self::open_of(home, program, &TenantId::local())
+    }
+
+    /// Opens the installation of a tenant, which has a home of its own.
+    ///
+    /// # Errors
+    /// When the log cannot be opened; `tenant_mismatch` for the home of another one.
+    pub fn open_of(home: &Path, program: &Path, tenant: &TenantId) -> Result<Self> {
+        let log = Log::open(home, tenant)?;
         // One spelling, whatever links a process comes through: it stands in records and policies that
         // other processes compare with theirs.
         let home = real_path(home);
         let (network, host) = (NetworkSettings::default(), OnceLock::new());
         let (program, keeping, outside) =
             (real_path(program), Keeping::default(), Outside::default());
+        let outer = home.clone();
         let config = HostConfig { program: program.clone(), home: home.clone() };
         let coder = Arc::new(Coder::new(config));
-        Ok(Self { log, home, program, network, host, coder, keeping, outside })
+        Ok(Self { log, home, outer, program, network, host, coder, keeping, outside })
     }
 
     /// Keeps this many places ready for code of plans, once a plan had some: for a process that stays.
@@ -151,6 +174,13 @@ impl Kernel {
     #[must_use]
     pub fn with_outside(self, outside: Outside) -> Self {
         Self { outside, ..self }
+    }
+
+    /// Names the data directory that the tenant's home lies in: all of it is out of reach, as the home is.
+    #[must_use]
+    pub fn within(mut self, outer: &Path) -> Self {
+        self.outer = real_path(outer);
+        self
     }
 
     /// Sets how sandboxes that have a network reach it.
@@ -190,7 +220,7 @@ impl Kernel {
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        Plans::open(&self.log, policy, journal::local_user(), (quota, Arc::clone(&self.coder)))
+        Plans::open(&self.log, policy, self.person(), (quota, Arc::clone(&self.coder)))
     }
 
     fn host_config(&self) -> HostConfig {
@@ -424,10 +454,11 @@ impl Session {
     /// Only when the log itself fails; whatever goes wrong in the work ends the turn with an event
     /// and is told by the report.
     pub async fn turn(&mut self, message: Option<&str>, cancel: &Cancel) -> Result<TurnReport> {
-        self.turn_of(message, None, cancel).await
+        self.turn_of(message, None, None, cancel).await
     }
 
-    /// The same, started by a request that its sender named: [`State::requests`] then tells of it.
+    /// The same, started by somebody else than the person at this machine, and by a request that its sender
+    /// named: [`State::requests`] then tells of it.
     ///
     /// # Errors
     /// As [`Session::turn`].
@@ -435,11 +466,12 @@ impl Session {
         &mut self,
         message: Option<&str>,
         request: Option<NamedRequest>,
+        by: Option<&Principal>,
         cancel: &Cancel,
     ) -> Result<TurnReport> {
         // The message is kept before anything that takes time.
         let stale = self.state().base_is_stale();
-        self.begin(message, request).await?;
+        self.begin(message, request, by).await?;
         let stale = stale || self.state().base_is_stale();
         let mut tasks = JoinSet::new();
         let ran = match self.freeze_if(stale).await {
@@ -465,12 +497,18 @@ impl Session {
         TurnReport::of(self.state())
     }
 
-    async fn begin(&mut self, message: Option<&str>, request: Option<NamedRequest>) -> Result<()> {
+    async fn begin(
+        &mut self,
+        message: Option<&str>,
+        request: Option<NamedRequest>,
+        by: Option<&Principal>,
+    ) -> Result<()> {
         let continues = match message {
             Some(_) => None,
             None => self.state().last_turn.as_ref().map(|end| end.turn),
         };
-        let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
+        let local = || Actor { kind: PrincipalKind::User, id: "local".to_owned() };
+        let user = by.map_or_else(local, Principal::actor);
         let started = TurnStarted { continues, request };
         let mut drafts = vec![Draft::new(Kind::TurnStarted, &started).by(user.clone())];
         if let Some(text) = message {
@@ -489,6 +527,7 @@ impl Session {
             if cancel.is_cancelled() {
                 return self.cancelled(tasks).await;
             }
+            self.take_steering().await?;
             let progressed = self.start_effects(tasks, &mut asked, cancel).await?;
             if self.state().turn.is_none() {
                 return Ok(());
@@ -508,7 +547,7 @@ impl Session {
                 Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
                 Some(said) = self.said.recv() => self.record_said(said).await?,
                 Some(answer) = asked.answers.recv() => self.resolve(&mut asked, answer).await?,
-                _ = elsewhere.tick(), if asked.waits() => self.take_answers(&mut asked).await?,
+                _ = elsewhere.tick() => self.take_answers(&mut asked).await?,
                 () = cancel.cancelled() => {}
                 _ = partial.tick() => self.record_partial().await?,
                 _ = renew.tick() => self.lease.renew()?,

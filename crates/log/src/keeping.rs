@@ -6,6 +6,7 @@
 //! rotation goes on where it was.
 
 mod archive;
+mod forget;
 mod usage;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use serde::Serialize;
 pub use self::archive::Archive;
 use self::archive::{Archives, Known, Stage};
 pub(crate) use self::archive::{SPACE as ARCHIVES, prove as prove_archives};
+pub use self::forget::{Forget, Forgotten};
 pub use self::usage::Usage;
 use crate::backup;
 use crate::branch::{BranchRow, BranchState, SessionRow};

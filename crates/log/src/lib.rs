@@ -70,7 +70,9 @@ pub use erase::{Erase, MAX_ERASED, MAX_REASON_BYTES};
 pub use error::{Error, Result};
 pub use export::{ExportBlobs, Exported, MAX_EXPORT_LINE_BYTES, check_export};
 pub use import::{Imported, ImportedBranch, MAX_IMPORT_BYTES, NewImport};
-pub use keeping::{Archive, Keeping, Left, MAX_LOG_BYTES, RETENTION_DAYS, Rotated, Usage};
+pub use keeping::{
+    Archive, Forget, Forgotten, Keeping, Left, MAX_LOG_BYTES, RETENTION_DAYS, Rotated, Usage,
+};
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Later, Log, Options};

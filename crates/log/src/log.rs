@@ -335,6 +335,14 @@ impl Log {
         store.leaves(from, usize::try_from(most).unwrap_or(usize::MAX))
     }
 
+    /// Bytes that events and blobs take on the disk.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn disk_bytes(&self) -> Result<u64> {
+        Ok(self.stored_bytes()?.saturating_add(self.blob_bytes()?))
+    }
+
     /// Bytes that events take in the store.
     pub(crate) fn stored_bytes(&self) -> Result<u64> {
         self.inner.store.bytes()

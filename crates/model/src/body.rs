@@ -26,8 +26,8 @@ pub use call::{
 };
 pub use contents::{NamedBlob, named_blobs, sealed_files};
 pub use grant::{
-    Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, StandingTerms,
-    TenantEvent,
+    Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, QuotaUsed,
+    StandingTerms, TenantEvent, Throttled,
 };
 pub use kinds::{check, schema};
 pub use log::{

@@ -60,6 +60,10 @@ pub mod name {
     pub const SESSION_MERGE: &str = "session.merge";
     /// Take in a session that another log exported.
     pub const SESSION_IMPORT: &str = "session.import";
+    /// End a session for good.
+    pub const SESSION_CLOSE: &str = "session.close";
+    /// Erase what a session said.
+    pub const SESSION_DELETE: &str = "session.delete";
     /// Merge a change set into the project directory.
     pub const MERGE_APPLY: &str = "merge.apply";
 

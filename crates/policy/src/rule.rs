@@ -40,6 +40,8 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::SESSION_FORK,
     name::SESSION_MERGE,
     name::SESSION_IMPORT,
+    name::SESSION_CLOSE,
+    name::SESSION_DELETE,
     name::MERGE_APPLY,
 ];
 

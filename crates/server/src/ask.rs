@@ -1,18 +1,24 @@
 //! A request as handlers see it: who asks, the parts of the path, and typed access to the rest.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::Query;
+use glasshouse_kernel::driver::{TenantRow, real_path};
 use glasshouse_model::body::NamedRequest;
-use glasshouse_model::{Digest, Principal, SessionId};
+use glasshouse_model::{Digest, Principal, SessionId, TenantId};
+use glasshouse_plan::ProfileName;
 use hyper::Uri;
 use hyper::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH};
 use serde::de::DeserializeOwned;
 
-use crate::auth::Caller;
+use crate::caller::Caller;
 use crate::reply::is_json;
+use crate::rights::HOST;
+use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
 /// Header with the name of a request.
@@ -21,10 +27,13 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 128;
 
 /// One request.
-#[derive(Debug)]
 pub(crate) struct Ask {
     /// Who asks; `None` on the few routes that are open.
     pub(crate) caller: Option<Caller>,
+    /// What the caller's tenant may do.
+    pub(crate) tenant: Arc<TenantRow>,
+    /// All tenants, for those who may see them.
+    pub(crate) shared: Option<Arc<Shared>>,
     /// Parts of the path by name.
     pub(crate) parts: BTreeMap<String, String>,
     /// The address.
@@ -65,6 +74,61 @@ impl Ask {
     /// `session_not_found`.
     pub(crate) fn session(&self) -> Result<SessionId> {
         self.part("session", no_session)
+    }
+
+    /// The directory of a project that the caller may name: any one, for the installation itself; one below
+    /// its own directories, for a tenant.
+    ///
+    /// # Errors
+    /// `request_invalid` for a path that is not absolute; `tenant_restricted`, whether there is such a directory
+    /// or not.
+    pub(crate) fn project(&self, project: PathBuf) -> Result<PathBuf> {
+        if !project.is_absolute() {
+            return Err(invalid("the project cannot be used").why("its path is not absolute"));
+        }
+        if self.tenant.tenant == TenantId::local() {
+            return Ok(project);
+        }
+        let is_below = |path: &Path| {
+            let is_plain = path.components().all(|part| !matches!(part, Component::ParentDir));
+            is_plain && self.tenant.roots.iter().any(|root| path.starts_with(root))
+        };
+        // Before anything is looked up on the disk: who asks learns nothing of what lies elsewhere.
+        if is_below(&project) {
+            let real = real_path(&project);
+            if is_below(&real) {
+                return Ok(real);
+            }
+        }
+        Err(Error::new(codes::TENANT_RESTRICTED, "the project cannot be used")
+            .why("it does not lie below a directory of the tenant"))
+    }
+
+    /// The profile for plans: the one that was asked for, unless the tenant's is more careful.
+    ///
+    /// # Errors
+    /// `tenant_restricted`.
+    pub(crate) fn profile(&self, asked: ProfileName) -> Result<ProfileName> {
+        let most = self.tenant.profile.as_ref().and_then(|profile| profile.parse().ok());
+        match most {
+            Some(most) if asked > most => {
+                Err(Error::new(codes::TENANT_RESTRICTED, "the plan cannot be shown so")
+                    .why(format!("the tenant's plans are shown under `{most}` at most")))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// Refuses what only whoever runs the server chooses.
+    ///
+    /// # Errors
+    /// `tenant_restricted`.
+    pub(crate) fn check_host(&self, what: &str) -> Result<()> {
+        match &self.caller {
+            Some(caller) if caller.rights.has_one_of(HOST) => Ok(()),
+            _ => Err(Error::new(codes::TENANT_RESTRICTED, format!("`{what}` cannot be chosen"))
+                .why("the server's own keys would go wherever a client says")),
+        }
     }
 
     /// The query, which has no keys but those of the type.

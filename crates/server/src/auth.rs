@@ -1,7 +1,4 @@
-//! Who asks. Today there is one mode: a single person at this machine, who can read a file.
-//!
-//! The token lies in a file that only its owner reads. A [`Caller`] can be made nowhere else, so a handler
-//! that has one knows that somebody proved who they are.
+//! The token of a person at this machine: it lies in a file that only its owner reads.
 
 use std::fmt;
 use std::fs::File;
@@ -9,15 +6,14 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use glasshouse_model::{Digest, Principal, PrincipalKind, TenantId};
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use glasshouse_model::Digest;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::{Error, Result, codes};
 
 /// What a token begins with, so that scanners for secrets can know one.
-const PREFIX: &str = "glasshouse_";
+pub(crate) const PREFIX: &str = "glasshouse_";
 /// Random bytes of a token.
 const SECRET_BYTES: usize = 32;
 /// Longest token file that is read, in bytes.
@@ -28,19 +24,6 @@ const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// The rights that no one but the owner may have.
 const OTHERS_MODE: u32 = 0o077;
-
-/// Somebody who proved who they are.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    principal: Principal,
-}
-
-impl Caller {
-    /// As whom they act.
-    pub(crate) const fn principal(&self) -> &Principal {
-        &self.principal
-    }
-}
 
 /// The token of the single-user mode. Only its digest is kept, and nothing prints it.
 pub(crate) struct Token {
@@ -86,26 +69,15 @@ impl Token {
         &self.file
     }
 
-    /// Who sent a request.
+    /// Whether a text is the token.
     ///
     /// # Errors
-    /// `unauthorized`, whatever is wrong, in the same words.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller> {
-        let refused = || Error::new(codes::UNAUTHORIZED, "the request has no valid token");
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let value = values.next().and_then(|value| value.to_str().ok()).ok_or_else(refused)?;
-        if values.next().is_some() {
-            return Err(refused());
-        }
-        let (scheme, sent) = value.split_once(' ').ok_or_else(refused)?;
+    /// `unauthorized`.
+    pub(crate) fn check(&self, sent: &str) -> Result<()> {
         // Digests of equal length: neither the time nor the place of a difference says anything.
-        let sent = Digest::of(sent.trim().as_bytes());
-        let equal = sent.as_bytes().ct_eq(self.digest.as_bytes());
-        if !scheme.eq_ignore_ascii_case("bearer") || !bool::from(equal) {
-            return Err(refused());
-        }
-        let principal = Principal::new(PrincipalKind::User, "local", TenantId::local());
-        Ok(Caller { principal })
+        let sent = Digest::of(sent.as_bytes());
+        let is_equal = bool::from(sent.as_bytes().ct_eq(self.digest.as_bytes()));
+        if is_equal { Ok(()) } else { Err(crate::admit::refused()) }
     }
 }
 
@@ -165,23 +137,14 @@ mod tests {
         let token = Token::of_home(home.path()).unwrap();
         let text = std::fs::read_to_string(token.file()).unwrap();
         let text = text.trim();
-        let check = |values: &[&str], is_let_in: bool| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(AUTHORIZATION, value.parse().unwrap());
-            }
-            assert_eq!(token.caller(&headers).is_ok(), is_let_in, "{values:?}");
+        let check = |sent: &str, is_let_in: bool| {
+            assert_eq!(token.check(sent).is_ok(), is_let_in, "{sent}");
         };
-        let bearer = format!("Bearer {text}");
-        check(&[&bearer], true);
-        check(&[&format!("bearer {text}")], true);
-        check(&[], false);
-        check(&[text], false);
-        check(&["Bearer "], false);
-        check(&[&format!("Basic {text}")], false);
-        check(&[&bearer[..bearer.len() - 1]], false);
-        check(&[&format!("{bearer}0")], false);
-        check(&[&bearer, &bearer], false);
+        check(text, true);
+        check("", false);
+        check(&text[..text.len() - 1], false);
+        check(&format!("{text}0"), false);
+        check(&text.to_uppercase(), false);
         assert!(!format!("{token:?}").contains(text));
         // The next start has the same token.
         let again = Token::of_home(home.path()).unwrap();

@@ -10,7 +10,7 @@ pub const UNAUTHORIZED: Code = Code::new(
     "unauthorized",
     Exit::Denied,
     false,
-    "send `Authorization: Bearer TOKEN` with the token of the server's token file",
+    "send `Authorization: Bearer TOKEN` with a key, or on this machine with the token of the server's file",
 );
 /// A request for another host.
 pub const HOST_REFUSED: Code = Code::new(
@@ -58,6 +58,61 @@ pub const TURN_RUNNING: Code = Code::new(
     true,
     "wait for its end in the event stream, or cancel it",
 );
+/// A turn of a session that waits for an answer about its mode.
+pub const MODE_UNDECIDED: Code = Code::new(
+    "mode_undecided",
+    Exit::Conflict,
+    true,
+    "answer the named approval, then start the turn",
+);
+/// A route that the caller's roles do not open.
+pub const ROLE_FORBIDDEN: Code = Code::new(
+    "role_forbidden",
+    Exit::Denied,
+    false,
+    "use a key with one of the named roles; an admin of the tenant makes one",
+);
+/// Something that only whoever runs the server chooses.
+pub const TENANT_RESTRICTED: Code = Code::new(
+    "tenant_restricted",
+    Exit::Denied,
+    false,
+    "leave the named part out, or ask whoever runs the server to allow it",
+);
+/// More requests than the caller may send in this time.
+pub const RATE_LIMITED: Code =
+    Code::new("rate_limited", Exit::Conflict, true, "retry after the time that is named");
+/// A quota of the tenant that is used up.
+pub const QUOTA_EXHAUSTED: Code = Code::new(
+    "quota_exhausted",
+    Exit::Conflict,
+    true,
+    "retry after the time that is named, or ask whoever runs the server for more",
+);
+/// An identity provider that does not answer.
+pub const IDENTITY_UNAVAILABLE: Code = Code::new(
+    "identity_unavailable",
+    Exit::Conflict,
+    true,
+    "retry later; whoever runs the server looks whether the identity provider answers",
+);
+/// Settings of the server that cannot be used.
+pub const SERVER_CONFIG_INVALID: Code = Code::new(
+    "server_config_invalid",
+    Exit::Usage,
+    false,
+    "correct the named key of the server's settings",
+);
+/// A certificate or key that cannot be used.
+pub const TLS_UNUSABLE: Code = Code::new(
+    "tls_unusable",
+    Exit::Usage,
+    false,
+    "name a certificate chain and its key in PEM; nobody else may read the key",
+);
+/// More headers than a request may have.
+pub const HEADERS_TOO_MANY: Code =
+    Code::new("headers_too_many", Exit::Usage, false, "send fewer headers; the limit is named");
 /// A cancellation of what does not run.
 pub const TURN_NOT_RUNNING: Code = Code::new(
     "turn_not_running",
@@ -86,7 +141,7 @@ pub const LISTEN_INSECURE: Code = Code::new(
     "listen_insecure",
     Exit::Denied,
     false,
-    "listen on a loopback address, for example --listen 127.0.0.1:0",
+    "listen on a loopback address, or set a certificate and make a key; `--insecure-plaintext` only where something else encrypts",
 );
 /// A token file that cannot be trusted.
 pub const TOKEN_UNUSABLE: Code = Code::new(
@@ -118,6 +173,15 @@ pub const ALL: &[Code] = &[
     SERVER_STOPPING,
     TURN_RUNNING,
     TURN_NOT_RUNNING,
+    MODE_UNDECIDED,
+    ROLE_FORBIDDEN,
+    TENANT_RESTRICTED,
+    RATE_LIMITED,
+    QUOTA_EXHAUSTED,
+    IDENTITY_UNAVAILABLE,
+    SERVER_CONFIG_INVALID,
+    TLS_UNUSABLE,
+    HEADERS_TOO_MANY,
     CURSOR_AHEAD,
     PRECONDITION_FAILED,
     KEY_REUSED,

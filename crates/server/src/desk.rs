@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::{Cancel, Elsewhere, Kernel, NewSession, NoReviewer, Notice, Observer};
+use glasshouse_kernel::driver::{ApprovalName, Steering};
+use glasshouse_kernel::{Cancel, Config, Elsewhere, Kernel, NewSession, Notice, Observer};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::NamedRequest;
-use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId};
 
-use crate::models::{Connected, Models, Wanted};
+use crate::models::{Connected, Models, Settings, Wanted};
 use crate::pool::Meter;
 use crate::{Error, Result, codes};
 
@@ -38,6 +39,9 @@ struct Running {
     /// Its `turn.started`, once that is stored.
     turn: Option<Seq>,
     cancel: Cancel,
+    /// Its session, and where one may speak to it, once it has begun.
+    session: SessionId,
+    steering: Option<Steering>,
 }
 
 /// What there is to do on a branch.
@@ -48,6 +52,20 @@ pub(crate) struct Task {
     pub(crate) message: Option<String>,
     /// The request, where its sender named it.
     pub(crate) request: Option<NamedRequest>,
+    /// Who asks.
+    pub(crate) by: Principal,
+}
+
+/// A session to start.
+pub(crate) struct New {
+    /// What its creator says; the rest comes from files.
+    pub(crate) config: Config,
+    /// Scenario of the scripted provider.
+    pub(crate) scenario: Option<Vec<u8>>,
+    /// The request, where its sender named it.
+    pub(crate) request: Option<NamedRequest>,
+    /// Who asks.
+    pub(crate) by: Principal,
 }
 
 /// What was asked for.
@@ -150,23 +168,16 @@ impl Desk {
     ///
     /// # Errors
     /// `key_reused`; as [`Kernel::start`] and [`Models`].
-    pub(crate) fn create(
-        &self,
-        project: &Path,
-        asked: glasshouse_kernel::Config,
-        scenario: Option<Vec<u8>>,
-        request: Option<NamedRequest>,
-    ) -> Result<Done<SessionId>> {
-        let Some(request) = request else {
-            return self.found(project, asked, scenario, None).map(Done::Now);
+    pub(crate) fn create(&self, project: &Path, new: New) -> Result<Done<SessionId>> {
+        let Some(request) = new.request.clone() else {
+            return self.found(project, new, None).map(Done::Now);
         };
         let _founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 0..ATTEMPTS {
             let id = session_of(&request.key, attempt);
             let rows = self.kernel.log().branches(&id)?;
             let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
-                let new = Some((id, request));
-                return self.found(project, asked, scenario, new).map(Done::Now);
+                return self.found(project, new, Some((id, request))).map(Done::Now);
             };
             let created = self.kernel.state_of(&main.branch)?.created;
             match created.and_then(|created| created.request) {
@@ -182,11 +193,11 @@ impl Desk {
     fn found(
         &self,
         project: &Path,
-        asked: glasshouse_kernel::Config,
-        scenario: Option<Vec<u8>>,
+        new: New,
         request: Option<(SessionId, NamedRequest)>,
     ) -> Result<SessionId> {
-        let settings = self.models.settings(asked, project)?;
+        let New { config, scenario, by, .. } = new;
+        let settings = self.settings(config, project)?;
         let Connected { provider, secrets } = self.models.connect(Wanted {
             provider: settings.config.provider.as_deref(),
             base_url: settings.config.base_url.as_deref(),
@@ -198,16 +209,64 @@ impl Desk {
             project: project.to_owned(),
             config: settings.config,
             provider,
-            // A question about the mode would hold the request; without an answer the session works strictly.
-            reviewer: Arc::new(NoReviewer),
+            reviewer: Arc::new(Elsewhere { limit: ANSWER_WITHIN }),
             observer: Arc::new(()),
             scenario,
             own_server: settings.own_server,
             secrets,
             request,
+            by: Some(by),
         };
-        let session = self.runtime.block_on(self.kernel.start(new))?;
+        // Nobody waits here for an answer about its mode.
+        let session = self.runtime.block_on(self.kernel.found(new))?;
         Ok(session.id().clone())
+    }
+
+    /// The configuration that applies to a project.
+    ///
+    /// # Errors
+    /// As [`Models::settings`].
+    pub(crate) fn settings(&self, asked: Config, project: &Path) -> Result<Settings> {
+        self.models.settings(asked, project)
+    }
+
+    /// Refuses while a turn of a session runs here.
+    ///
+    /// # Errors
+    /// `turn_running`.
+    pub(crate) fn check_idle(&self, session: &SessionId) -> Result<()> {
+        let is_its = |running: &&Running| running.session == *session;
+        let (running, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), CLEARING_WITHIN, |running| {
+                // One that is over puts away what it used; that takes a moment.
+                let is_over = |branch: &BranchId, running: &Running| {
+                    let now = self.kernel.state_of(branch).ok().and_then(|state| state.turn);
+                    running.turn.is_some() && now != running.turn
+                };
+                let mut its = running.iter().filter(|(_, running)| running.session == *session);
+                its.clone().count() > 0 && its.all(|(branch, running)| is_over(branch, running))
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        match running.values().find(is_its) {
+            Some(running) => Err(turn_running(running)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a turn of a branch whose session waits for an answer about its mode: what comes first is that
+    /// answer, and no request is held for it.
+    fn check_mode(&self, branch: &BranchId) -> Result<()> {
+        let Some(seq) = self.kernel.state_of(branch)?.mode_question() else { return Ok(()) };
+        let name = ApprovalName { branch: branch.clone(), seq };
+        match self.kernel.pending_approval(&name) {
+            Ok(pending) if !pending.answered => {
+                Err(Error::new(codes::MODE_UNDECIDED, "the session's mode is not decided yet")
+                    .why(format!("the approval {name} waits for a person"))
+                    .with("approval", name.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Starts a turn and answers its sequence once its first event is durable. A named request that was
@@ -218,6 +277,7 @@ impl Desk {
     pub(crate) fn start(self: &Arc<Self>, task: Task) -> Result<Done<Seq>> {
         let branch = task.branch.branch.clone();
         let here = branch.clone();
+        self.check_mode(&branch)?;
         let cancel = Cancel::new()?;
         if let Some(turn) = self.take_place(&task, cancel.clone())? {
             return Ok(Done::Before(turn));
@@ -271,11 +331,7 @@ impl Desk {
             {
                 return if known == asked { Ok(Some(turn)) } else { Err(reused(asked)) };
             }
-            let error = Error::new(codes::TURN_RUNNING, "a turn runs on this branch already");
-            return Err(match other.turn {
-                Some(turn) => error.with("turn", turn),
-                None => error,
-            });
+            return Err(turn_running(other));
         }
         if let Some(turn) = self.started_before(branch, task.request.as_ref())? {
             return Ok(Some(turn));
@@ -284,7 +340,9 @@ impl Desk {
             return Err(self.meter.busy(running.len(), MAX_RUNNING_TURNS));
         }
         let request = task.request.clone();
-        running.insert(branch.clone(), Running { request, turn: None, cancel });
+        let (session, steering) = (task.branch.session.clone(), None);
+        let new = Running { request, turn: None, cancel, session, steering };
+        running.insert(branch.clone(), new);
         Ok(None)
     }
 
@@ -335,10 +393,38 @@ impl Desk {
                     secrets,
                 )
                 .await?;
+            if let Some(running) = self.lock().get_mut(branch) {
+                running.steering = Some(session.steering());
+            }
             let request = task.request.clone();
-            session.turn_of(task.message.as_deref(), request, cancel).await?;
+            session.turn_of(task.message.as_deref(), request, Some(&task.by), cancel).await?;
             Ok(())
         })
+    }
+
+    /// Says something to a turn that runs here.
+    ///
+    /// # Errors
+    /// `turn_not_running`; as [`Steering::say`].
+    pub(crate) fn steer(
+        &self,
+        branch: &BranchId,
+        turn: Seq,
+        text: &str,
+        by: &Principal,
+    ) -> Result<()> {
+        let found = self
+            .lock()
+            .get(branch)
+            .filter(|found| found.turn == Some(turn))
+            .map(|found| found.steering.clone());
+        match found.flatten() {
+            Some(steering) if self.kernel.state_of(branch)?.turn == Some(turn) => {
+                steering.say(&self.kernel, text, by)?;
+                Ok(())
+            }
+            _ => Err(not_running(turn)),
+        }
     }
 
     /// Asks a turn to stop. Its end is an event.
@@ -352,7 +438,7 @@ impl Desk {
                 found.cancel.cancel();
                 Ok(())
             }
-            _ => Err(Error::new(codes::TURN_NOT_RUNNING, format!("turn {turn} does not run here"))),
+            _ => Err(not_running(turn)),
         }
     }
 
@@ -408,6 +494,18 @@ fn imported(session: &SessionId) -> Error {
     Error::new(glasshouse_kernel::codes::PROJECT_UNREADABLE, what)
         .why("its file names a directory that nobody here chose")
         .fix("carry it on with `glasshouse session resume` in the project's directory")
+}
+
+fn turn_running(running: &Running) -> Error {
+    let error = Error::new(codes::TURN_RUNNING, "a turn runs already");
+    match running.turn {
+        Some(turn) => error.with("turn", turn),
+        None => error,
+    }
+}
+
+fn not_running(turn: Seq) -> Error {
+    Error::new(codes::TURN_NOT_RUNNING, format!("turn {turn} does not run here"))
 }
 
 fn ended_early() -> Error {

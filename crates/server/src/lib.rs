@@ -14,29 +14,44 @@
 //! - **A stream is a cursor** (`stream`): events are read from the log as the client takes them, so any length is
 //!   replayed in one answer that goes on live, and a slow client is behind but misses nothing. One thread
 //!   (`tide`) wakes all who wait. A client that leaves ends its stream and nothing else.
-//! - **The gate stands outside** (`gate`, `auth`): host, origin and token are checked before a path is looked at. A
-//!   `Caller` can only be made there.
+//! - **The gate stands outside** (`gate`, `admit`): host, origin and who asks are checked before a path is looked at.
+//!   A `Caller` can only be made there; the table of routes says which rights open which route.
+//! - **A tenant is a log** (`shared`): handlers get one tenant's part of the server, so an id of another one is not
+//!   there for them, and nobody has to compare tenants.
 //! - **Keys and files are not here**: who starts the server gives it `Models`.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod ask;
 mod auth;
+mod caller;
+mod clock;
 pub mod codes;
 mod desk;
 mod error;
 mod gate;
+mod jwt;
+mod keys;
 mod listen;
 mod metrics;
 mod models;
 mod openapi;
 mod pool;
 mod problem;
+mod quota;
 mod reply;
+mod rights;
 mod route;
 mod routes;
 mod service;
+mod settings;
+mod shared;
 mod stream;
+mod tally;
+mod throttle;
 mod tide;
+mod tls;
+mod watching;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -48,8 +63,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use error::{Error, Result};
+pub use jwt::JwtSettings;
 pub use models::{Connected, Models, Settings, Wanted};
 pub use route::reference;
+pub use settings::Listening;
+pub use shared::home_of;
+pub use tls::TlsFiles;
 
 /// Requests that are worked on at a time.
 const WORKERS: usize = 16;
@@ -61,10 +80,10 @@ const TURN_PATIENCE: Duration = Duration::from_secs(5);
 /// A server that listens.
 pub struct Server {
     address: SocketAddr,
-    token_file: PathBuf,
+    token_file: Option<PathBuf>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
-    desk: Arc<desk::Desk>,
+    shared: Arc<shared::Shared>,
     ending: Cancel,
 }
 
@@ -72,35 +91,39 @@ impl Server {
     /// Listens. Must be called within a multi-threaded runtime, which turns use too.
     ///
     /// # Errors
-    /// `listen_insecure` for an address that others can reach; `listen_failed`; `token_unusable`; an error
-    /// of the log.
+    /// `listen_insecure` for an address that others can reach while nothing is encrypted, or nothing tells who
+    /// asks; `tls_unusable`, `server_config_invalid`, `listen_failed`, `token_unusable`; an error of the log.
     pub async fn start(
         kernel: Arc<Kernel>,
         home: &Path,
         models: Arc<dyn Models>,
-        address: SocketAddr,
+        listening: Listening,
     ) -> Result<Self> {
-        let token = auth::Token::of_home(home)?;
-        let token_file = token.file().to_owned();
-        let (listener, address) = listen::bind(address).await?;
+        let tls = listening.tls.as_ref().map(tls::acceptor).transpose()?;
+        listen::check(&listening, has_keys(&kernel)?)?;
+        let jwt = listening.jwt.clone().map(jwt::Jwt::new).transpose()?;
+        // The token is for whoever sits at this machine.
+        let token = listening.is_local().then(|| auth::Token::of_home(home)).transpose()?;
+        let token_file = token.as_ref().map(|token| token.file().to_owned());
+        let (listener, address) = listen::bind(listening.listen).await?;
         let (stop, stopping) = watch::channel(false);
-        let desk = Arc::new(desk::Desk::new(Arc::clone(&kernel), models));
-        let streams = Arc::new(stream::Streams::new(kernel.log(), stopping.clone())?);
         let ending = Cancel::new()?;
-        let service = Arc::new(service::Service {
-            kernel,
+        let parts = shared::Parts {
             home: home.to_owned(),
-            desk: Arc::clone(&desk),
-            streams,
-            pool: pool::Pool::new(WORKERS, MAX_WAITING),
-            gate: gate::Gate::of_loopback(address),
-            token,
-            metrics: metrics::Metrics::new(),
+            models,
+            stopping: stopping.clone(),
             ending: ending.clone(),
-        });
-        let router = service::router(Arc::clone(&service));
-        let serving = tokio::spawn(listen::serve(listener, service, router, stopping));
-        Ok(Self { address, token_file, stop, serving, desk, ending })
+            pool: Arc::new(pool::Pool::new(WORKERS, MAX_WAITING)),
+            metrics: Arc::new(metrics::Metrics::new()),
+        };
+        let house = parts.service(kernel, home.to_owned())?;
+        let gate = gate::Gate::new(address, &listening.hosts, listening.scheme());
+        let rate = throttle::Rate::per_minute(listening.requests_per_minute);
+        let shared = Arc::new(shared::Shared::new(house, parts, (gate, token, jwt), rate));
+        let router = service::router(Arc::clone(&shared));
+        let served = (Arc::clone(&shared), router);
+        let serving = tokio::spawn(listen::serve(listener, served, tls, stopping));
+        Ok(Self { address, token_file, stop, serving, shared, ending })
     }
 
     /// Where it listens.
@@ -109,10 +132,10 @@ impl Server {
         self.address
     }
 
-    /// The file with the token.
+    /// The file with the token, where one counts.
     #[must_use]
-    pub fn token_file(&self) -> &Path {
-        &self.token_file
+    pub fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
     }
 
     /// Stops: no new requests, streams end, code of plans is ended, running turns come to rest or are stopped so
@@ -120,9 +143,23 @@ impl Server {
     pub async fn stop(self) {
         let _ = self.stop.send(true);
         self.ending.cancel();
-        let desk = self.desk;
-        let closing = tokio::task::spawn_blocking(move || desk.close(TURN_PATIENCE));
+        let closing: Vec<_> = self
+            .shared
+            .all()
+            .into_iter()
+            .map(|service| tokio::task::spawn_blocking(move || service.desk.close(TURN_PATIENCE)))
+            .collect();
         let _ = self.serving.await;
-        let _ = closing.await;
+        for closed in closing {
+            let _ = closed.await;
+        }
     }
+}
+
+/// Whether there is a key, of the installation or of a tenant that could be used.
+fn has_keys(kernel: &Kernel) -> Result<bool> {
+    let access = kernel.access()?;
+    let now_us = clock::now_us();
+    Ok(access.keys.values().any(|key| key.is_live(now_us))
+        || access.tenants.values().any(|tenant| !tenant.is_disabled))
 }

@@ -1,42 +1,73 @@
 //! Connections: how many, how slow they may be, and how they end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
-use crate::service::{Service, answer};
+use crate::service::answer;
+use crate::settings::Listening;
+use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
 /// Most connections at a time; more wait in the system's queue.
 const MAX_CONNECTIONS: usize = 4_096;
 /// Most headers of a request.
-const MAX_HEADERS: usize = 64;
+pub(crate) const MAX_HEADERS: usize = 64;
 /// Most bytes of a request's line and headers together.
 const MAX_HEADER_BYTES: usize = 32 << 10;
 /// Longest that headers may take to come.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// Longest that a connection may take to agree on keys.
+const KEYS_WITHIN: Duration = Duration::from_secs(10);
+/// Most requests of one HTTP/2 connection at a time.
+const MAX_AT_ONCE: u32 = 128;
+/// How often an idle HTTP/2 connection is asked whether anybody is there, and how long for an answer.
+const ASK_EVERY: Duration = Duration::from_secs(20);
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// Longest that connections may take to end.
 const CLOSING_WITHIN: Duration = Duration::from_secs(2);
 /// Wait after the system could not give a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Listens on an address that only this machine can reach.
+/// Refuses to listen where others reach the server while it would give itself to them: without encryption,
+/// unless that was asked for in so many words, or without anything that tells who asks.
 ///
 /// # Errors
-/// `listen_insecure`, `listen_failed`.
-pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
-    if !address.ip().is_loopback() {
-        return Err(Error::new(codes::LISTEN_INSECURE, format!("cannot listen on {address}"))
-            .why("others can reach it, and what goes over it is not encrypted"));
+/// `listen_insecure`.
+pub(crate) fn check(listening: &Listening, has_keys: bool) -> Result<()> {
+    let refused = |why: &str| {
+        let what = format!("cannot listen on {}", listening.listen);
+        Err(Error::new(codes::LISTEN_INSECURE, what).why(why))
+    };
+    if listening.is_local() {
+        return Ok(());
     }
+    if listening.tls.is_none() && !listening.insecure_plaintext {
+        return refused("others can reach it, and what goes over it is not encrypted");
+    }
+    if listening.jwt.is_none() && !has_keys {
+        return refused(
+            "others can reach it, and there is no key and no identity provider by which they are known",
+        );
+    }
+    Ok(())
+}
+
+/// Listens on an address.
+///
+/// # Errors
+/// `listen_failed`.
+pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let fail = |e: std::io::Error| {
         Error::new(codes::LISTEN_FAILED, format!("cannot listen on {address}")).why(e)
     };
@@ -48,8 +79,8 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
 /// Serves connections until told to stop; then each ends after the answer that it is giving.
 pub(crate) async fn serve(
     listener: TcpListener,
-    service: Arc<Service>,
-    router: Router,
+    (shared, router): (Arc<Shared>, Router),
+    tls: Option<TlsAcceptor>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -61,13 +92,17 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => continue,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, place)) = accepted else {
+        let Some((stream, peer, place)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let (service, router, stopping) = (Arc::clone(&service), router.clone(), stopping.clone());
+        let served = Served { shared: Arc::clone(&shared), router: router.clone(), peer };
+        let (tls, stopping) = (tls.clone(), stopping.clone());
         connections.spawn(async move {
-            connection(stream, service, router, stopping).await;
+            match tls {
+                None => served.plain(stream, stopping).await,
+                Some(tls) => served.encrypted(&tls, stream, stopping).await,
+            }
             drop(place);
         });
     }
@@ -79,40 +114,113 @@ pub(crate) async fn serve(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.ok()?;
-    let (stream, _) = listener.accept().await.ok()?;
+    let (stream, peer) = listener.accept().await.ok()?;
     // Events are small and should not wait for one another.
     let _ = stream.set_nodelay(true);
-    Some((stream, place))
+    Some((stream, peer.ip(), place))
 }
 
-async fn connection(
-    stream: TcpStream,
-    service: Arc<Service>,
+/// What a connection is served with.
+struct Served {
+    shared: Arc<Shared>,
     router: Router,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let respond = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let (service, router) = (Arc::clone(&service), router.clone());
-        async move {
-            let request = request.map(axum::body::Body::new);
-            Ok::<_, std::convert::Infallible>(answer(service, router, request).await)
+    peer: IpAddr,
+}
+
+/// Serves a connection until it ends or the server does. One that breaks is the client's affair; what it asked
+/// for is in the log.
+macro_rules! until_the_end {
+    ($served:expr, $stopping:expr) => {{
+        let mut served = std::pin::pin!($served);
+        tokio::select! {
+            _ = served.as_mut() => {}
+            _ = $stopping.changed() => {
+                served.as_mut().graceful_shutdown();
+                let _ = served.await;
+            }
         }
-    });
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .max_headers(MAX_HEADERS)
-        .max_buf_size(MAX_HEADER_BYTES);
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), respond));
-    // A connection that breaks is the client's affair; what it asked for is in the log.
-    tokio::select! {
-        _ = served.as_mut() => {}
-        _ = stopping.changed() => {
-            served.as_mut().graceful_shutdown();
-            let _ = served.await;
+    }};
+}
+
+impl Served {
+    async fn plain(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        mut stopping: watch::Receiver<bool>,
+    ) {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADERS_WITHIN)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEADER_BYTES);
+        let respond = service_fn(|request| self.answer(request));
+        until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), stopping);
+    }
+
+    async fn encrypted(
+        self,
+        tls: &TlsAcceptor,
+        stream: TcpStream,
+        mut stopping: watch::Receiver<bool>,
+    ) {
+        let agreed = tokio::time::timeout(KEYS_WITHIN, tls.accept(stream)).await;
+        let Ok(Ok(stream)) = agreed else { return };
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return self.plain(stream, stopping).await;
         }
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_AT_ONCE)
+            .max_header_list_size(u32::try_from(MAX_HEADER_BYTES).unwrap_or(u32::MAX))
+            .keep_alive_interval(ASK_EVERY)
+            .keep_alive_timeout(ANSWER_WITHIN);
+        let served = Arc::new(self);
+        let respond = service_fn(move |request| {
+            let served = Arc::clone(&served);
+            async move { served.answer(request).await }
+        });
+        until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), stopping);
+    }
+
+    async fn answer(
+        &self,
+        request: hyper::Request<hyper::body::Incoming>,
+    ) -> std::result::Result<axum::response::Response, std::convert::Infallible> {
+        let request = request.map(axum::body::Body::new);
+        Ok(answer(Arc::clone(&self.shared), self.router.clone(), self.peer, request).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::TlsFiles;
+
+    #[test]
+    fn it_listens_where_others_reach_it_only_encrypted_and_knowing_who_asks() {
+        let check = |address: &str, tls: bool, plaintext: bool, keys: bool, expected: bool| {
+            let files = TlsFiles { certificate: "c.pem".into(), key: "k.pem".into() };
+            let listening = Listening {
+                listen: address.parse().unwrap(),
+                tls: tls.then_some(files),
+                insecure_plaintext: plaintext,
+                ..Listening::default()
+            };
+            let found = super::check(&listening, keys).is_ok();
+            assert_eq!(found, expected, "{address} {tls} {plaintext} {keys}");
+        };
+        check("127.0.0.1:0", false, false, false, true);
+        check("[::1]:0", false, false, false, true);
+        check("0.0.0.0:0", false, false, true, false);
+        check("0.0.0.0:0", true, false, false, false);
+        check("0.0.0.0:0", true, false, true, true);
+        check("0.0.0.0:0", false, true, true, true);
+        check("0.0.0.0:0", false, true, false, false);
+        check("[::]:0", false, false, true, false);
+        check("192.0.2.1:443", true, false, true, true);
     }
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use glasshouse_kernel::Config;
+use glasshouse_kernel::{Config, Kernel};
+use glasshouse_model::TenantId;
 use glasshouse_provider::{Provider, Secret};
 
 use crate::Result;
@@ -47,6 +48,12 @@ pub trait Models: Send + Sync {
     /// # Errors
     /// `config_invalid` and others of reading configuration.
     fn settings(&self, asked: Config, project: &Path) -> Result<Settings>;
+
+    /// Opens the installation of a tenant, whose home lies in the data directory of the installation.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    fn kernel(&self, tenant: &TenantId, home: &Path) -> Result<Kernel>;
 
     /// Sets a model up.
     ///

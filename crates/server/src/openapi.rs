@@ -1,6 +1,8 @@
 //! The description of the API for programs: OpenAPI 3.1, made from the table of routes and from the types
 //! that handlers read and write.
 
+use std::sync::OnceLock;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -46,8 +48,10 @@ pub(crate) fn document() -> Value {
 }
 
 /// The document as it is served and published.
-pub(crate) fn text() -> String {
-    serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n"
+pub(crate) fn text() -> &'static str {
+    // Whoever asks for it needs no token, so it is made once.
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n")
 }
 
 fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -> Value {
@@ -135,9 +139,11 @@ fn without_null(mut schema: Value) -> Value {
 
 /// A name for a client's function: `get_sessions_events_stream`.
 fn operation_id(method: &str, path: &str) -> String {
-    let words = path.split('/').skip(2).map(|part| {
+    let path = path.trim_start_matches("/v1").trim_start_matches('/');
+    let words = path.split('/').map(|part| {
         let name = part.trim_matches(['{', '}']);
-        if part.starts_with('{') { format!("by_{name}") } else { name.to_owned() }
+        let name = name.replace('.', "_");
+        if part.starts_with('{') { format!("by_{name}") } else { name }
     });
     let words: Vec<String> = words.collect();
     format!("{}_{}", method.to_lowercase(), words.join("_"))
@@ -153,7 +159,7 @@ mod tests {
             .join("../../docs/reference/openapi.json");
         let made = text();
         if std::env::var_os("GLASSHOUSE_BLESS").is_some() {
-            std::fs::write(&file, &made).unwrap();
+            std::fs::write(&file, made).unwrap();
         }
         let kept = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");

@@ -75,6 +75,11 @@ impl Pool {
         }
     }
 
+    /// The error of whoever finds so many before them.
+    pub(crate) fn busy(&self, before: usize) -> Error {
+        self.meter.busy(before, self.workers)
+    }
+
     /// How many jobs wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)

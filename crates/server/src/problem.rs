@@ -44,9 +44,15 @@ const STATUSES: &[(&str, StatusCode)] = &[
     ("request_too_slow", StatusCode::REQUEST_TIMEOUT),
     ("media_unsupported", StatusCode::UNSUPPORTED_MEDIA_TYPE),
     ("server_busy", StatusCode::TOO_MANY_REQUESTS),
+    ("rate_limited", StatusCode::TOO_MANY_REQUESTS),
+    ("quota_exhausted", StatusCode::TOO_MANY_REQUESTS),
+    ("identity_unavailable", StatusCode::SERVICE_UNAVAILABLE),
+    ("headers_too_many", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
     ("server_stopping", StatusCode::SERVICE_UNAVAILABLE),
     ("precondition_failed", StatusCode::PRECONDITION_FAILED),
     ("session_archived", StatusCode::GONE),
+    ("plan_throttled", StatusCode::TOO_MANY_REQUESTS),
+    ("steering_full", StatusCode::TOO_MANY_REQUESTS),
     ("log_busy", StatusCode::SERVICE_UNAVAILABLE),
     ("storage_full", StatusCode::INSUFFICIENT_STORAGE),
 ];
@@ -130,7 +136,8 @@ mod tests {
             let status = status(code.name, code.exit);
             assert!(status.is_client_error() || status.is_server_error(), "{}", code.name);
             let is_ours = matches!(code.exit, Exit::Internal | Exit::Storage | Exit::NoIsolation);
-            let comes_back = matches!(code.name, "server_stopping" | "log_busy");
+            let comes_back =
+                matches!(code.name, "server_stopping" | "log_busy" | "identity_unavailable");
             assert_eq!(status.is_server_error(), is_ours || comes_back, "{} {status}", code.name);
         }
     }

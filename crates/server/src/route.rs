@@ -5,6 +5,7 @@ use hyper::Method;
 use crate::ask::Ask;
 use crate::openapi::{Shape, shape};
 use crate::reply::Reply;
+use crate::rights::{ACT, ANSWER, HOST, MANAGE, PROVE, Rights, SEE};
 use crate::service::Service;
 use crate::{Result, routes};
 
@@ -33,6 +34,10 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     /// Whether it needs no token.
     pub(crate) is_open: bool,
+    /// The rights of which one opens it.
+    pub(crate) needs: Rights,
+    /// Whether it begins something that quotas count.
+    pub(crate) spends: bool,
     /// What it does, for the reference.
     pub(crate) summary: &'static str,
     pub(crate) handler: Handler,
@@ -51,6 +56,7 @@ const fn route(
     path: &'static str,
     summary: &'static str,
     handler: Handler,
+    needs: Rights,
 ) -> Route {
     let told = Told {
         query: None,
@@ -61,20 +67,32 @@ const fn route(
         answer: None,
         headers: &[],
     };
-    Route { method, path, is_open: false, summary, handler, told }
+    Route { method, path, is_open: false, needs, spends: false, summary, handler, told }
 }
 
 const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Route {
-    route(Method::GET, path, summary, handler)
+    route(Method::GET, path, summary, handler, SEE)
 }
 
 const fn post(path: &'static str, summary: &'static str, handler: Handler) -> Route {
-    route(Method::POST, path, summary, handler)
+    route(Method::POST, path, summary, handler, ACT)
 }
 
 impl Route {
     const fn open(mut self) -> Self {
         self.is_open = true;
+        self
+    }
+
+    /// Opened by one of these rights.
+    const fn needs(mut self, needs: Rights) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    /// Counted by quotas.
+    const fn spends(mut self) -> Self {
+        self.spends = true;
         self
     }
 
@@ -122,48 +140,70 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/openapi.json", "This description of the API", routes::health::openapi).open(),
     get("/v1/health", "Whether the process answers", routes::health::health).open(),
     get("/v1/ready", "Whether work can be taken", routes::health::ready),
-    get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain"),
+    get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain").needs(HOST),
     get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>),
-    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]),
+    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(),
     get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]),
+    route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>),
+    post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close),
     get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]),
     get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").headers(&[LAST_EVENT_ID]),
-    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]),
+    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends(),
+    post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202),
     post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202),
     get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).answer(shape::<routes::branches::List>),
     post("/v1/sessions/{session}/branches", "Fork a branch at an event", routes::branches::fork).some_body(shape::<routes::branches::Fork>).status(201).answer(shape::<routes::branches::View>),
     post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>),
     get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>),
     get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs),
-    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>),
+    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)),
     get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>),
-    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>),
+    get("/v1/usage", "What all sessions used, by day and model", routes::insight::usage).query(shape::<routes::insight::Since>),
+    get("/v1/policy", "The rules that would decide in a project", routes::policy::show).query(shape::<routes::policy::Shown>),
+    post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE),
+    post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE),
+    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).body(shape::<routes::policy::Proposed>),
+    post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).body(shape::<routes::policy::Approved>).needs(MANAGE),
+    get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).query(shape::<routes::sandboxes::Chosen>),
+    get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>),
+    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE),
+    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE),
     get("/v1/approvals", "Questions that wait for a person", routes::approvals::list),
     get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show),
-    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>),
+    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER),
     get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>),
-    route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke),
+    route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER),
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
     get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>),
-    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201),
+    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(),
     get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state),
-    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>),
+    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends(),
     post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>),
-    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay),
-    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify),
-    get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint),
-    get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove),
+    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).needs(ACT.or(PROVE)),
+    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE),
+    get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE),
+    get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami),
+    get("/v1/keys", "Keys of the tenant", routes::keys::list).needs(MANAGE.or(PROVE)),
+    post("/v1/keys", "Make a key; the answer alone has its text", routes::keys::create).body(shape::<routes::keys::Create>).status(201).needs(MANAGE),
+    post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE),
+    route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE),
+    get("/v1/tenants", "Tenants of the server", routes::tenants::list).needs(HOST),
+    post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST),
+    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>),
+    route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST),
+    post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST),
+    get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE),
 ];
 
 /// The table for people, in Markdown.
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::from(
-        "# Routes of the server\n\nMade from the table that the server itself uses. [The guide](../guides/server.md) tells how they are used.\n\n| Route | Token | Does |\n|---|---|---|\n",
+        "# Routes of the server\n\nMade from the table that the server itself uses. [The guide](../guides/server.md) tells how they are used.\n\n| Route | Who | Does |\n|---|---|---|\n",
     );
-    for Route { method, path, is_open, summary, .. } in ROUTES {
-        let token = if *is_open { "no" } else { "yes" };
-        text.push_str(&format!("| `{method} {path}` | {token} | {summary} |\n"));
+    for Route { method, path, is_open, needs, summary, .. } in ROUTES {
+        let who = if *is_open { "anybody".to_owned() } else { needs.roles().join(", ") };
+        text.push_str(&format!("| `{method} {path}` | {who} | {summary} |\n"));
     }
     text
 }

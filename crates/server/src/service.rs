@@ -1,86 +1,102 @@
 //! From a request to its answer: the gate, the token, the route, the pool.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, on};
 use glasshouse_kernel::{Cancel, Kernel};
+use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::{Call, Constraints, Decision, Digest, Draft, Effect, Kind};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::Method;
+use hyper::header::HeaderMap;
+use hyper::{Method, Uri};
+use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
+use crate::admit::Admitted;
 use crate::ask::Ask;
-use crate::auth::{Caller, Token};
+use crate::caller::Caller;
 use crate::desk::Desk;
-use crate::gate::Gate;
+use crate::keys::Keys;
+use crate::listen::MAX_HEADERS;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::problem::RETRY_AFTER_S;
+use crate::quota::{self, Counted, Exhausted};
 use crate::reply::{Content, Reply};
+use crate::rights::HOST;
 use crate::route::{ROUTES, Route};
+use crate::shared::{Shared, unlimited};
 use crate::stream::{self, Streams};
+use crate::tally::Tally;
+use crate::throttle::Rate;
+use crate::watching::{Followed, watched};
 use crate::{Error, Result, codes};
 
+/// Media type of answers that go on.
+const EVENTS: &str = "text/event-stream";
+/// Most answers of one tenant that go on at a time.
+const MAX_FOLLOWED: usize = 8_192;
+/// Most requests of one tenant that wait for a thread.
+const MAX_QUEUED: u64 = 256;
+/// Requests of one address for what needs no token.
+const OPEN: Rate = Rate { per_minute: 1_200, at_once: 600 };
+/// How often a log is told of one thing that was refused.
+const ONCE_A_MINUTE: Rate = Rate { per_minute: 1, at_once: 1 };
 /// Largest body in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 /// Longest that a body may take to come.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 
-/// All that answers need.
+/// A tenant's part of the server: all that its handlers reach.
 pub(crate) struct Service {
     pub(crate) kernel: Arc<Kernel>,
     /// Data directory.
     pub(crate) home: PathBuf,
     pub(crate) desk: Arc<Desk>,
     pub(crate) streams: Arc<Streams>,
-    pub(crate) pool: Pool,
-    pub(crate) gate: Gate,
-    pub(crate) token: Token,
-    pub(crate) metrics: Metrics,
+    pub(crate) tally: Tally,
+    pub(crate) keys: Keys,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Places of its requests among the threads.
+    pub(crate) workers: Arc<Semaphore>,
+    /// Its requests that wait for a place.
+    pub(crate) queued: AtomicUsize,
+    /// Its requests that are about to begin something.
+    pub(crate) starting: AtomicUsize,
+    /// Its answers that go on.
+    pub(crate) followed: Arc<AtomicUsize>,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
 }
 
-/// What the gate found out, for the handler.
-#[derive(Debug, Clone)]
-struct Admitted(Option<Caller>);
-
 /// The routes as a router. Outside it stands [`answer`].
-pub(crate) fn router(service: Arc<Service>) -> Router {
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let mut router = Router::new();
-    for path in paths() {
-        let mut methods = MethodRouter::new();
-        for route in ROUTES.iter().filter(|route| route.path == path) {
-            let handler = move |State(service), parts: Parts, request| async move {
-                handle(service, route, parts, request).await
-            };
-            methods = methods.merge(on(filter(&route.method), handler));
-        }
-        router = router.route(path, methods);
+    for route in ROUTES {
+        let handler = move |State(shared), parts: Parts, request| async move {
+            handle(shared, route, parts, request).await
+        };
+        router = router.route(route.path, on(filter(&route.method), handler));
     }
     router
         .fallback(|| async { refuse(Error::new(codes::ROUTE_UNKNOWN, "there is no such path")) })
         .method_not_allowed_fallback(|| async {
             refuse(Error::new(codes::METHOD_UNKNOWN, "the path does not have this method"))
         })
-        .with_state(service)
+        .with_state(shared)
 }
 
 type Parts = Result<RawPathParams, axum::extract::rejection::RawPathParamsRejection>;
-
-fn paths() -> impl Iterator<Item = &'static str> {
-    let is_first = |at: usize, path: &str| ROUTES[..at].iter().all(|route| route.path != path);
-    ROUTES
-        .iter()
-        .enumerate()
-        .filter(move |(at, route)| is_first(*at, route.path))
-        .map(|(_, route)| route.path)
-}
 
 fn filter(method: &Method) -> MethodFilter {
     match *method {
@@ -93,51 +109,176 @@ fn filter(method: &Method) -> MethodFilter {
 
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(
-    service: Arc<Service>,
+    shared: Arc<Shared>,
     router: Router,
+    peer: IpAddr,
     mut request: Request,
 ) -> Response {
-    if let Err(error) = service.gate.check(request.uri(), request.headers()) {
-        service.metrics.refused();
-        return refuse(error);
-    }
-    let is_open = ROUTES.iter().any(|route| route.is_open && route.path == request.uri().path());
-    let caller = match service.token.caller(request.headers()) {
-        Ok(caller) => Some(caller),
-        Err(_) if is_open => None,
-        // Also where there is no such path: who may not ask learns nothing.
+    // The body cannot be lent to what waits.
+    let (uri, headers) = (request.uri().clone(), request.headers().clone());
+    match admit(&shared, peer, &uri, &headers).await {
+        Ok(admitted) => request.extensions_mut().insert(admitted),
         Err(error) => {
-            service.metrics.refused();
+            shared.metrics.refused();
             return refuse(error);
         }
     };
-    request.extensions_mut().insert(Admitted(caller));
     let mut router = router;
     let Ok(response) = router.call(request).await;
     response
 }
 
+/// The gate: host and origin, who asks, and how often.
+async fn admit(
+    shared: &Arc<Shared>,
+    peer: IpAddr,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Admitted> {
+    shared.gate.check(uri, headers)?;
+    if headers.len() > MAX_HEADERS {
+        return Err(Error::new(codes::HEADERS_TOO_MANY, "the request has too many headers")
+            .with("limit", MAX_HEADERS));
+    }
+    let is_open = ROUTES.iter().any(|route| route.is_open && route.path == uri.path());
+    if is_open {
+        let who = format!("open/{}", crate::admit::network(peer));
+        shared.throttle.take(&who, OPEN).map_err(limited)?;
+        let (service, tenant) = (Arc::clone(&shared.house), Arc::new(unlimited()));
+        return Ok(Admitted { caller: None, service, tenant });
+    }
+    // Also where there is no such path: who may not ask learns nothing.
+    let admitted = shared.admit(headers, peer).await?;
+    if let Some(caller) = &admitted.caller {
+        shared.throttle.take(&caller.who(), shared.rate).map_err(limited)?;
+        if let Some(most) = admitted.tenant.quotas.get("requests_per_minute") {
+            let whole = format!("{}/", admitted.tenant.tenant);
+            shared.throttle.take(&whole, Rate::per_minute(*most)).map_err(limited)?;
+        }
+    }
+    Ok(admitted)
+}
+
+fn limited(wait: Duration) -> Error {
+    Error::new(codes::RATE_LIMITED, "too many requests in too short a time")
+        .with(RETRY_AFTER_S, wait.as_secs() + 1)
+}
+
 async fn handle(
-    service: Arc<Service>,
+    shared: Arc<Shared>,
     route: &'static Route,
     parts: Parts,
-    request: Request,
+    mut request: Request,
 ) -> Response {
     let began = Instant::now();
-    let reply = match ask(parts, request).await {
-        Ok(ask) => {
-            let serve = Arc::clone(&service);
-            let done = service.pool.run(move || (route.handler)(&serve, &ask)).await;
-            done.and_then(|answered| answered).unwrap_or_else(Reply::from)
-        }
-        Err(error) => Reply::from(error),
+    let Some(admitted) = request.extensions_mut().remove::<Admitted>() else {
+        return refuse(crate::admit::refused());
     };
-    service.metrics.answered(route, reply.status, began.elapsed());
-    match reply.content {
-        Content::Events { .. } => stream::with_headers(reply),
-        Content::Whole(_) => reply,
+    let service = Arc::clone(&admitted.service);
+    let caller = admitted.caller.clone();
+    let reply = work(&shared, route, admitted, parts, request).await.unwrap_or_else(Reply::from);
+    shared.metrics.answered(route, reply.status, began.elapsed());
+    let is_whole = matches!(reply.content, Content::Whole(_));
+    let reply = if is_whole { reply } else { stream::with_headers(reply) };
+    let counted = (!is_whole).then(|| Followed::new(&service.followed));
+    let response = reply.into_response(|branch, from| service.streams.body(branch, from));
+    match (caller, counted) {
+        // What goes on ends with the right to it.
+        (Some(caller), Some(counted)) => {
+            response.map(|body| watched(body, counted, shared, service, caller))
+        }
+        _ => response,
     }
-    .into_response(|branch, from| service.streams.body(branch, from))
+}
+
+/// Lets a request do what it asks for, where roles and quotas allow it.
+async fn work(
+    shared: &Arc<Shared>,
+    route: &'static Route,
+    admitted: Admitted,
+    parts: Parts,
+    request: Request,
+) -> Result<Reply> {
+    let Admitted { caller, service, tenant } = admitted;
+    if let Some(caller) = caller.as_ref().filter(|caller| !caller.rights.has_one_of(route.needs)) {
+        return Err(forbid(shared, &service, route, caller).await);
+    }
+    if route.told.media_type == EVENTS {
+        let followed = service.followed.load(Ordering::SeqCst);
+        if followed >= MAX_FOLLOWED {
+            return Err(Error::new(codes::SERVER_BUSY, "too many answers go on already")
+                .with(RETRY_AFTER_S, 1_u64));
+        }
+        if let Err(exhausted) = quota::check_now(&tenant, "open_streams", followed as u64) {
+            return Err(throttled(shared, &service, exhausted).await);
+        }
+    }
+    let of_host = caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(HOST));
+    let asked = ask(parts, request).await?;
+    let ask = Ask { caller, tenant, shared: of_host.then(|| Arc::clone(shared)), ..asked };
+    let (queued, before) = Counted::new(&service.queued);
+    if before >= MAX_QUEUED {
+        return Err(shared.pool.busy(usize::try_from(before).unwrap_or(usize::MAX)));
+    }
+    if let Err(exhausted) = quota::check_now(&ask.tenant, "queued_requests", before) {
+        return Err(throttled(shared, &service, exhausted).await);
+    }
+    let place = Arc::clone(&service.workers).acquire_owned().await;
+    let place = place.map_err(|e| Error::new(codes::SERVER_FAILED, "the server ended").why(e))?;
+    drop(queued);
+    let of = Arc::clone(&service);
+    let done = shared.pool.run(move || {
+        let _place = place;
+        let (_starting, before) = Counted::new(&of.starting);
+        if route.spends
+            && let Some(exhausted) = quota::check(&of, &ask.tenant, before)?
+        {
+            return Ok(Err(exhausted));
+        }
+        (route.handler)(&of, &ask).map(Ok)
+    });
+    match done.await?? {
+        Ok(reply) => Ok(reply),
+        Err(exhausted) => Err(throttled(shared, &service, exhausted).await),
+    }
+}
+
+/// The refusal of what somebody's roles do not open. Their own tenant's log tells of it, the first time in a
+/// minute; nothing was looked up.
+async fn forbid(shared: &Shared, service: &Arc<Service>, route: &Route, caller: &Caller) -> Error {
+    let needed = route.needs.roles().join(", ");
+    let subject = format!("{} {}", route.method, route.path);
+    let reason = format!("it needs one of the roles {needed}");
+    let call = Call::new(
+        &format!("server.{}", route.method.as_str().to_lowercase()),
+        caller.principal.clone(),
+    );
+    let decision = Decision {
+        effect: Effect::Deny,
+        rules: Vec::new(),
+        reasons: vec![reason.clone()],
+        policy_version: Digest::ZERO,
+        constraints: Constraints::default(),
+    };
+    let body = PolicyDecided::new(None, call, Some(subject.clone()), decision);
+    let draft = Draft::new(Kind::PolicyDecided, &body).by(caller.principal.actor());
+    tell(shared, service, &format!("{}/denied/{subject}", caller.who()), draft).await;
+    Error::new(codes::ROLE_FORBIDDEN, format!("{subject} is not open to the caller")).why(reason)
+}
+
+async fn throttled(shared: &Shared, service: &Arc<Service>, exhausted: Exhausted) -> Error {
+    let once = format!("{}/quota/{}", service.kernel.log().tenant(), exhausted.quota());
+    tell(shared, service, &once, exhausted.draft()).await;
+    exhausted.into()
+}
+
+/// Tells a tenant's log of something, once in a minute.
+async fn tell(shared: &Shared, service: &Arc<Service>, once: &str, draft: Draft) {
+    if shared.throttle.take(once, ONCE_A_MINUTE).is_ok() {
+        let service = Arc::clone(service);
+        // A log that takes nothing says so to whatever comes next.
+        let _ = shared.pool.run(move || service.kernel.tell_access(vec![draft], None)).await;
+    }
 }
 
 /// Takes a request in, its body bounded in size and time.
@@ -147,12 +288,12 @@ async fn ask(parts: Parts, request: Request) -> Result<Ask> {
     let parts: BTreeMap<String, String> =
         parts.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let (head, body) = request.into_parts();
-    let caller = head.extensions.get::<Admitted>().and_then(|admitted| admitted.0.clone());
     let body = tokio::time::timeout(BODY_WITHIN, collect(body)).await.map_err(|_| {
         Error::new(codes::REQUEST_TOO_SLOW, "the body did not come in time")
             .with("limit_s", BODY_WITHIN.as_secs())
     })??;
-    Ok(Ask { caller, parts, uri: head.uri, headers: head.headers, body })
+    let (caller, tenant, shared) = (None, Arc::new(unlimited()), None);
+    Ok(Ask { caller, tenant, shared, parts, uri: head.uri, headers: head.headers, body })
 }
 
 async fn collect(body: Body) -> Result<Bytes> {

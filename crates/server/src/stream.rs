@@ -63,6 +63,11 @@ impl Streams {
         Body::new(StreamBody::new(frames))
     }
 
+    /// Hears of a branch's events from now on.
+    pub(crate) fn news(&self, branch: &BranchId) -> watch::Receiver<Seq> {
+        self.tide.watch(branch)
+    }
+
     /// How many are open.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)

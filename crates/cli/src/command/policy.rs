@@ -3,14 +3,12 @@
 use std::path::Path;
 
 use glasshouse_kernel::driver::{
-    Changed, PROJECT_POLICY, PolicyReview, PolicyText, WORKFLOW_POLICY, boundary_denial, compile,
-    now_us, policy_texts, project_policy, protected, test_setup,
+    Changed, PROJECT_POLICY, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile, no_tests,
+    policy_texts, project_policy, protected, test_setup,
 };
-use glasshouse_kernel::{Config, Reviewer, codes};
-use glasshouse_model::body::TestSetup;
-use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, State};
-use glasshouse_policy::{CallSketch, Consent, Explanation, Finding, Level, Policy, Request, Suite};
-use glasshouse_sandbox::view::{Intent, View};
+use glasshouse_kernel::{Config, codes};
+use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId};
+use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
 
 use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
 use crate::error::Error;
@@ -48,12 +46,7 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
     }
-    let decision = match inside(sketch(arguments)?, &here)? {
-        Inside::Yes(call) => {
-            glasshouse_policy::decide(&policy, &Request::new(&call, now_us())).decision
-        }
-        Inside::No(reason) => boundary_denial(&policy, &reason),
-    };
+    let decision = Tried::new(sketch(arguments)?, &here)?.decide(&policy);
     if arguments.json {
         output::json_line(&decision);
     } else {
@@ -71,14 +64,6 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
 fn sketch(arguments: &CallArguments) -> Result<CallSketch, Error> {
     let mut sketch = CallSketch::from_json(&arguments.call)?;
     sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
-    if let Some(state) = &sketch.state_machine_state {
-        state.parse::<State>().map_err(|why| {
-            let states: Vec<_> = State::ALL.iter().map(ToString::to_string).collect();
-            Error::new(codes::USAGE, format!("`{state}` is no workflow state"))
-                .why(why)
-                .fix(format!("use one of {}", states.join(", ")))
-        })?;
-    }
     Ok(sketch)
 }
 
@@ -90,17 +75,7 @@ fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
     let policy_in_force = load(policy.as_deref(), &here)?;
     let arguments = CallArguments { policy, call: call.unwrap_or_default(), state, json };
-    let explanation = match inside(sketch(&arguments)?, &here)? {
-        Inside::Yes(call) => {
-            glasshouse_policy::explain(&policy_in_force, &Request::new(&call, now_us()))
-        }
-        Inside::No(reason) => Explanation {
-            decision: boundary_denial(&policy_in_force, &reason),
-            nearly: Vec::new(),
-            other_call: Vec::new(),
-            other_rules: None,
-        },
-    };
+    let explanation = Tried::new(sketch(&arguments)?, &here)?.explain(&policy_in_force);
     if json {
         output::json_line(&explanation);
     } else {
@@ -381,7 +356,7 @@ fn update(
         }
         None => ask_to_accept(&review)?,
     }
-    kernel.accept_policy(own, &Terminal.approver())?;
+    kernel.accept_policy(own, &kernel.person())?;
     tell(true)
 }
 
@@ -430,35 +405,4 @@ fn change_line(change: &Changed) -> String {
         change.reasons.join("; "),
     );
     output::visible(&line, false)
-}
-
-fn no_tests() -> TestSetup {
-    TestSetup {
-        argv: Vec::new(),
-        kind: String::new(),
-        test_globs: Vec::new(),
-        source_globs: Vec::new(),
-        coverage: None,
-    }
-}
-
-/// A call whose path is in this directory, or why it is not.
-enum Inside {
-    Yes(Box<Call>),
-    No(String),
-}
-
-/// Resolves the path as a session in this directory would: links followed, nothing outside.
-fn inside(mut sketch: CallSketch, here: &Path) -> Result<Inside, Error> {
-    let root = std::fs::File::open(here).map_err(|e| {
-        Error::new(codes::PROJECT_UNREADABLE, "cannot open the current directory").why(e)
-    })?;
-    if let Some(text) = sketch.path.take() {
-        match View::new(root.into())?.resolve(&text, Intent::Any) {
-            Ok(resolved) => sketch.path = Some(resolved.canonical().to_string()),
-            Err(error) if error.exit() == Exit::Denied => return Ok(Inside::No(error.to_string())),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(Inside::Yes(Box::new(sketch.into_call()?)))
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use glasshouse_kernel::{Config, codes};
-use glasshouse_model::Exit;
+use glasshouse_kernel::{Config, Kernel, codes};
+use glasshouse_model::{Exit, TenantId};
 use glasshouse_provider::Scripted;
-use glasshouse_server::{Connected, Models, Server, Settings, Wanted};
+use glasshouse_server::{Connected, Listening, Models, Server, Settings, TlsFiles, Wanted};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::task::{self, scripted};
@@ -16,16 +16,22 @@ use crate::{home, models, output};
 
 /// Places that are ready for code of plans, once a plan had some.
 const PREPARED: usize = 2;
+/// The server's settings, below the data directory.
+const SETTINGS: &str = "server/config.yaml";
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
+    let listening = listening(arguments)?;
+    let scheme = listening.scheme();
     let kernel = Arc::new(home::kernel()?.with_prepared_code(PREPARED));
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
     runtime.block_on(async {
-        let server = Server::start(kernel, &data, Arc::new(Own), arguments.listen).await?;
-        output::data(&format!("listening on http://{}", server.address()));
-        output::note(&format!("the token is in {}", server.token_file().display()));
+        let server = Server::start(kernel, &data, Arc::new(Own), listening).await?;
+        output::data(&format!("listening on {scheme}://{}", server.address()));
+        if let Some(file) = server.token_file() {
+            output::note(&format!("the token is in {}", file.display()));
+        }
         let mut ended = signal(SignalKind::terminate())
             .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
         tokio::select! {
@@ -40,6 +46,23 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     })
 }
 
+/// The settings of the file, and the flags above them.
+fn listening(arguments: &ServeArguments) -> Result<Listening, Error> {
+    let own = home::data_dir()?.join(SETTINGS);
+    let file = arguments.config.clone().or_else(|| own.exists().then_some(own));
+    let mut listening =
+        file.map_or_else(|| Ok(Listening::default()), |file| Listening::read(&file))?;
+    if let Some(address) = arguments.listen {
+        listening.listen = address;
+    }
+    listening.hosts.extend(arguments.host.iter().cloned());
+    if let (Some(certificate), Some(key)) = (&arguments.tls_certificate, &arguments.tls_key) {
+        listening.tls = Some(TlsFiles { certificate: certificate.clone(), key: key.clone() });
+    }
+    listening.insecure_plaintext |= arguments.insecure_plaintext;
+    Ok(listening)
+}
+
 /// The models of the person who started the server: their environment, their files, their keys.
 struct Own;
 
@@ -48,6 +71,10 @@ impl Models for Own {
         let home::Settings { config, own_server } =
             home::settings(asked, project).map_err(Error::into_server)?;
         Ok(Settings { config, own_server })
+    }
+
+    fn kernel(&self, tenant: &TenantId, home: &Path) -> glasshouse_server::Result<Kernel> {
+        home::kernel_of(tenant, home).map_err(Error::into_server)
     }
 
     fn connect(&self, wanted: Wanted<'_>) -> glasshouse_server::Result<Connected> {

@@ -46,12 +46,14 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         }
         SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
         SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
-        SessionCommand::Fork { id, branch, at, name, reason, json } => {
-            branches::fork(&kernel()?, NewFork { session: id, branch, at, name, reason }, json)
-        }
+        SessionCommand::Fork { id, branch, at, name, reason, json } => branches::fork(
+            &kernel()?,
+            NewFork { session: id, branch, at, name, reason, by: None },
+            json,
+        ),
         SessionCommand::Merge { id, source, into, dry_run, take, no_approver, json } => {
             let take = branches::taken(&take)?;
-            let new = NewMerge { session: id, source, into, take };
+            let new = NewMerge { session: id, source, into, take, by: None };
             branches::merge(&kernel()?, &new, (dry_run, no_approver), json)
         }
         SessionCommand::Diff { id, branch, with, from, to, names, json } => {

@@ -120,6 +120,7 @@ impl Work {
             own_server: self.own_server,
             secrets: people.secrets,
             request: None,
+            by: None,
         };
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;

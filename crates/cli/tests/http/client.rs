@@ -60,18 +60,30 @@ impl Served {
         Self::at(place, "127.0.0.1:0")
     }
 
+    /// With more arguments.
+    pub(crate) fn with(place: &Place, arguments: &[&str]) -> Self {
+        Self::on(place, "127.0.0.1:0", arguments)
+    }
+
     pub(crate) fn at(place: &Place, address: &str) -> Self {
-        let mut command: Command = place.command(&["serve", "--listen", address]);
+        Self::on(place, address, &[])
+    }
+
+    pub(crate) fn on(place: &Place, address: &str, arguments: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", address][..], arguments].concat();
+        let mut command: Command = place.command(&arguments);
         let log = std::fs::File::create(place.path("serve.stderr")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| {
+        let address = line.trim().strip_prefix("listening on ");
+        let address = address.and_then(|url| url.split("://").nth(1)).unwrap_or_else(|| {
             let said = std::fs::read_to_string(place.path("serve.stderr")).unwrap_or_default();
             panic!("it said {line:?}\n{said}")
         });
         let address = address.to_owned();
-        let token = std::fs::read_to_string(place.home().join("server/token")).unwrap();
+        // Where others reach it there is none.
+        let token = std::fs::read_to_string(place.home().join("server/token")).unwrap_or_default();
         Self { child, address, token: token.trim().to_owned() }
     }
 
@@ -93,8 +105,29 @@ impl Served {
         self.raw(&self.text(line, headers, body))
     }
 
+    /// The same with another credential.
+    pub(crate) fn send_as(
+        &self,
+        token: &str,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Answer {
+        self.raw(&self.text_as(token, line, headers, body))
+    }
+
     pub(crate) fn text(&self, line: &str, headers: &[(&str, &str)], body: Option<&str>) -> String {
-        let (host, token) = (&self.address, &self.token);
+        self.text_as(&self.token, line, headers, body)
+    }
+
+    fn text_as(
+        &self,
+        token: &str,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> String {
+        let host = &self.address;
         let mut text =
             format!("{line} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n");
         for (name, value) in headers {
@@ -140,8 +173,17 @@ impl Served {
 
     /// Follows a session's main branch.
     pub(crate) fn follow(&self, path: &str, headers: &[(&str, &str)]) -> Stream {
+        self.following(&self.text(&format!("GET {path}"), headers, None))
+    }
+
+    /// The same with another credential.
+    pub(crate) fn follow_as(&self, token: &str, path: &str) -> Stream {
+        self.following(&self.text_as(token, &format!("GET {path}"), &[], None))
+    }
+
+    fn following(&self, request: &str) -> Stream {
         let mut stream = self.connect();
-        stream.write_all(self.text(&format!("GET {path}"), headers, None).as_bytes()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let (status, headers) = read_head(&mut reader);
         assert_eq!(status, 200, "{headers:?}");

@@ -6,12 +6,18 @@
     reason = "a failed step of a test is a failed test; the harness is shared with other tests"
 )]
 
+mod access;
 mod client;
+mod endings;
 mod frame;
 #[path = "../it/harness.rs"]
 mod harness;
+mod identity;
 mod insight;
+mod network;
 mod people;
+mod policies;
 mod repeats;
 mod sessions;
+mod steering;
 mod streams;

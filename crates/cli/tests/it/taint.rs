@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_kernel::driver::{NetworkSettings, Outside};
 use glasshouse_kernel::{Cancel, Config, Kernel, NewSession, NoReviewer};
-use glasshouse_model::{Actor, Event, Kind, PrincipalKind};
+use glasshouse_model::{Event, Kind};
 use glasshouse_provider::Scripted;
 use glasshouse_sandbox::egress::{Dialer, Resolver};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -141,8 +141,7 @@ fn play(place: &Place, policy: &str, scenario: &str, web: &Web) -> (Kernel, Vec<
     let kernel = Kernel::open(&place.home(), &program).unwrap();
     let kernel = kernel.with_outside(outside).with_network(network);
     let own = kernel.project_policy(&project).unwrap().unwrap();
-    let ada = Actor { kind: PrincipalKind::User, id: "ada".to_owned() };
-    kernel.accept_policy(&own, &ada).unwrap();
+    kernel.accept_policy(&own, &kernel.person()).unwrap();
     let new = NewSession {
         project,
         config: Config::default(),
@@ -153,6 +152,7 @@ fn play(place: &Place, policy: &str, scenario: &str, web: &Web) -> (Kernel, Vec<
         own_server: false,
         secrets: Vec::new(),
         request: None,
+        by: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let branch = runtime.block_on(async {

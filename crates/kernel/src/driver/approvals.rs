@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Instant;
 
 use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
@@ -14,7 +15,7 @@ use glasshouse_model::body::{
     StandingTerms,
 };
 use glasshouse_model::{
-    Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId, TenantId,
+    Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
 use glasshouse_policy::GrantRule;
 use serde::Serialize;
@@ -102,9 +103,18 @@ pub(super) struct Answered {
     taken: Option<CellWrite>,
 }
 
+/// A question that is being asked.
+#[derive(Default)]
+struct Waiting {
+    /// Tells the reviewer that nobody waits any more.
+    withdrawn: Withdrawn,
+    /// When nobody waits any more for an answer that comes through the log.
+    until: Option<Instant>,
+}
+
 /// The questions that are being asked.
 pub(super) struct Asked {
-    waiting: BTreeMap<Seq, Withdrawn>,
+    waiting: BTreeMap<Seq, Waiting>,
     sender: UnboundedSender<Answered>,
     pub(super) answers: UnboundedReceiver<Answered>,
 }
@@ -121,8 +131,8 @@ impl Asked {
     }
 
     fn withdraw(&mut self, approval: Seq) {
-        if let Some(withdrawn) = self.waiting.remove(&approval) {
-            withdrawn.set();
+        if let Some(waiting) = self.waiting.remove(&approval) {
+            waiting.withdrawn.set();
         }
     }
 }
@@ -130,7 +140,7 @@ impl Asked {
 impl Drop for Asked {
     /// Nobody waits for an answer any more.
     fn drop(&mut self) {
-        self.waiting.values().for_each(Withdrawn::set);
+        self.waiting.values().for_each(|waiting| waiting.withdrawn.set());
     }
 }
 
@@ -152,9 +162,14 @@ impl Session {
             self.resolve(asked, answered).await?;
             return Ok(true);
         }
+        let (withdrawn, elsewhere) = (Withdrawn::default(), self.reviewer.elsewhere());
+        let until = elsewhere.map(|limit| Instant::now() + limit);
+        asked.waiting.insert(approval, Waiting { withdrawn: withdrawn.clone(), until });
+        if elsewhere.is_some() {
+            // Nobody is asked here, so no thread waits.
+            return Ok(false);
+        }
         let patch = patch_of(self.recorder.log(), &request);
-        let withdrawn = Withdrawn::default();
-        asked.waiting.insert(approval, withdrawn.clone());
         let item = ReviewItem { approval, request, patch, withdrawn };
         let reviewer = std::sync::Arc::clone(&self.reviewer);
         let sender = asked.sender.clone();
@@ -176,8 +191,16 @@ impl Session {
                 asked.withdraw(approval);
                 continue;
             };
-            if let Some(answered) = self.left_answer(approval, &request)? {
+            let left = self.left_answer(approval, &request)?;
+            let is_over =
+                |waiting: &Waiting| waiting.until.is_some_and(|until| Instant::now() >= until);
+            if let Some(answered) = left {
                 self.resolve(asked, answered).await?;
+            } else if asked.waiting.get(&approval).is_some_and(is_over) {
+                let (answer, approver) = (Answer::Nobody, self.reviewer.approver());
+                let at_us = now_us();
+                let nobody = Answered { approval, answer, approver, at_us, taken: None };
+                self.resolve(asked, nobody).await?;
             }
         }
         Ok(())
@@ -197,7 +220,7 @@ impl Session {
             && left.approval == approval
             && left.args_digest == request.args_digest
             && left.approver.kind == PrincipalKind::User
-            && left.tenant == TenantId::local();
+            && left.tenant == *self.recorder.log().tenant();
         if !is_for_it {
             return Ok(None);
         }
@@ -286,7 +309,7 @@ impl Session {
         let created = self.state().created.as_ref();
         let terms = StandingTerms {
             scope: wider.scope,
-            tenant: TenantId::local(),
+            tenant: self.recorder.log().tenant().clone(),
             branch: in_branch.then(|| self.branch().clone()),
             turn: self.state().turn.filter(|_| wider.scope == GrantScope::Turn),
             workspace: created
@@ -362,7 +385,7 @@ impl Kernel {
         approver: &Principal,
     ) -> Result<PendingApproval> {
         // Who may not answer is not told what is asked.
-        if approver.tenant != TenantId::local() {
+        if approver.tenant != *self.log.tenant() {
             return Err(Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for {name}")));
         }
         if approver.kind != PrincipalKind::User {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Keeper;
 use super::decide::decide_uncounted;
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::model::elapsed_us;
 use super::{Kernel, rules};
 use crate::{Error, Result, codes};
@@ -126,7 +126,7 @@ impl Questions<'_> {
     }
 
     fn decide(&self, request: &ModelRequest) -> Result<()> {
-        let mut call = Call::new(name::MODEL_CALL, local_user());
+        let mut call = Call::new(name::MODEL_CALL, self.kernel.person());
         call.session = Some(self.journal.session.clone());
         let decision = decide_uncounted(&self.policy, &call);
         let allowed = decision.is_allowed();

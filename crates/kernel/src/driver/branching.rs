@@ -7,9 +7,9 @@
 use glasshouse_log::{BranchRow, NewBranch};
 use glasshouse_model::body::{BranchForked, BudgetCharged, PolicyDecided};
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind, Seq, SessionId};
+use glasshouse_model::{BranchId, Call, Draft, Effect, Kind, Principal, Seq, SessionId};
 
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::recorder::{expand, fold_to};
 use super::start::random;
 use super::{Kernel, Session};
@@ -29,6 +29,8 @@ pub struct NewFork {
     pub name: Option<String>,
     /// Why, for the log.
     pub reason: Option<String>,
+    /// Who forks; the person at this machine when absent.
+    pub by: Option<Principal>,
 }
 
 /// A fork that was made.
@@ -47,7 +49,7 @@ pub struct Forked {
 }
 
 impl Kernel {
-    /// Forks a branch, as the person at this machine and under the shipped policy, which the session's own
+    /// Forks a branch, as whoever asks for it and under the shipped policy, which the session's own
     /// may only make stricter.
     ///
     /// # Errors
@@ -57,7 +59,8 @@ impl Kernel {
         let parent = self.branch(&new.session, new.branch.as_deref())?;
         let at = new.at.unwrap_or(parent.head.seq);
         let mut state = fold_to(&self.log, &parent.branch, at)?;
-        let decided = self.decide_fork(&new.session, &parent.branch, at, &state)?;
+        let by = self.who(new.by.as_ref());
+        let decided = self.decide_fork((&new.session, &parent.branch, at), &state, by.clone())?;
         let branch = BranchId::from_random(random()?);
         let name = match &new.name {
             Some(name) => name.clone(),
@@ -75,8 +78,7 @@ impl Kernel {
             name: name.clone(),
             reason: new.reason.clone(),
         };
-        let user = Actor { kind: PrincipalKind::User, id: "local".to_owned() };
-        let first = vec![decided, Draft::new(Kind::BranchForked, &body).by(user)];
+        let first = vec![decided, Draft::new(Kind::BranchForked, &body).by(by.actor())];
         let drafts = expand(&mut state, (self.log.tenant(), &new.session, &branch), first)?;
         let row = NewBranch {
             session: new.session.clone(),
@@ -91,12 +93,11 @@ impl Kernel {
 
     fn decide_fork(
         &self,
-        session: &SessionId,
-        parent: &BranchId,
-        at: Seq,
+        (session, parent, at): (&SessionId, &BranchId, Seq),
         state: &State,
+        by: Principal,
     ) -> Result<Draft> {
-        let mut call = Call::new(name::SESSION_FORK, local_user());
+        let mut call = Call::new(name::SESSION_FORK, by);
         call.session = Some(session.clone());
         let decision = self.decide_branching(state, &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());

@@ -5,7 +5,7 @@ use glasshouse_model::body::{CallStatus, GrantUsed, PolicyDecided, ToolProposed}
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CallId, CanonicalPath, ChangeClass, Decision, Digest, Draft, Effect, Fault, Kind, Layer,
-    Principal, PrincipalKind, RuleTrace, TenantId,
+    Principal, PrincipalKind, RuleTrace,
 };
 use glasshouse_policy::{
     Approval, ApprovalRefusal, ApprovalUse, GrantUse, Policy, Request, StandingRefusal,
@@ -138,7 +138,7 @@ struct Described {
 impl Session {
     /// The principal in whose name the model acts.
     pub(super) fn agent(&self) -> Principal {
-        Principal::new(PrincipalKind::Agent, "agent", TenantId::local())
+        Principal::new(PrincipalKind::Agent, "agent", self.recorder.log().tenant().clone())
     }
 
     /// Asks the policy, presenting an approval if there is one and the standing grants that fit. What the
@@ -319,7 +319,7 @@ impl Session {
             approver: Principal::new(
                 resolved.approver.kind,
                 &resolved.approver.id,
-                TenantId::local(),
+                self.recorder.log().tenant().clone(),
             ),
             base_tree: request.base,
             expires_us: resolved.expires_us,

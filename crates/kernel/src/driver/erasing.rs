@@ -1,10 +1,12 @@
 //! Taking bodies and contents out of the log for good, as a person asks for it.
 
 use glasshouse_log::{Appended, BranchState, Erase, MAX_ERASED, codes as log_codes};
+use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
 use super::Kernel;
-use super::journal::local_user;
+use super::journal::Journal;
+use crate::session::State;
 use crate::{Error, Result};
 
 /// What is to go from a session.
@@ -72,17 +74,18 @@ impl Kernel {
             events: places,
             blobs,
             reason,
-            actor: local_user().actor(),
+            actor: self.person().actor(),
             epoch: None,
         };
         erase.check()?;
         Ok(Erasing { events, erase })
     }
 
-    /// Erases what was looked up: bodies and contents go, headers, hashes and proofs stay.
+    /// Erases what was looked up: bodies and contents go, headers, hashes and proofs stay. Policy decides on it
+    /// as on deleting the session.
     ///
     /// # Errors
-    /// `session_owned` while somebody works on a branch that has one of the events, `append_invalid` for an
+    /// `policy_denied`; `session_owned` while somebody works on a branch that has one of the events, `append_invalid` for an
     /// event by which others are proved, or an error of the log.
     pub fn erase(&self, erasing: Erasing) -> Result<Appended> {
         let mut erase = erasing.erase;
@@ -96,6 +99,10 @@ impl Kernel {
         }
         let lease = self.log.acquire_lease(&erase.branch)?;
         erase.epoch = Some(lease.epoch());
+        let state = State::default();
+        let decided =
+            self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;
+        Journal::open(self)?.append(vec![decided])?;
         Ok(self.log.erase(erase)?)
     }
 }

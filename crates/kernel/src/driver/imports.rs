@@ -14,7 +14,7 @@ use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind
 use glasshouse_policy::Policy;
 
 use super::Kernel;
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::rules;
 use super::start::random;
 use crate::session::State;
@@ -27,7 +27,7 @@ impl Kernel {
     /// `policy_denied`; `export_invalid`, `session_exists`, `branch_exists`, `tenant_mismatch`,
     /// `import_too_large`, or another error of the log.
     pub fn import(&self, file: &mut File) -> Result<Imported> {
-        let call = Call::new(name::SESSION_IMPORT, local_user());
+        let call = Call::new(name::SESSION_IMPORT, self.person());
         let decision = self.decide_branching(&State::default(), &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());
         let decided = PolicyDecided::new(None, call, None, decision);

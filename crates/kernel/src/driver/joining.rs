@@ -15,8 +15,7 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Actor, BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, PrincipalKind, Seq,
-    SessionId,
+    BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, Principal, Seq, SessionId,
 };
 use glasshouse_policy::Consent;
 use serde::Serialize;
@@ -25,7 +24,7 @@ use serde_json::Value;
 use self::files::{Brought, Choice};
 use super::Kernel;
 use super::decide::{decide_uncounted, now_us};
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::people::{Answer, ReviewItem, Reviewer, Withdrawn};
 use super::recorder::{expand, fold_to};
 use super::rules::{project_texts_of, shipped};
@@ -49,6 +48,8 @@ pub struct NewMerge {
     pub into: Option<String>,
     /// Whose version of paths that do not go together is taken; an empty path stands for all.
     pub take: Vec<(String, MergeSide)>,
+    /// Who merges; the person at this machine when absent.
+    pub by: Option<Principal>,
 }
 
 /// A merge that was made, or what one would do.
@@ -104,8 +105,8 @@ impl Kernel {
         Ok(self.plan_merge(&self.branches_of(new)?, new, false)?.merging)
     }
 
-    /// Merges a branch into another, as the person at this machine and under the shipped policy, which the
-    /// session's own may only make stricter. `reviewer` is asked where a rule wants it.
+    /// Merges a branch into another, as whoever asks for it and under the shipped policy, which the session's
+    /// own may only make stricter. `reviewer` is asked where a rule wants it.
     ///
     /// # Errors
     /// `merge_conflict` with `conflicts` and `keys`; `nothing_to_merge`; `turn_open` while a turn of either
@@ -120,7 +121,8 @@ impl Kernel {
         let branches = self.branches_of(new)?;
         let planned = self.plan_merge(&branches, new, true)?;
         refuse_conflicts(&planned.merging)?;
-        let before = self.allow_merge(&branches, &planned, reviewer)?;
+        let by = self.who(new.by.as_ref());
+        let before = self.allow_merge(&branches, &planned, reviewer, by.clone())?;
         let Planned { mut merging, resolved, labels, message } = planned;
         let ask = MergeBranch {
             session: branches.session.clone(),
@@ -130,9 +132,9 @@ impl Kernel {
             source_head: branches.source.head,
             strategy: merging.strategy,
             resolved,
-            actor: person(),
+            actor: by.actor(),
             before,
-            events: message.iter().map(|text| told(text, &labels)).collect(),
+            events: message.iter().map(|text| told(text, &labels, &by)).collect(),
             labels,
             epoch: Some(target.epoch()),
             source_epoch: Some(source.epoch()),
@@ -232,10 +234,11 @@ impl Kernel {
         branches: &Branches,
         planned: &Planned,
         reviewer: &dyn Reviewer,
+        by: Principal,
     ) -> Result<Vec<Draft>> {
         let Branches { session, source, target, target_state, .. } = branches;
         let shown = shown(&source.name, &target.name, &planned.merging);
-        let mut call = Call::new(name::SESSION_MERGE, local_user());
+        let mut call = Call::new(name::SESSION_MERGE, by);
         call.session = Some(session.clone());
         call.labels.clone_from(&planned.labels);
         call.args_digest = Some(digest_of(source.head, target.head, planned));
@@ -385,13 +388,9 @@ fn refuse_conflicts(merging: &Merging) -> Result<()> {
         .with("keys", merging.keys.clone()))
 }
 
-fn person() -> Actor {
-    Actor { kind: PrincipalKind::User, id: "local".to_owned() }
-}
-
-fn told(text: &str, labels: &BTreeSet<String>) -> Draft {
+fn told(text: &str, labels: &BTreeSet<String>, by: &Principal) -> Draft {
     let body = MessageReceived { text: text.to_owned() };
-    let mut draft = Draft::new(Kind::MessageReceived, &body).by(person()).label("user");
+    let mut draft = Draft::new(Kind::MessageReceived, &body).by(by.actor()).label("user");
     draft.labels.extend(labels.iter().cloned());
     draft
 }

@@ -63,7 +63,20 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// The person at this machine.
+/// The person at this machine, where commands of theirs run.
 pub(super) fn local_user() -> Principal {
     Principal::new(PrincipalKind::User, "local", TenantId::local())
+}
+
+impl Kernel {
+    /// The person at this machine, of the log's tenant.
+    #[must_use]
+    pub fn person(&self) -> Principal {
+        Principal::new(PrincipalKind::User, "local", self.log.tenant().clone())
+    }
+
+    /// Who asked, or the person at this machine.
+    pub(super) fn who(&self, by: Option<&Principal>) -> Principal {
+        by.cloned().unwrap_or_else(|| self.person())
+    }
 }

@@ -5,26 +5,24 @@
 
 use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Draft, Kind, Mode};
+use glasshouse_model::{Call, Draft, Kind, Mode, Principal};
 use tokio::task::JoinSet;
 
 use super::approvals::Asked;
 use super::decide::decide_uncounted;
-use super::journal::local_user;
 use super::{LISTEN_EVERY, RENEW_EVERY, Session};
 use crate::Result;
 
 impl Session {
     /// Asks the policy, and a person where it says so.
-    pub(super) async fn ask_for_mode(&mut self, to: Mode) -> Result<()> {
-        let mut call = Call::new(name::SESSION_SET_MODE, local_user());
+    pub(super) async fn ask_for_mode(&mut self, to: Mode, by: Principal) -> Result<()> {
+        let mut call = Call::new(name::SESSION_SET_MODE, by);
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
         call.argv = Some(vec![to.to_string()]);
         let decision = self.unless_locked(decide_uncounted(&self.policy, &call), to);
         let body = PolicyDecided::new(None, call, Some(to.to_string()), decision);
-        self.recorder.record(vec![Draft::new(Kind::PolicyDecided, &body)]).await?;
-        self.await_mode().await
+        self.recorder.record(vec![Draft::new(Kind::PolicyDecided, &body)]).await
     }
 
     /// Waits for a person's answer, if a mode is asked for and not answered.

@@ -21,7 +21,7 @@ pub struct Overview {
     pub events: Seq,
     /// Hash of that event.
     pub head: Digest,
-    /// `running`, `interrupted`, `new`, how its last turn ended, `archived`, or `damaged`.
+    /// `running`, `interrupted`, `new`, how its last turn ended, `closed`, `archived`, `deleted`, or `damaged`.
     pub state: String,
     /// How strictly it works; like all that follows, of a session that can be read here.
     pub mode: Option<Mode>,
@@ -53,6 +53,8 @@ impl Kernel {
             None => self.readable_listing(row)?,
         };
         let state = match &listing {
+            _ if self.log.is_forgotten(&row.session)? => "deleted".to_owned(),
+            Some(_) if self.is_closed(row)? => "closed".to_owned(),
             Some(listing) => self.word_for(row, listing)?,
             None if archive.is_some() => "archived".to_owned(),
             None => "damaged".to_owned(),

@@ -92,6 +92,11 @@ pub trait Reviewer: Send + Sync {
     /// [`Answer::Nobody`] at once where nobody can be asked, and end soon once the item is withdrawn;
     /// its answer then counts for nothing.
     fn review(&self, item: &ReviewItem) -> Answer;
+    /// How long an answer is waited for that comes through the log only: then a turn asks nobody here, and no
+    /// thread waits. `None` for a reviewer that is asked.
+    fn elsewhere(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A session that nobody attends: whatever needs an approval is denied at once.
@@ -129,6 +134,10 @@ impl Reviewer for Elsewhere {
             std::thread::sleep(LOOK_EVERY);
         }
         Answer::Nobody
+    }
+
+    fn elsewhere(&self) -> Option<Duration> {
+        Some(self.limit)
     }
 }
 

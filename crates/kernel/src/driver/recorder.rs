@@ -41,7 +41,7 @@ impl Recorder {
         observer: Arc<dyn Observer>,
     ) -> Result<Self> {
         let state = fold(&log, &branch)?;
-        let (tenant, waiting) = (TenantId::local(), Vec::new());
+        let (tenant, waiting) = (log.tenant().clone(), Vec::new());
         Ok(Self { log, session, branch, tenant, epoch, state, observer, waiting })
     }
 

@@ -12,12 +12,12 @@ use glasshouse_model::body::{
     PolicySource, SessionCreated, TestSetup,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Actor, Call, Digest, Draft, Effect, Kind, PrincipalKind};
+use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
 use glasshouse_policy::{Consent, Policy, Protected, Source};
 use serde::{Deserialize, Serialize};
 
 use super::decide::{decide_uncounted, now_us};
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::place::real_path;
 use super::simulate::Simulation;
 use super::start::{canonical_project, put};
@@ -126,8 +126,8 @@ impl Kernel {
     ///
     /// # Errors
     /// `policy_denied` when the approver is no person; the policy's load errors; the log's errors.
-    pub fn accept_policy(&self, policy: &ProjectPolicy, approver: &Actor) -> Result<()> {
-        if approver.kind != PrincipalKind::User {
+    pub fn accept_policy(&self, policy: &ProjectPolicy, approver: &Principal) -> Result<()> {
+        if approver.kind != PrincipalKind::User || approver.tenant != *self.log.tenant() {
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
                 .why("only a person accepts a policy"));
         }
@@ -135,7 +135,7 @@ impl Kernel {
         let previous = self.accepted(&policy.project)?.map(|last| last.digest);
         let rules = self.compile(&[shipped(Consent::Joint)])?;
         let journal = Journal::open(self)?;
-        let mut call = Call::new(name::POLICY_UPDATE, local_user());
+        let mut call = Call::new(name::POLICY_UPDATE, approver.clone());
         call.session = Some(journal.session.clone());
         call.args_digest = Some(policy.digest);
         let decision = decide_uncounted(&rules, &call);
@@ -147,7 +147,7 @@ impl Kernel {
         let subject = Some(change.project.clone());
         let decided = PolicyDecided::new(None, call, subject, decision.clone());
         let mut drafts = vec![
-            Draft::new(Kind::PolicyProposed, &change).by(approver.clone()),
+            Draft::new(Kind::PolicyProposed, &change).by(approver.actor()),
             Draft::new(Kind::PolicyDecided, &decided),
         ];
         if decision.effect == Effect::Deny {
@@ -172,7 +172,7 @@ impl Kernel {
         let resolved = ApprovalResolved {
             approval,
             approved: true,
-            approver: approver.clone(),
+            approver: approver.actor(),
             code: "approved".to_owned(),
             expires_us: now_us(),
             scope: GrantScope::Call,
@@ -181,7 +181,7 @@ impl Kernel {
         let cell = CellWrite { space, key, expected_version: None, bytes: Some(bytes) };
         let drafts = vec![
             Draft::new(Kind::ApprovalResolved, &resolved),
-            Draft::new(Kind::PolicyUpdated, &change).by(approver.clone()),
+            Draft::new(Kind::PolicyUpdated, &change).by(approver.actor()),
         ];
         // A file that is there and not accepted yet opens nothing, so it comes before the acceptance.
         if policy.is_new {
@@ -251,7 +251,7 @@ impl Kernel {
     }
 
     pub(super) fn compile(&self, texts: &[PolicyText]) -> Result<Policy> {
-        compile(texts, &protected(&self.home, &self.program))
+        compile(texts, &protected(&self.outer, &self.program))
     }
 }
 
@@ -426,7 +426,7 @@ fn cell_key(project: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::{Principal, TenantId};
+    use glasshouse_model::TenantId;
 
     use super::*;
 

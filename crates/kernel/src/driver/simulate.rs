@@ -163,7 +163,7 @@ impl Kernel {
             .collect();
         let beside: Vec<_> =
             workflow.iter().map(|text| Source::new(&text.name, &text.text)).collect();
-        Ok(glasshouse_policy::learn(&calls, &beside, &protected(&self.home, &self.program))?)
+        Ok(glasshouse_policy::learn(&calls, &beside, &protected(&self.outer, &self.program))?)
     }
 }
 

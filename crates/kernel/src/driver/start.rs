@@ -8,9 +8,7 @@ use glasshouse_model::body::{
     BlobRef, LogRecovered, NamedRequest, Outcome, SessionCreated, SessionResumed, TestSetup,
     TurnEnd, WorkspaceFrozen, WorkspaceRolledBack,
 };
-use glasshouse_model::{
-    BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId, TenantId,
-};
+use glasshouse_model::{BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId};
 use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
@@ -47,6 +45,8 @@ pub struct NewSession {
     pub secrets: Vec<(String, Secret)>,
     /// The id it gets, and the request that asks for it, where its sender named it.
     pub request: Option<(SessionId, NamedRequest)>,
+    /// Who starts it; the person at this machine when absent.
+    pub by: Option<Principal>,
 }
 
 /// Who takes part, and what must never be stored.
@@ -57,13 +57,26 @@ struct People {
 }
 
 impl Kernel {
-    /// Starts a session: recorded before it returns.
+    /// Starts a session: recorded before it returns. Where another mode than strict needs an answer, it
+    /// waits for that.
     ///
     /// # Errors
     /// `branch_exists` for an id that is taken; `project_unreadable`, `tests_unknown`, the policy's load errors, the
     /// log's errors.
     pub async fn start(&self, new: NewSession) -> Result<Session> {
+        let mut session = self.found(new).await?;
+        session.await_mode().await?;
+        Ok(session)
+    }
+
+    /// The same without waiting: a question about the mode stays open, and whoever resumes the session next
+    /// waits for its answer.
+    ///
+    /// # Errors
+    /// As [`Kernel::start`].
+    pub async fn found(&self, new: NewSession) -> Result<Session> {
         let mode = new.config.mode.unwrap_or(Mode::Strict);
+        let by = self.who(new.by.as_ref());
         let project = canonical_project(&new.project)?;
         self.keep_apart(&project)?;
         let test = test_setup(&project, &new.config)?;
@@ -123,11 +136,12 @@ impl Kernel {
         let people =
             People { provider: new.provider, reviewer: new.reviewer, secrets: new.secrets };
         let mut session = self.session(recorder, lease, policy, people, &body)?;
-        let mut first = vec![Draft::new(Kind::SessionCreated, &body)];
+        let created = Draft::new(Kind::SessionCreated, &body).by(by.actor());
+        let mut first = vec![created];
         first.extend(debt::carried(&self.log, &body.project)?);
         session.recorder.record(first).await?;
         if mode != Mode::Strict {
-            session.ask_for_mode(mode).await?;
+            session.ask_for_mode(mode, by).await?;
         }
         Ok(session)
     }
@@ -181,7 +195,7 @@ impl Kernel {
         let masker = Arc::new(self.masker(&policy, &secrets)?);
         let policy = Arc::new(policy);
         let (sink, said) = to_the_turn();
-        let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+        let agent = Principal::new(PrincipalKind::Agent, "agent", self.log.tenant().clone());
         let rates = match policy.limits_rates() {
             true => Rates::of(&self.log, recorder.branch())?,
             false => Rates::default(),
@@ -215,9 +229,9 @@ impl Kernel {
 
     /// Refuses a workspace that would show the log and its keys, or that lies among them.
     pub(super) fn keep_apart(&self, project: &Path) -> Result<()> {
-        let shows = is_within(&self.home, project).unwrap_or(true);
-        let lies_among = is_within(project, &self.home).unwrap_or(true);
-        let is_sample = || is_within(project, &self.home.join("demo")).unwrap_or(false);
+        let shows = is_within(&self.outer, project).unwrap_or(true);
+        let lies_among = is_within(project, &self.outer).unwrap_or(true);
+        let is_sample = || is_within(project, &self.outer.join("demo")).unwrap_or(false);
         if shows || (lies_among && !is_sample()) {
             return Err(Error::new(
                 codes::PROJECT_UNREADABLE,

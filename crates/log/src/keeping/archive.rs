@@ -237,6 +237,11 @@ impl Archives {
         Ok(())
     }
 
+    /// Where an archive lies.
+    pub(super) fn path(&self, archive: &Archive) -> PathBuf {
+        self.root.join(&archive.file)
+    }
+
     /// Bytes of all archives that are there.
     pub(super) fn bytes(&self, known: &[Known]) -> u64 {
         let there = known.iter().filter(|known| known.stage != Stage::Deleted);

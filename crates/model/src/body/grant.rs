@@ -1,6 +1,6 @@
 //! Bodies of events about rights, the network, plugins, tenants and their keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,6 +170,35 @@ pub struct TenantEvent {
     /// Policy profile in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// What it may use, by the names of its quotas; what is not named is not limited.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quotas: BTreeMap<String, u64>,
+    /// Directories below which its projects lie.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
+}
+
+/// `quota.throttled` of a request that a tenant's quota refused. The first of a minute is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaUsed {
+    /// Which quota.
+    pub quota: String,
+    /// Its limit.
+    pub limit: u64,
+    /// What was in use.
+    pub used: u64,
+    /// Seconds after which there is room again.
+    pub retry_after_s: u64,
+}
+
+/// `quota.throttled`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Throttled {
+    /// A run of a plan that never began.
+    Plan(Box<super::PlanShown>),
+    /// A request.
+    Request(QuotaUsed),
 }
 
 /// `key.*`: a right to use the server. The secret itself is nowhere.
@@ -179,7 +208,19 @@ pub struct KeyEvent {
     pub key: String,
     /// Roles that it has.
     pub roles: Vec<String>,
-    /// When it ends, microseconds since 1970.
+    /// When it ends, microseconds since 1970. Of a key that was revoked: until when it may still be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_us: Option<u64>,
+    /// What it is for, in the words of whoever made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Digest of the secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Whether an agent uses it, who never answers a question.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub is_agent: bool,
+    /// The key in whose place it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
 }

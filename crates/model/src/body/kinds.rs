@@ -87,7 +87,8 @@ bodies! {
     TestEvidence: TestEvidence;
     DebtUpdated: DebtUpdated;
     PlanRegistered: PlanRegistered;
-    PlanShown: PlanRendered, PlanRefused, QuotaThrottled;
+    PlanShown: PlanRendered, PlanRefused;
+    Throttled: QuotaThrottled;
     PlanPreviewed: PlanPreviewed;
     PlanRolledBack: PlanRolledBack;
     PlanEvent: PlanEvent;

@@ -83,7 +83,14 @@ pub(crate) struct Fork {
 pub(crate) fn fork(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Fork { from, at, name, reason } = ask.json_or_default()?;
-    let new = NewFork { session: session.clone(), branch: from, at, name, reason };
+    let new = NewFork {
+        session: session.clone(),
+        branch: from,
+        at,
+        name,
+        reason,
+        by: Some(ask.principal()?.clone()),
+    };
     let forked = service.kernel.fork(&new)?;
     let view = View::from(service.kernel.branch(&session, Some(forked.branch.as_str()))?);
     Ok(Reply::json(StatusCode::CREATED, &view))
@@ -108,7 +115,13 @@ pub(crate) fn merge(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let source: String = ask.part("branch", no_session)?;
     let Merge { into, take, dry_run } = ask.json_or_default()?;
-    let new = NewMerge { session, source, into, take: take.into_iter().collect() };
+    let new = NewMerge {
+        session,
+        source,
+        into,
+        take: take.into_iter().collect(),
+        by: Some(ask.principal()?.clone()),
+    };
     let merging = match dry_run {
         true => service.kernel.preview_merge(&new)?,
         false => service.kernel.merge(&new, &NoReviewer)?,

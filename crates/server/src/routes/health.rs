@@ -25,11 +25,12 @@ pub(crate) fn ready(service: &Service, _: &Ask) -> Result<Reply> {
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the server counts.
-pub(crate) fn metrics(service: &Service, _: &Ask) -> Result<Reply> {
+pub(crate) fn metrics(service: &Service, ask: &Ask) -> Result<Reply> {
+    let all = ask.shared.as_ref().map(|shared| shared.all()).unwrap_or_default();
     let now = Now {
-        running_turns: service.desk.running(),
+        running_turns: all.iter().map(|one| one.desk.running()).sum(),
         waiting_requests: service.pool.waiting(),
-        open_streams: service.streams.open(),
+        open_streams: all.iter().map(|one| one.streams.open()).sum(),
         events: service.kernel.log().signed_head()?.tree.size,
     };
     Ok(Reply::of_bytes(StatusCode::OK, METRICS, service.metrics.text(now).into_bytes()))
@@ -37,7 +38,7 @@ pub(crate) fn metrics(service: &Service, _: &Ask) -> Result<Reply> {
 
 /// The description of the API, for programs.
 pub(crate) fn openapi(_: &Service, ask: &Ask) -> Result<Reply> {
-    let bytes = crate::openapi::text().into_bytes();
+    let bytes = crate::openapi::text().as_bytes().to_vec();
     let tag = glasshouse_model::Digest::of(&bytes).hex();
     let reply = Reply::of_bytes(StatusCode::OK, "application/json", bytes);
     Ok(reply.tagged(&tag, ask.if_none_match()))

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::ask::{Ask, invalid};
 use crate::reply::Reply;
 use crate::service::Service;
+use crate::tally::DAYS;
 use crate::{Error, Result};
 
 /// Decisions of all sessions that are tried unless the client says.
@@ -54,6 +55,29 @@ pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
         branches.push(BranchCosts { branch, name, total, turns, answers: ledger.charges });
     }
     Ok(Reply::ok(&json!({ "session": session, "total": sum, "branches": branches })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "UsageQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Since {
+    /// How many days are told, today included.
+    days: Option<u64>,
+}
+
+/// What all sessions used, by day and model, and what is stored.
+pub(crate) fn usage(service: &Service, ask: &Ask) -> Result<Reply> {
+    let days = ask.query::<Since>()?.days.unwrap_or(DAYS);
+    if !(1..=DAYS).contains(&days) {
+        return Err(invalid("the days cannot be told").why(format!("`days` is 1 to {DAYS}")));
+    }
+    let (days, bytes) = (service.tally.days(days)?, service.kernel.log().disk_bytes()?);
+    let mut total = Total::default();
+    days.iter().for_each(|day| total.merge(&day.total));
+    let running = service.desk.running();
+    Ok(Reply::ok(&json!({
+        "days": days, "total": total, "stored_bytes": bytes, "running_turns": running,
+    })))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

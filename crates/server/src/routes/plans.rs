@@ -57,11 +57,9 @@ fn view(status: StatusCode, run: &Run) -> Reply {
 }
 
 /// The plans under the policy of a project; under the shipped one where none is named.
-fn plans(service: &Service, project: Option<PathBuf>) -> Result<Plans> {
+fn plans(service: &Service, ask: &Ask, project: Option<PathBuf>) -> Result<Plans> {
+    let project = project.map(|project| ask.project(project)).transpose()?;
     let project = project.unwrap_or_else(|| service.home.clone());
-    if !project.is_absolute() {
-        return Err(invalid("the project cannot be used").why("its path is not absolute"));
-    }
     Ok(service.kernel.plans(&project, Quota::default())?.until(&service.ending))
 }
 
@@ -86,8 +84,8 @@ pub(crate) struct Show {
 /// Shows a plan and registers it.
 pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     let Show { plan, profile, keep_input, project } = ask.json()?;
-    let profile = profile.unwrap_or(ProfileName::Strict);
-    let run = plans(service, project)?.show(&plan, RunMode::Plan, keep_input, profile)?;
+    let profile = ask.profile(profile.unwrap_or(ProfileName::Strict))?;
+    let run = plans(service, ask, project)?.show(&plan, RunMode::Plan, keep_input, profile)?;
     Ok(view(StatusCode::CREATED, &run))
 }
 
@@ -114,8 +112,8 @@ pub(crate) fn event(service: &Service, ask: &Ask) -> Result<Reply> {
         None => Ok(event),
     });
     let event = event.map_err(|error| invalid("the event cannot be used").why(error))?;
-    let mut plans = plans(service, asked.project)?;
-    let profile = profile_of(&mut plans, &plan, asked.profile)?;
+    let mut plans = plans(service, ask, asked.project)?;
+    let profile = ask.profile(profile_of(&mut plans, &plan, asked.profile)?)?;
     let expected = Expected { version: asked.expect_version, revision: asked.expect_revision };
     Ok(view(StatusCode::OK, &plans.event(&plan, event, expected, profile)?))
 }
@@ -134,8 +132,8 @@ pub(crate) struct Rollback {
 pub(crate) fn rollback(service: &Service, ask: &Ask) -> Result<Reply> {
     let plan = plan_id(ask)?;
     let Rollback { version, profile, project } = ask.json()?;
-    let mut plans = plans(service, project)?;
-    let profile = profile_of(&mut plans, &plan, profile)?;
+    let mut plans = plans(service, ask, project)?;
+    let profile = ask.profile(profile_of(&mut plans, &plan, profile)?)?;
     Ok(view(StatusCode::OK, &plans.rollback(&plan, version, profile)?))
 }
 
@@ -149,7 +147,7 @@ fn profile_of(plans: &mut Plans, plan: &str, asked: Option<ProfileName>) -> Resu
 
 /// The state that is shown.
 pub(crate) fn state(service: &Service, ask: &Ask) -> Result<Reply> {
-    let state = plans(service, None)?.state(&plan_id(ask)?)?;
+    let state = plans(service, ask, None)?.state(&plan_id(ask)?)?;
     Ok(Reply::ok(&json!({
         "plan": state.plan_id, "version": state.plan_version, "revision": state.revision,
         "state": state.values,
@@ -169,7 +167,7 @@ pub(crate) fn history(service: &Service, ask: &Ask) -> Result<Reply> {
     if runs > MAX_RUNS {
         return Err(invalid("the history cannot be told").why(format!("`runs` is 0 to {MAX_RUNS}")));
     }
-    Ok(Reply::ok(&plans(service, None)?.history(runs)?))
+    Ok(Reply::ok(&plans(service, ask, None)?.history(runs)?))
 }
 
 /// Makes a run again and compares.
@@ -177,5 +175,5 @@ pub(crate) fn replay(service: &Service, ask: &Ask) -> Result<Reply> {
     let run: Seq = ask.part("run", |text| {
         Error::new(codes::PLAN_RUN_NOT_FOUND, format!("there is no run {text}"))
     })?;
-    Ok(Reply::ok(&plans(service, None)?.replay(run)?))
+    Ok(Reply::ok(&plans(service, ask, None)?.replay(run)?))
 }

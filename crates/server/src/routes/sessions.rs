@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use glasshouse_kernel::Config;
-use glasshouse_kernel::driver::Overview;
+use glasshouse_kernel::driver::{Overview, access_session};
 use glasshouse_log::SessionRow;
 use glasshouse_model::{Mode, SessionId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::Result;
 use crate::ask::{Ask, invalid, no_session};
+use crate::desk::New;
 use crate::reply::Reply;
 use crate::service::Service;
 
@@ -59,9 +61,9 @@ pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
         return Err(invalid("the limit cannot be used").why(format!("it is 1 to {MAX_PAGE}")));
     }
     let after = cursor.as_deref().map(parse_cursor).transpose()?;
-    let own = glasshouse_log::own_session();
+    let own = [glasshouse_log::own_session(), access_session()];
     let mut rows = service.kernel.log().sessions()?;
-    rows.retain(|row| row.session != own);
+    rows.retain(|row| !own.contains(&row.session));
     rows.sort_by_key(|row| std::cmp::Reverse(cursor_of(row)));
     let rows: Vec<_> = rows
         .into_iter()
@@ -94,12 +96,14 @@ pub(crate) struct Create {
 /// Starts a session; it is stored when the answer leaves.
 pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
     let Create { project, mode, provider, model, base_url, scenario } = ask.json()?;
-    if !project.is_absolute() {
-        return Err(invalid("the project cannot be used").why("its path is not absolute"));
+    let project = ask.project(project)?;
+    if base_url.is_some() {
+        ask.check_host("base_url")?;
     }
     let config = Config { mode, provider, model, base_url, ..Config::default() };
     let scenario = scenario.map(String::into_bytes);
-    let done = service.desk.create(&project, config, scenario, ask.named()?)?;
+    let new = New { config, scenario, request: ask.named()?, by: ask.principal()?.clone() };
+    let done = service.desk.create(&project, new)?;
     let (session, was_before) = done.into_parts();
     let place = format!("/v1/sessions/{session}");
     let view = overview(service, &session)?;
@@ -113,6 +117,35 @@ pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     // What runs is no event, so it is part of the tag.
     let tag = format!("{}-{}", view.head.hex(), view.state);
     Ok(Reply::ok(&view).tagged(&tag, ask.if_none_match()))
+}
+
+/// Ends a session for good; what it said can still be read.
+pub(crate) fn close(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    service.desk.check_idle(&session)?;
+    let changed = service.kernel.close_session(&session, ask.principal()?)?;
+    Ok(Reply::ok(&json!({ "session": session, "closed": true, "changed": changed })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "DeletionQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Delete {
+    /// Whether the blobs that only this session names stay.
+    #[serde(default)]
+    keep_blobs: bool,
+}
+
+/// Erases what a session said. Headers and hashes stay, and so does every proof.
+pub(crate) fn delete(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let Delete { keep_blobs } = ask.query()?;
+    service.desk.check_idle(&session)?;
+    let forgotten = service.kernel.delete_session(&session, ask.principal()?, keep_blobs)?;
+    Ok(Reply::ok(&json!({
+        "session": session, "deleted": true, "events": forgotten.events, "kept": forgotten.kept,
+        "blobs": forgotten.blobs,
+    })))
 }
 
 fn overview(service: &Service, session: &SessionId) -> Result<Overview> {

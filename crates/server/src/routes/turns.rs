@@ -1,4 +1,4 @@
-//! Turns: start, cancel.
+//! Turns: start, steer, cancel.
 
 use glasshouse_model::Seq;
 use hyper::StatusCode;
@@ -26,9 +26,7 @@ pub(crate) struct Start {
 pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Start { message, branch } = ask.json_or_default()?;
-    if message.as_ref().is_some_and(|text| text.trim().is_empty()) {
-        return Err(invalid("the message cannot be used").why("it says nothing"));
-    }
+    message.as_deref().map_or(Ok(()), check_message)?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
     let request = ask.named()?;
     // What the same request did before moved the branch.
@@ -36,11 +34,48 @@ pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
         ask.check_match(&branch.head.hash.to_string())?;
     }
     let id = branch.branch.clone();
-    let (turn, was_before) = service.desk.start(Task { branch, message, request })?.into_parts();
+    let by = ask.principal()?.clone();
+    let task = Task { branch, message, request, by };
+    let (turn, was_before) = service.desk.start(task)?.into_parts();
     let stream = format!("/v1/sessions/{session}/events/stream?branch={id}&from={turn}");
     let body = json!({ "session": session, "branch": id, "turn": turn });
     let reply = Reply::json(StatusCode::ACCEPTED, &body).header("location", &stream);
     Ok(reply.replayed(was_before))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SteerTurn")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Steer {
+    /// What a person says.
+    message: String,
+    branch: Option<String>,
+}
+
+/// Says something to a turn that runs. It is stored when the answer leaves, and told to the model with its
+/// next step.
+pub(crate) fn steer(service: &Service, ask: &Ask) -> Result<Reply> {
+    let session = ask.session()?;
+    let turn = turn(ask)?;
+    let Steer { message, branch } = ask.json()?;
+    check_message(&message)?;
+    let branch = service.kernel.branch(&session, branch.as_deref())?;
+    service.desk.steer(&branch.branch, turn, &message, ask.principal()?)?;
+    let body = json!({ "session": session, "branch": branch.branch, "turn": turn });
+    Ok(Reply::json(StatusCode::ACCEPTED, &body))
+}
+
+fn turn(ask: &Ask) -> Result<Seq> {
+    ask.part("turn", |text| {
+        Error::new(codes::TURN_NOT_RUNNING, format!("turn {text} does not run here"))
+    })
+}
+
+fn check_message(text: &str) -> Result<()> {
+    if text.trim().is_empty() {
+        return Err(invalid("the message cannot be used").why("it says nothing"));
+    }
+    Ok(())
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -53,9 +88,7 @@ pub(crate) struct Cancel {
 /// Stops a turn; what it wrote so far is kept.
 pub(crate) fn cancel(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
-    let turn: Seq = ask.part("turn", |text| {
-        Error::new(codes::TURN_NOT_RUNNING, format!("turn {text} does not run here"))
-    })?;
+    let turn = turn(ask)?;
     let Cancel { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
     service.desk.cancel(&branch.branch, turn)?;

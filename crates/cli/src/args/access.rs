@@ -1,0 +1,127 @@
+//! `keys` and `tenants`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use glasshouse_model::TenantId;
+
+use super::time_limit_ms;
+
+/// `keys`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key; its text is shown once
+    Create(NewKeyArguments),
+    /// List the keys of a tenant, ended ones too
+    List {
+        #[command(flatten)]
+        of: OfTenant,
+    },
+    /// Make a key in the place of another one
+    Rotate {
+        /// Id of the key
+        key: String,
+        /// How long the old one may still be used, for example 24h (default: not at all)
+        #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+        grace: Option<u64>,
+        /// How long the new one is good for, for example 90d (default: until it is revoked)
+        #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+        expires: Option<u64>,
+        #[command(flatten)]
+        of: OfTenant,
+    },
+    /// Take a key back
+    Revoke {
+        /// Id of the key
+        key: String,
+        #[command(flatten)]
+        of: OfTenant,
+    },
+}
+
+/// Whose keys, and how they are told.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OfTenant {
+    /// Tenant (default: the installation itself)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<TenantId>,
+    /// Data as JSON lines on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `keys create`.
+#[derive(Debug, Args)]
+pub(crate) struct NewKeyArguments {
+    /// Role: viewer, operator, approver, auditor or admin; may be given more than once
+    #[arg(long, value_name = "ROLE", required = true)]
+    pub(crate) role: Vec<String>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// How long it is good for, for example 90d (default: until it is revoked)
+    #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+    pub(crate) expires: Option<u64>,
+    /// An agent uses it: it never answers a question, whatever its roles say
+    #[arg(long)]
+    pub(crate) agent: bool,
+    #[command(flatten)]
+    pub(crate) of: OfTenant,
+}
+
+/// `tenants`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantsCommand {
+    /// Make a tenant: a log, keys and limits of its own
+    Create(TenantArguments),
+    /// List the tenants, disabled ones too
+    List {
+        /// Data as JSON lines on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change what a tenant may do; what is not given is no longer limited
+    Update(TenantArguments),
+    /// Let nobody use a tenant any more; what it recorded stays
+    Disable {
+        /// Its name
+        tenant: TenantId,
+        /// Data as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `tenants create` and `update`.
+#[derive(Debug, Args)]
+pub(crate) struct TenantArguments {
+    /// Its name: lower-case letters, digits, `-` and `_`
+    pub(crate) tenant: TenantId,
+    /// The least careful profile under which its plans are shown
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// A limit, for example turns_per_day=100; may be given more than once
+    #[arg(long, value_name = "NAME=N", value_parser = quota)]
+    pub(crate) quota: Vec<(String, u64)>,
+    /// A directory below which its projects lie; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Vec<PathBuf>,
+    /// Data as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// As other times, and whole days.
+fn lifetime_ms(text: &str) -> Result<u64, String> {
+    const DAY_MS: u64 = 24 * 3_600 * 1_000;
+    match text.strip_suffix('d').map(str::parse::<u64>) {
+        Some(Ok(days)) if days > 0 => Ok(days.saturating_mul(DAY_MS)),
+        _ => time_limit_ms(text),
+    }
+}
+
+fn quota(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').and_then(|(name, limit)| Some((name, limit.parse().ok()?)));
+    let (name, limit) = parts.ok_or("it is a name, `=` and a whole number")?;
+    Ok((name.to_owned(), limit))
+}

@@ -1,0 +1,148 @@
+//! The end of sessions: closed, where everything can still be read; deleted, where every proof stays.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::client::Served;
+use crate::harness::Place;
+
+const READ: &str = "version: 1
+steps:
+  - emit: [ { call: { id: a, tool: shell.run, args: { script: 'echo launch-code-7' } } } ]
+  - emit: [ { text: \"It says launch-code-7.\" } ]
+";
+
+const SLOW: &str = "version: 1
+steps:
+  - emit: [ { call: { id: c1, tool: shell.run, args: { script: 'sleep 60' } } } ]
+";
+
+/// A session with one finished turn, and its events.
+fn finished(served: &Served, project: &Path, message: &str) -> (String, Vec<Value>) {
+    let session = served.session(project, READ);
+    served.turn(&session, message);
+    let frames = served.events_of(&session).until("turn.completed");
+    (session, frames.into_iter().map(|frame| frame.data).collect())
+}
+
+fn delete(served: &Served, session: &str, query: &str) -> crate::client::Answer {
+    served.send(&format!("DELETE /v1/sessions/{session}{query}"), &[], None)
+}
+
+#[test]
+fn a_closed_session_is_read_and_proved_and_takes_no_turn() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let (session, events) = finished(&served, &project, "read it");
+    let path = format!("/v1/sessions/{session}");
+    let fork = json!({ "name": "try" });
+    served.post(&format!("{path}/branches"), &fork).expect(201);
+    let told = served.post(&format!("{path}/close"), &json!({})).expect(200).json();
+    assert_eq!(told["changed"], true);
+    assert_eq!(served.post(&format!("{path}/close"), &json!({})).json()["changed"], false);
+    assert_eq!(served.get(&path).json()["state"], "closed");
+    let rows = served.get(&format!("{path}/branches")).json();
+    assert!(rows["branches"].as_array().unwrap().iter().all(|row| row["state"] == "closed"));
+    let page = served.get(&format!("{path}/events?limit=1000")).json();
+    let page = page["events"].as_array().unwrap();
+    assert_eq!(page[..events.len()], events);
+    assert_eq!(page.last().unwrap()["kind"], "session.closed");
+    let refused = served.post(&format!("{path}/turns"), &json!({ "message": "more" }));
+    assert_eq!((refused.status, refused.code().as_str()), (409, "branch_read_only"));
+    let again = served.post(&format!("{path}/replay"), &json!({})).expect(200).json();
+    assert_eq!(again["equal"], true, "{again}");
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+#[test]
+fn a_deleted_session_says_nothing_any_more_and_proves_all_the_same() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let (session, events) = finished(&served, &project, "read launch-code-7");
+    let (other, _) = finished(&served, &project, "another one");
+    let blob = |session: &str| {
+        let page = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+        let events = page["events"].as_array().unwrap().clone();
+        let of = events.iter().find(|event| event["kind"] == "model.completed").unwrap().clone();
+        of["body"]["raw"]["blob"].as_str().map(str::to_owned)
+    };
+    let (own, kept) = (blob(&session).unwrap(), blob(&other).unwrap());
+    let told = loop {
+        // The other turn's thread gives its branch back a moment after its last event.
+        let answer = delete(&served, &session, "");
+        if answer.code() != "session_owned" {
+            break answer.expect(200).json();
+        }
+    };
+    assert!(told["events"].as_u64().unwrap() >= events.len() as u64 - 1, "{told}");
+    assert_eq!(delete(&served, &session, "").expect(200).json()["events"], 0);
+    assert_eq!(served.get(&format!("/v1/sessions/{session}")).json()["state"], "deleted");
+    let page = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+    let page = page["events"].as_array().unwrap();
+    for (before, after) in events.iter().zip(page) {
+        assert_eq!((&before["hash"], &after["body"]), (&after["hash"], &Value::Null));
+    }
+    // Nothing of it is on the disk: what both sessions name stays, for the other one.
+    if own != kept {
+        assert_eq!(served.get(&format!("/v1/blobs/{own}")).status, 404);
+    }
+    assert_eq!(served.get(&format!("/v1/blobs/{kept}")).status, 200);
+    assert!(!holds(&place.home(), b"read launch-code-7"));
+    // The control: what was not deleted is there.
+    assert!(holds(&place.home(), b"another one"));
+    assert_eq!(served.post("/v1/audit/verify", &json!({})).json()["ok"], true);
+    let branch = events[0]["branch"].as_str().unwrap();
+    let proof = served.get(&format!("/v1/audit/proofs/{branch}/2")).expect(200).json();
+    assert_eq!(proof["event"]["hash"], events[1]["hash"]);
+    let turns = format!("/v1/sessions/{session}/turns");
+    assert!((400..500).contains(&served.post(&turns, &json!({ "message": "more" })).status));
+    place.run(&["session", "list"]).expect_status(0);
+}
+
+/// Whether a text is in a file of a directory; the log's bodies are stored as they are.
+fn holds(directory: &Path, text: &[u8]) -> bool {
+    std::fs::read_dir(directory).unwrap().flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        bytes.windows(text.len()).any(|part| part == text)
+    })
+}
+
+#[test]
+fn what_runs_or_was_never_started_is_not_ended() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, SLOW);
+    let path = format!("/v1/sessions/{session}");
+    let turn = served.turn(&session, "sleep");
+    let mut stream = served.events_of(&session);
+    stream.until("tool.started");
+    let check = |answer: crate::client::Answer, status: u16, code: &str| {
+        assert_eq!((answer.status, answer.code()), (status, code.to_owned()), "{}", answer.text());
+    };
+    check(served.post(&format!("{path}/close"), &json!({})), 409, "turn_running");
+    check(delete(&served, &session, ""), 409, "turn_running");
+    // Blobs of another one cannot be told apart while this one runs; without them it can go.
+    let other = served.session(&project, READ);
+    check(delete(&served, &other, ""), 409, "session_owned");
+    check(delete(&served, &other, "?keep_blobs=true"), 200, "");
+    served.post(&format!("{path}/turns/{turn}/cancel"), &json!({})).expect(202);
+    stream.until("turn.cancelled");
+    check(served.post(&format!("{path}/close"), &json!({})), 200, "");
+    check(delete(&served, "s_nothere00000", ""), 404, "session_not_found");
+    // What others are folds over is no session that ends.
+    place.run(&["keys", "create", "--role", "viewer"]).expect_status(0);
+    for own in ["s_log", "s_access"] {
+        check(delete(&served, own, ""), 404, "session_not_found");
+        let path = format!("/v1/sessions/{own}/close");
+        check(served.post(&path, &json!({})), 404, "session_not_found");
+    }
+    check(served.post("/v1/sessions/s_nothere00000/close", &json!({})), 404, "session_not_found");
+}

@@ -1,0 +1,303 @@
+//! Connections: encrypted ones, both protocols, and what the way here may do to a request.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::Served;
+use crate::harness::Place;
+
+const TALK: &str = "version: 1
+steps:
+  - emit: [ { text: \"Hello.\" } ]
+";
+
+/// A certificate for this machine, and its key.
+fn certificate(place: &Place) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    let made = made.unwrap();
+    let (certificate, key) = (place.path("cert.pem"), place.path("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    (certificate.display().to_string(), key.display().to_string())
+}
+
+/// What `curl` answers: the status, the protocol and the body.
+fn curl(
+    served: &Served,
+    certificate: &str,
+    arguments: &[&str],
+    path: &str,
+) -> Option<(String, String)> {
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "20", "--cacert", certificate])
+        .args(["--write-out", "\n%{http_code} %{http_version}"])
+        .args(["--header", &format!("authorization: Bearer {}", served.token)])
+        .args(arguments)
+        .arg(format!("https://{}{path}", served.address))
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (body, status) = text.rsplit_once('\n')?;
+    Some((status.to_owned(), body.to_owned()))
+}
+
+#[test]
+fn both_protocols_are_served_encrypted_streams_too() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("skipped: curl is not installed");
+        return;
+    }
+    let place = Place::new();
+    let project = place.shell_project();
+    let (certificate, key) = certificate(&place);
+    let served = Served::with(&place, &["--tls-certificate", &certificate, "--tls-key", &key]);
+    let check = |arguments: &[&str], path: &str, expected: &str| {
+        let (status, body) = curl(&served, &certificate, arguments, path).unwrap();
+        assert_eq!(status, expected, "{arguments:?} {path}: {body}");
+        body
+    };
+    check(&["--http1.1"], "/v1/health", "200 1.1");
+    check(&["--http2"], "/v1/health", "200 2");
+    check(&["--http2"], "/v1/nothing", "404 2");
+    check(&["--http2", "--header", "authorization: Bearer x"], "/v1/sessions", "401 2");
+    check(&["--http2", "--header", "host: evil.example"], "/v1/sessions", "403 2");
+    check(&["--http2", "--header", "origin: https://evil.example"], "/v1/sessions", "403 2");
+    let origin = format!("origin: https://{}", served.address);
+    check(&["--http2", "--header", &origin], "/v1/sessions", "200 2");
+    let body = json!({ "project": project, "provider": "scripted", "scenario": TALK }).to_string();
+    let post = ["--header", "content-type: application/json", "--data", &body];
+    let made = check(&[&["--http2"][..], &post[..]].concat(), "/v1/sessions", "201 2");
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let session = made["session"].as_str().unwrap();
+    let turn = ["--header", "content-type: application/json", "--data", "{\"message\":\"hello\"}"];
+    check(&turn, &format!("/v1/sessions/{session}/turns"), "202 2");
+    for protocol in ["--http1.1", "--http2"] {
+        let began = Instant::now();
+        let path = format!("/v1/sessions/{session}/events/stream");
+        // The stream goes on until the client leaves.
+        let arguments = [protocol, "--no-buffer", "--max-time", "3"];
+        let (_, body) = curl(&served, &certificate, &arguments, &path).unwrap();
+        assert!(body.contains("\"kind\":\"turn.completed\""), "{protocol}: {body}");
+        assert!(began.elapsed() >= Duration::from_secs(2), "{protocol} ended by itself");
+    }
+    // Without encryption, and by a version that is broken, nobody is answered.
+    let mut plain = std::net::TcpStream::connect(&served.address).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
+    plain.write_all(b"GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/"), "{answer:?}");
+    let old = Command::new("curl")
+        .args(["--silent", "--insecure", "--tls-max", "1.1", "--max-time", "10"])
+        .arg(format!("https://{}/v1/health", served.address))
+        .output()
+        .unwrap();
+    assert!(!old.status.success());
+}
+
+#[test]
+fn where_others_reach_it_it_is_encrypted_and_knows_who_asks() {
+    let place = Place::new();
+    let (certificate, key) = certificate(&place);
+    let tls = ["--tls-certificate", &certificate, "--tls-key", &key];
+    let refused = |more: &[&str], code: &str| {
+        let arguments = [&["serve", "--listen", "0.0.0.0:0"][..], more].concat();
+        let ran = place.run(&arguments);
+        assert!(ran.stderr.contains(&format!("[{code}]")), "{more:?} {ran:?}");
+    };
+    refused(&[], "listen_insecure");
+    // Encrypted, but there is no key.
+    refused(&tls, "listen_insecure");
+    refused(&["--insecure-plaintext"], "listen_insecure");
+    let made = place.run(&["keys", "create", "--role", "viewer", "--json"]).expect_status(0).last();
+    refused(&[], "listen_insecure");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    refused(&tls, "tls_unusable");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    refused(&["--tls-certificate", &key, "--tls-key", &key], "tls_unusable");
+    refused(&["--tls-certificate", "/nothing", "--tls-key", &key], "tls_unusable");
+    std::fs::write(place.path("bad.yaml"), "listen: 127.0.0.1:0\ncolour: red\n").unwrap();
+    let bad = place.path("bad.yaml").display().to_string();
+    refused(&["--config", &bad], "server_config_invalid");
+    // The controls: encrypted, or asked for in so many words.
+    for more in [&tls[..], &["--insecure-plaintext"][..]] {
+        let arguments = [&["--host", "glass.example"][..], more].concat();
+        let served = Served::on(&place, "0.0.0.0:0", &arguments);
+        if more.len() == 1 {
+            let port = served.address.rsplit(':').next().unwrap();
+            let key = made["text"].as_str().unwrap();
+            let ask = |host: &str, credential: &str| {
+                let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+                write!(stream, "GET /v1/sessions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {credential}\r\nconnection: close\r\n\r\n").unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer.split(' ').nth(1).unwrap().to_owned()
+            };
+            assert_eq!(ask("glass.example", key), "200");
+            assert_eq!(ask("localhost", key), "403");
+            assert_eq!(ask(&format!("127.0.0.1:{port}"), key), "403");
+            // The token of this machine is no key for others.
+            let token = place.home().join("server/token");
+            if token.exists() {
+                let token = std::fs::read_to_string(token).unwrap();
+                assert_eq!(ask("glass.example", token.trim()), "401");
+            }
+        }
+    }
+}
+
+/// What a request may hide in its head, and where a credential never counts.
+#[test]
+fn a_head_that_says_two_things_is_refused() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let (host, token) = (&served.address, &served.token);
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    let check = |head: &str, body: &str, expected: &[u16]| {
+        let mut stream = served.connect();
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let statuses: Vec<u16> = answer
+            .match_indices("HTTP/1.1 ")
+            .filter_map(|(at, _)| answer.get(at + 9..at + 12)?.parse().ok())
+            .collect();
+        assert_eq!(statuses, expected, "{head}\n{answer}");
+    };
+    let get = |more: &str| {
+        format!("GET /v1/sessions HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}")
+    };
+    // The control.
+    check(&get(&bearer), "", &[200]);
+    check(&get(&format!("{bearer}{bearer}")), "", &[401]);
+    check(&get(&format!("{bearer}authorization: Bearer other\r\n")), "", &[401]);
+    check(&get(&format!("{bearer}host: evil.example\r\n")), "", &[403]);
+    check(&get(&format!("{bearer}host: {host}\r\n")), "", &[403]);
+    check(&get(&format!("x-authorization: Bearer {token}\r\n")), "", &[401]);
+    check(&get(&format!("cookie: token={token}\r\n")), "", &[401]);
+    check(&get(&format!("proxy-authorization: Bearer {token}\r\n")), "", &[401]);
+    let query = format!(
+        "GET /v1/sessions?token={token}&access_token={token} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
+    );
+    check(&query, "", &[401]);
+    // Of two lengths neither is believed, and what follows a body is no request.
+    let post = |more: &str| {
+        format!(
+            "POST /v1/audit/verify HTTP/1.1\r\nhost: {host}\r\n{bearer}content-type: application/json\r\n{more}"
+        )
+    };
+    let hidden = format!("GET /v1/health HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    check(&post("content-length: 2\r\ncontent-length: 3\r\n"), "{} ", &[400]);
+    check(&post("content-length: +2\r\n"), "{}", &[400]);
+    check(&post("transfer-encoding: chunked, identity\r\n"), "0\r\n\r\n", &[400]);
+    check(&post("transfer-encoding: xchunked\r\n"), &format!("0\r\n\r\n{hidden}"), &[400]);
+    check(&post("content-length : 2\r\n"), "{}", &[400]);
+    check(
+        &format!("GET /v1/health HTTP/1.1\r\nhost: {host}\r\nx: a\r\n b\r\nconnection: close\r\n"),
+        "",
+        &[400],
+    );
+    check(
+        &format!(
+            "GET http://evil.example/v1/health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
+        ),
+        "",
+        &[403],
+    );
+    // A length beside chunks: the chunks count, and the rest is not a second request.
+    let both = post("content-length: 5\r\ntransfer-encoding: chunked\r\nconnection: close\r\n");
+    let mut stream = served.connect();
+    stream.write_all(format!("{both}\r\n2\r\n{{}}\r\n0\r\n\r\n{hidden}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.matches("HTTP/1.1 ").count() <= 1, "{answer}");
+}
+
+/// A body that never comes: the answer says so, and no thread waited for it.
+#[test]
+fn a_body_that_does_not_come_is_given_up() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let mut stream = served.connect();
+    let head = served.text(
+        "POST /v1/audit/verify",
+        &[("content-type", "application/json"), ("content-length", "2")],
+        None,
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let began = Instant::now();
+    served.get("/v1/sessions").expect(200);
+    let mut answer = vec![0; 4_096];
+    let read = stream.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("request_too_slow"), "{answer}");
+    assert!(began.elapsed() >= Duration::from_secs(25), "{:?}", began.elapsed());
+}
+
+const SLOW: &str = "version: 1
+steps:
+  - emit: [ { call: { id: c1, tool: shell.run, args: { script: 'sleep 60' } } } ]
+";
+
+/// While it stops it takes no turn, says so, and lets what runs come to rest.
+#[test]
+fn a_server_that_stops_takes_no_turn() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let mut served = Served::new(&place);
+    let (one, other) = (served.session(&project, SLOW), served.session(&project, TALK));
+    served.turn(&one, "sleep");
+    served.events_of(&one).until("tool.started");
+    // A connection that is open already is served until it ends.
+    let mut kept = served.connect();
+    let turns = format!("/v1/sessions/{other}/turns");
+    let request = served.text(&format!("POST {turns}"), &[], Some("{\"message\":\"hello\"}"));
+    let (first, rest) = request.as_bytes().split_at(request.len() - 5);
+    kept.write_all(first).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let pid = served.pid();
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| served.stop());
+        std::thread::sleep(Duration::from_millis(500));
+        kept.write_all(rest).unwrap();
+        let mut answer = String::new();
+        let _ = kept.read_to_string(&mut answer);
+        assert!(
+            answer.starts_with("HTTP/1.1 503") && answer.contains("server_stopping"),
+            "{pid} {answer}"
+        );
+        assert_eq!(stopping.join().unwrap(), Some(0));
+    });
+}
+
+/// A turn of a session that another log recorded is not run here: nobody chose its directory.
+#[test]
+fn an_imported_session_is_read_and_not_run() {
+    let (theirs, ours) = (Place::new(), Place::new());
+    let project = theirs.shell_project();
+    let session = {
+        let served = Served::new(&theirs);
+        let session = served.session(&project, TALK);
+        served.turn(&session, "hello");
+        served.events_of(&session).until("turn.completed");
+        session
+    };
+    let file = theirs.path("session.jsonl").display().to_string();
+    theirs.run(&["session", "export", &session, "--out", &file]).expect_status(0);
+    ours.run(&["session", "import", &file]).expect_status(0);
+    let served = Served::new(&ours);
+    let path = format!("/v1/sessions/{session}");
+    assert!(served.get(&format!("{path}/events")).expect(200).text().contains("hello"));
+    served.post(&format!("{path}/branches"), &json!({ "name": "try" })).expect(201);
+    let body = json!({ "message": "go", "branch": "try" });
+    let refused = served.post(&format!("{path}/turns"), &body);
+    assert_eq!(refused.code(), "project_unreadable", "{}", refused.text());
+    assert!((400..500).contains(&refused.status));
+    assert!(Path::new(&file).exists());
+}

@@ -1,0 +1,90 @@
+//! Policy over HTTP, sandboxes, and what was used.
+
+use serde_json::json;
+
+use crate::client::Served;
+use crate::harness::Place;
+
+#[test]
+fn a_policy_is_shown_tried_proposed_and_approved() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let shown = served.get(&format!("/v1/policy?project={}", project.display())).expect(200).json();
+    assert_eq!(shown["project_policy"], json!(null));
+    assert!(shown["rules"].as_array().unwrap().iter().any(|rule| rule["name"] == "read-workspace"));
+    let write = |path: &str| json!({ "syscall": "fs.write", "path": path, "caller": "agent" });
+    let check = |path: &str, expected: &str| {
+        let body = json!({ "project": project, "call": write(path) });
+        let answer = served.post("/v1/policy/check", &body).expect(200).json();
+        assert_eq!(answer["decision"], expected, "{answer}");
+        // A command says the same.
+        let call = write(path).to_string();
+        let ran = place.run_in(&project, &["policy", "check", "--call", &call, "--json"]);
+        assert_eq!(ran.last()["decision"], expected);
+    };
+    check("src/tool.sh", "deny");
+    check(".git/config", "deny");
+    check("../outside", "deny");
+    let open = "version: 1\ncapabilities:\n  - { name: all, match: { syscall: fs.write, path_glob: '**' }, action: allow }\n";
+    let body = json!({ "project": project, "call": write("src/tool.sh"), "policy": open });
+    assert_eq!(served.post("/v1/policy/check", &body).json()["decision"], "allow");
+    let why = served.post("/v1/policy/explain", &body).expect(200).json();
+    assert!(why["nearly"].is_array() && why["decision"] == "allow", "{why}");
+    let wrong = json!({ "project": project, "call": { "sycall": "fs.write" } });
+    assert_eq!(served.post("/v1/policy/check", &wrong).code(), "call_malformed");
+    // Proposing changes nothing; approving wants the digest of what was read.
+    let proposal = json!({ "project": project, "policy": open });
+    let proposed = served.post("/v1/policy/propose", &proposal).expect(200).json();
+    assert_eq!((&proposed["accepted"], &proposed["breaking"]), (&json!(false), &json!(0)));
+    check("src/tool.sh", "deny");
+    let approve = |digest: &str| {
+        let body = json!({ "project": project, "policy": open, "digest": digest });
+        served.post("/v1/policy/approve", &body)
+    };
+    let other = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(approve(&other).code(), "policy_changed");
+    let digest = proposed["digest"].as_str().unwrap();
+    assert_eq!(approve(digest).expect(200).json()["changed"], true);
+    assert_eq!(approve(digest).expect(200).json()["changed"], false);
+    let shown = served.get(&format!("/v1/policy?project={}", project.display())).expect(200).json();
+    assert_eq!(shown["project_policy"]["accepted"], true);
+}
+
+const RUN: &str = "version: 1
+steps:
+  - emit: [ { call: { id: a, tool: shell.run, args: { script: 'sleep 3' } } } ]
+  - emit: [ { text: done } ]
+";
+
+#[test]
+fn sandboxes_are_listed_while_they_run_and_usage_is_counted() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    assert_eq!(served.get("/v1/sandboxes").expect(200).json()["sandboxes"], json!([]));
+    assert_eq!(served.get("/v1/usage").expect(200).json()["days"], json!([]));
+    let session = served.session(&project, RUN);
+    let mut stream = served.events_of(&session);
+    served.turn(&session, "go");
+    stream.until("tool.started");
+    let running = served.get("/v1/sandboxes").expect(200).json();
+    let first = &running["sandboxes"][0];
+    assert_eq!(
+        (&first["session"], &first["state"]),
+        (&json!(session), &json!("live")),
+        "{running}"
+    );
+    let path = format!("/v1/sandboxes/{}", first["sandbox"].as_str().unwrap());
+    assert_eq!(served.get(&path).expect(200).json()["template"], first["template"]);
+    stream.until("turn.completed");
+    let ended = served.get(&format!("/v1/sandboxes?session={session}")).expect(200).json();
+    assert_eq!(ended["sandboxes"].as_array().unwrap().len(), 1, "{ended}");
+    assert_eq!(served.get("/v1/sandboxes/none").expect(404).code(), "sandbox_not_found");
+    let swept = served.post("/v1/sandboxes/sweep", &json!({ "dry_run": true })).expect(200).json();
+    assert_eq!(swept["dry_run"], true);
+    let usage = served.get("/v1/usage?days=1").expect(200).json();
+    assert_eq!((&usage["days"][0]["turns"], &usage["total"]["answers"]), (&json!(1), &json!(2)));
+    assert!(usage["stored_bytes"].as_u64().unwrap() > 0, "{usage}");
+    assert_eq!(served.get("/v1/usage?days=32").status, 400);
+}

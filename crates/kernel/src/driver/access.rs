@@ -1,0 +1,501 @@
+//! Who may use the server: keys and tenants, as a fold over a session of their own.
+//!
+//! A tenant's log holds the keys of that tenant; the log of the installation, whose tenant is `local`, holds
+//! the tenants as well. Of a key the log knows a digest: its secret is shown once and is nowhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use glasshouse_log::{Append, NewBranch, Projection};
+use glasshouse_model::body::{KeyEvent, TenantEvent};
+use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
+use glasshouse_plan::ProfileName;
+use serde::{Deserialize, Serialize};
+
+use super::Kernel;
+use super::decide::now_us;
+use super::place::real_path;
+use crate::{Error, Result, codes};
+
+const SESSION: &str = "s_access";
+const BRANCH: &str = "b_access";
+/// The roles that keys and tokens have.
+pub const ROLES: [&str; 5] = ["viewer", "operator", "approver", "auditor", "admin"];
+/// The quotas that a tenant may have.
+const QUOTAS: [&str; 8] = [
+    "requests_per_minute",
+    "turns_per_day",
+    "tokens_per_day",
+    "cost_micros_per_day",
+    "running_turns",
+    "queued_requests",
+    "open_streams",
+    "stored_bytes",
+];
+/// What a key begins with, so that scanners for secrets can know one.
+pub const KEY_PREFIX: &str = "glasshouse_key.";
+/// Random bytes of a secret and of a key's id.
+const SECRET_BYTES: usize = 32;
+const ID_BYTES: usize = 8;
+/// Longest name of a key, and most keys of a tenant, revoked ones counted.
+const MAX_NAME_BYTES: usize = 128;
+const MAX_KEYS: usize = 10_000;
+/// Most directories of a tenant.
+const MAX_ROOTS: usize = 64;
+/// How often an append is tried again while others append.
+const ATTEMPTS: usize = 16;
+
+/// The session in which a log tells who may use the server.
+#[must_use]
+pub fn access_session() -> SessionId {
+    SESSION.parse().expect("a constant in the shape of an id")
+}
+
+/// Its branch.
+#[must_use]
+pub fn access_branch() -> BranchId {
+    BRANCH.parse().expect("a constant in the shape of an id")
+}
+
+/// Keys and tenants as the log says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Sequence of the last event.
+    pub head: Seq,
+    /// Keys by their ids.
+    pub keys: BTreeMap<String, KeyRow>,
+    /// Tenants by their names.
+    pub tenants: BTreeMap<TenantId, TenantRow>,
+}
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    /// Its id.
+    pub key: String,
+    /// What it is for.
+    pub name: Option<String>,
+    /// Roles.
+    pub roles: Vec<String>,
+    /// Whether an agent uses it.
+    pub is_agent: bool,
+    /// When it was made, microseconds since 1970.
+    pub created_us: u64,
+    /// When it ends, microseconds since 1970.
+    pub expires_us: Option<u64>,
+    /// When somebody took it back.
+    pub revoked_us: Option<u64>,
+    /// The key in whose place it was made.
+    pub replaces: Option<String>,
+    /// Digest of the secret.
+    pub digest: Digest,
+}
+
+impl KeyRow {
+    /// Whether it may be used.
+    #[must_use]
+    pub fn is_live(&self, now_us: u64) -> bool {
+        self.expires_us.is_none_or(|end| now_us < end)
+    }
+}
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantRow {
+    /// Its name.
+    pub tenant: TenantId,
+    /// The least careful profile under which its plans are shown.
+    pub profile: Option<String>,
+    /// Limits by the names of the quotas.
+    pub quotas: BTreeMap<String, u64>,
+    /// Directories below which its projects lie.
+    pub roots: Vec<String>,
+    /// Whether nobody may use it.
+    pub is_disabled: bool,
+    /// When it was made, microseconds since 1970.
+    pub created_us: u64,
+}
+
+impl Projection for Access {
+    const NAME: &'static str = "access";
+    /// Goes up with every change of what folding does or of the shape.
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, event: &Event) {
+        self.head = event.seq();
+        let at_us = event.header.time_us;
+        match event.kind() {
+            Kind::KeyCreated => {
+                let Ok(body) = event.body_as::<KeyEvent>() else { return };
+                self.created(body, at_us);
+            }
+            Kind::KeyRevoked => {
+                let Ok(body) = event.body_as::<KeyEvent>() else { return };
+                if let Some(key) = self.keys.get_mut(&body.key) {
+                    let end = body.expires_us.unwrap_or(at_us);
+                    key.revoked_us.get_or_insert(at_us);
+                    key.expires_us = Some(key.expires_us.map_or(end, |before| before.min(end)));
+                }
+            }
+            Kind::TenantCreated | Kind::TenantUpdated | Kind::TenantDisabled => {
+                let Ok(body) = event.body_as::<TenantEvent>() else { return };
+                let is_disabled = *event.kind() == Kind::TenantDisabled;
+                let created_us = self.tenants.get(&body.tenant).map_or(at_us, |row| row.created_us);
+                let TenantEvent { tenant, profile, quotas, roots } = body;
+                let row = TenantRow {
+                    tenant: tenant.clone(),
+                    profile,
+                    quotas,
+                    roots,
+                    is_disabled,
+                    created_us,
+                };
+                self.tenants.insert(tenant, row);
+            }
+            _ => {}
+        }
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(self).ok()
+    }
+
+    fn load(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+impl Access {
+    fn created(&mut self, body: KeyEvent, at_us: u64) {
+        // Nothing can be compared with a key without a digest.
+        let Some(digest) = body.digest else { return };
+        let KeyEvent { key, roles, expires_us, name, is_agent, replaces, .. } = body;
+        let row = KeyRow {
+            key: key.clone(),
+            name,
+            roles,
+            is_agent,
+            created_us: at_us,
+            expires_us,
+            revoked_us: None,
+            replaces,
+            digest,
+        };
+        self.keys.entry(key).or_insert(row);
+    }
+}
+
+/// What a new key may do, and for how long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyTerms {
+    /// What it is for.
+    pub name: Option<String>,
+    /// Roles out of [`ROLES`].
+    pub roles: Vec<String>,
+    /// Whether an agent uses it.
+    pub is_agent: bool,
+    /// How long it is good for, in microseconds.
+    pub lifetime_us: Option<u64>,
+}
+
+/// A key that was just made. Its text is here and nowhere else.
+pub struct IssuedKey {
+    /// The key as the log knows it.
+    pub row: KeyRow,
+    /// What its holder sends.
+    pub text: String,
+}
+
+impl fmt::Debug for IssuedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IssuedKey({})", self.row.key)
+    }
+}
+
+/// What becomes of the key that another one takes the place of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// How long the old one may still be used, in microseconds.
+    pub grace_us: u64,
+}
+
+/// What a tenant may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewTenant {
+    /// The least careful profile under which its plans are shown.
+    pub profile: Option<String>,
+    /// Limits by the names of the quotas.
+    pub quotas: BTreeMap<String, u64>,
+    /// Directories below which its projects lie.
+    pub roots: Vec<String>,
+}
+
+impl Kernel {
+    /// Keys and tenants.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn access(&self) -> Result<Access> {
+        match self.log.project(&access_branch()) {
+            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => {
+                Ok(Access::default())
+            }
+            access => Ok(access?),
+        }
+    }
+
+    /// Makes a key of this log's tenant.
+    ///
+    /// # Errors
+    /// `key_invalid`; the log's errors.
+    pub fn create_key(&self, terms: &KeyTerms, by: &Principal) -> Result<IssuedKey> {
+        self.issue(terms, None, by)
+    }
+
+    /// Makes a key that takes the place of another one, with its roles; `lifetime_us` as of a new one.
+    ///
+    /// # Errors
+    /// `key_not_found` for one that is not there or has ended; the log's errors.
+    pub fn rotate_key(
+        &self,
+        key: &str,
+        rotation: Rotation,
+        lifetime_us: Option<u64>,
+        by: &Principal,
+    ) -> Result<IssuedKey> {
+        let old = self.live_key(key)?;
+        let terms = KeyTerms {
+            name: old.name.clone(),
+            roles: old.roles.clone(),
+            is_agent: old.is_agent,
+            lifetime_us,
+        };
+        self.issue(&terms, Some((old, rotation)), by)
+    }
+
+    /// Takes a key back. False when it had ended already.
+    ///
+    /// # Errors
+    /// `key_not_found`; the log's errors.
+    pub fn revoke_key(&self, key: &str, by: &Principal) -> Result<bool> {
+        let access = self.access()?;
+        let row = access.keys.get(key).ok_or_else(|| no_key(key))?;
+        if !row.is_live(now_us()) {
+            return Ok(false);
+        }
+        let draft = Draft::new(Kind::KeyRevoked, &ended(row, None)).by(by.actor());
+        self.tell_access(vec![draft], None)?;
+        Ok(true)
+    }
+
+    fn live_key(&self, key: &str) -> Result<KeyRow> {
+        let row = self.access()?.keys.remove(key).filter(|row| row.is_live(now_us()));
+        row.ok_or_else(|| no_key(key))
+    }
+
+    fn issue(
+        &self,
+        terms: &KeyTerms,
+        old: Option<(KeyRow, Rotation)>,
+        by: &Principal,
+    ) -> Result<IssuedKey> {
+        let refuse = |why: String| Error::new(codes::KEY_INVALID, "no key was made").why(why);
+        if terms.roles.is_empty() {
+            return Err(refuse("it has no role".to_owned()));
+        }
+        if let Some(role) = terms.roles.iter().find(|role| !ROLES.contains(&role.as_str())) {
+            return Err(refuse(format!("`{role}` is no role")));
+        }
+        let name = terms.name.as_deref().unwrap_or_default();
+        if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
+            return Err(refuse(format!(
+                "its name is longer than {MAX_NAME_BYTES} bytes, or no text"
+            )));
+        }
+        if self.access()?.keys.len() >= MAX_KEYS {
+            return Err(refuse(format!("there are {MAX_KEYS} keys")));
+        }
+        let now = now_us();
+        let expires_us = terms.lifetime_us.map(|lifetime| now.saturating_add(lifetime));
+        if expires_us.is_some_and(|end| end <= now) {
+            return Err(refuse("it would end before it begins".to_owned()));
+        }
+        let (id, secret) =
+            (format!("k{}", random_hex::<ID_BYTES>()?), random_hex::<SECRET_BYTES>()?);
+        let text = format!("{KEY_PREFIX}{}.{id}.{secret}", self.log.tenant());
+        let body = KeyEvent {
+            key: id.clone(),
+            roles: terms.roles.clone(),
+            expires_us,
+            name: terms.name.clone(),
+            digest: Some(Digest::of(text.as_bytes())),
+            is_agent: terms.is_agent,
+            replaces: old.as_ref().map(|(old, _)| old.key.clone()),
+        };
+        let mut drafts = vec![Draft::new(Kind::KeyCreated, &body).by(by.actor())];
+        drafts.extend(old.map(|(old, Rotation { grace_us })| {
+            let body = ended(&old, (grace_us > 0).then(|| now.saturating_add(grace_us)));
+            Draft::new(Kind::KeyRevoked, &body).by(by.actor())
+        }));
+        self.tell_access(drafts, None)?;
+        let row = self.access()?.keys.remove(&id).ok_or_else(|| no_key(&id))?;
+        Ok(IssuedKey { row, text })
+    }
+
+    /// Makes a tenant known. Only the installation's own log tells of tenants.
+    ///
+    /// # Errors
+    /// `tenant_exists`, `tenant_invalid`; the log's errors.
+    pub fn create_tenant(
+        &self,
+        tenant: &TenantId,
+        new: &NewTenant,
+        by: &Principal,
+    ) -> Result<TenantRow> {
+        let access = self.access()?;
+        if *tenant == TenantId::local() || access.tenants.contains_key(tenant) {
+            return Err(Error::new(codes::TENANT_EXISTS, format!("tenant {tenant} is there")));
+        }
+        self.tell_tenant(Kind::TenantCreated, tenant, new, access.head, by)
+    }
+
+    /// Changes what a tenant may do; one that was disabled may be used again.
+    ///
+    /// # Errors
+    /// `tenant_not_found`, `tenant_invalid`; the log's errors.
+    pub fn update_tenant(
+        &self,
+        tenant: &TenantId,
+        new: &NewTenant,
+        by: &Principal,
+    ) -> Result<TenantRow> {
+        let access = self.access()?;
+        if *tenant != TenantId::local() && !access.tenants.contains_key(tenant) {
+            return Err(no_tenant(tenant));
+        }
+        self.tell_tenant(Kind::TenantUpdated, tenant, new, access.head, by)
+    }
+
+    /// Lets nobody use a tenant any more; what it recorded stays.
+    ///
+    /// # Errors
+    /// `tenant_not_found`; the log's errors.
+    pub fn disable_tenant(&self, tenant: &TenantId, by: &Principal) -> Result<TenantRow> {
+        let access = self.access()?;
+        let row = access.tenants.get(tenant).filter(|row| row.tenant != TenantId::local());
+        let row = row.ok_or_else(|| no_tenant(tenant))?;
+        let same = NewTenant {
+            profile: row.profile.clone(),
+            quotas: row.quotas.clone(),
+            roots: row.roots.clone(),
+        };
+        self.tell_tenant(Kind::TenantDisabled, tenant, &same, access.head, by)
+    }
+
+    fn tell_tenant(
+        &self,
+        kind: Kind,
+        tenant: &TenantId,
+        new: &NewTenant,
+        head: Seq,
+        by: &Principal,
+    ) -> Result<TenantRow> {
+        if *self.log.tenant() != TenantId::local() {
+            return Err(no_tenant(tenant));
+        }
+        let roots = self.check_tenant(new)?;
+        let body = TenantEvent {
+            tenant: tenant.clone(),
+            profile: new.profile.clone(),
+            quotas: new.quotas.clone(),
+            roots,
+        };
+        // Of two that make it at a time one does.
+        self.tell_access(vec![Draft::new(kind, &body).by(by.actor())], Some(head))?;
+        self.access()?.tenants.remove(tenant).ok_or_else(|| no_tenant(tenant))
+    }
+
+    /// The directories of a tenant, without links; none may hold the log, or lie beside it.
+    fn check_tenant(&self, new: &NewTenant) -> Result<Vec<String>> {
+        let refuse =
+            |why: String| Error::new(codes::TENANT_INVALID, "no such tenant can be").why(why);
+        if let Some(profile) = &new.profile {
+            profile.parse::<ProfileName>().map_err(|why| refuse(why.to_string()))?;
+        }
+        if let Some(name) = new.quotas.keys().find(|name| !QUOTAS.contains(&name.as_str())) {
+            return Err(refuse(format!("`{name}` is no quota; there are {}", QUOTAS.join(", "))));
+        }
+        if new.roots.len() > MAX_ROOTS {
+            return Err(refuse(format!("{} directories, at most {MAX_ROOTS}", new.roots.len())));
+        }
+        let mut roots = Vec::new();
+        for root in &new.roots {
+            let path = std::path::Path::new(root);
+            if !path.is_absolute() || !path.is_dir() {
+                return Err(refuse(format!("{root} is no directory with an absolute path")));
+            }
+            let path = real_path(path);
+            self.keep_apart(&path)?;
+            roots.push(path.display().to_string());
+        }
+        Ok(roots)
+    }
+
+    /// Appends to the session of keys and tenants, which is made when it is missing.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn tell_access(&self, drafts: Vec<Draft>, head: Option<Seq>) -> Result<Seq> {
+        let (session, branch) = (access_session(), access_branch());
+        for _ in 0..ATTEMPTS {
+            let append = Append::new(session.clone(), branch.clone(), drafts.clone());
+            match self.log.append(Append { expected_head: head, ..append }) {
+                Ok(appended) => {
+                    self.log.sign_head()?;
+                    return Ok(appended.head.seq);
+                }
+                Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => {
+                    let name = "main".to_owned();
+                    let (session, branch) = (session.clone(), branch.clone());
+                    match self.log.create_branch(NewBranch { session, branch, name, parent: None })
+                    {
+                        // Another process was first.
+                        Err(error) if !error.is(glasshouse_log::codes::BRANCH_EXISTS) => {
+                            return Err(error.into());
+                        }
+                        _ => {}
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::new(codes::TURN_FAILED, "keys and tenants could not be told of"))
+    }
+}
+
+fn ended(row: &KeyRow, until_us: Option<u64>) -> KeyEvent {
+    KeyEvent {
+        key: row.key.clone(),
+        roles: row.roles.clone(),
+        expires_us: until_us,
+        name: None,
+        digest: None,
+        is_agent: row.is_agent,
+        replaces: None,
+    }
+}
+
+fn no_key(key: &str) -> Error {
+    Error::new(codes::KEY_NOT_FOUND, format!("there is no key {key}"))
+}
+
+fn no_tenant(tenant: &TenantId) -> Error {
+    Error::new(codes::TENANT_NOT_FOUND, format!("there is no tenant {tenant}"))
+}
+
+fn random_hex<const N: usize>() -> Result<String> {
+    let mut bytes = [0_u8; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "the system gives no random bytes").why(e))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,173 @@
+//! Ending sessions: closed for good, with everything that it said kept; or deleted, with every proof kept.
+
+use glasshouse_log::{Append, BranchRow, Forget, Forgotten, Lease, SessionRow};
+use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, Draft, Effect, Kind, Principal, SessionId};
+
+use super::Kernel;
+use super::journal::Journal;
+use super::recorder::expand;
+use crate::session::State;
+use crate::{Error, Result, codes};
+
+/// Why a session was closed, in a word.
+const DONE: &str = "done";
+
+impl Kernel {
+    /// Ends every branch of a session: it can be read, replayed and proved, and takes no turn any more. A turn
+    /// whose process is gone is `interrupted` first. False when nothing was left to be ended.
+    ///
+    /// # Errors
+    /// `session_not_found`, also for what is no session of an agent; `session_owned` while a process works on it;
+    /// `policy_denied`; the log's errors.
+    pub fn close_session(&self, session: &SessionId, by: &Principal) -> Result<bool> {
+        let main = self.branch(session, None)?;
+        self.check_agents(&main)?;
+        let open: Vec<BranchRow> = self
+            .log
+            .branches(session)?
+            .into_iter()
+            .filter(|row| row.why_ended().is_none())
+            .collect();
+        if open.is_empty() {
+            return Ok(false);
+        }
+        let state = self.state_of(&main.branch)?;
+        let decided = self.decide_ending(name::SESSION_CLOSE, session, &state, by)?;
+        let mut leases = Vec::new();
+        for row in &open {
+            leases.push(self.log.acquire_lease(&row.branch)?);
+        }
+        let mut decided = Some(decided);
+        for (row, lease) in open.iter().zip(&leases) {
+            let mut drafts: Vec<Draft> = decided.take().into_iter().collect();
+            if row.branch == main.branch {
+                let body = SessionClosed { reason: DONE.to_owned() };
+                drafts.push(Draft::new(Kind::SessionClosed, &body).by(by.actor()));
+            }
+            self.end_branch(row, lease, drafts)?;
+        }
+        self.log.sign_head()?;
+        Ok(true)
+    }
+
+    /// Refuses what is no session of an agent: keys and tenants, policies that were accepted, plans and what the
+    /// log says of itself are looked up long after, and go on.
+    fn check_agents(&self, main: &BranchRow) -> Result<()> {
+        let first = self.log.read(&main.branch, 1, 1)?;
+        let first = first.first().map(|event| event.kind().clone());
+        if main.is_imported || matches!(first, Some(Kind::SessionCreated | Kind::ToolProposed)) {
+            return Ok(());
+        }
+        let what = format!("session {} was never started", main.session);
+        Err(Error::new(codes::SESSION_NOT_FOUND, what)
+            .why("what a person did outside agents' sessions stays"))
+    }
+
+    /// Whether somebody closed a session.
+    pub(super) fn is_closed(&self, row: &SessionRow) -> Result<bool> {
+        let main = self.log.branch(&row.main)?;
+        if main.why_ended().is_none() {
+            return Ok(false);
+        }
+        let last = self.log.read(&row.main, main.head.seq, 1)?;
+        Ok(last.first().is_some_and(|event| *event.kind() == Kind::SessionClosed))
+    }
+
+    /// Tells a branch's last events, and ends it.
+    fn end_branch(&self, row: &BranchRow, lease: &Lease, last: Vec<Draft>) -> Result<()> {
+        let mut state = self.state_of(&row.branch)?;
+        let mut drafts = Vec::new();
+        if let Some(turn) = state.turn {
+            let end = TurnEnd {
+                turn,
+                outcome: Outcome::Failed,
+                code: Some(codes::INTERRUPTED.name.to_owned()),
+                message: Some("the session was closed".to_owned()),
+                commit: None,
+            };
+            drafts.push(Draft::new(Kind::TurnInterrupted, &end));
+        }
+        drafts.extend(last);
+        if !drafts.is_empty() {
+            let place = (self.log.tenant(), &row.session, &row.branch);
+            let events = expand(&mut state, place, drafts)?;
+            let append = Append::new(row.session.clone(), row.branch.clone(), events);
+            self.log.append(Append { epoch: Some(lease.epoch()), ..append })?;
+        }
+        Ok(self.log.close_branch(&row.branch)?)
+    }
+
+    /// Deletes a session: the bodies of its events, and the blobs that only it names unless those are to stay.
+    /// Headers and hashes stay, and so does every proof; so do the grants that it gave. Doing it again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// `session_not_found`, also for what is no session of an agent; `session_owned` while a process works on it,
+    /// or on any where blobs are to go; `policy_denied`; the log's errors.
+    pub fn delete_session(
+        &self,
+        session: &SessionId,
+        by: &Principal,
+        keep_blobs: bool,
+    ) -> Result<Forgotten> {
+        let main = self.branch(session, None)?;
+        if self.log.is_forgotten(session)? {
+            return Ok(Forgotten::default());
+        }
+        self.check_agents(&main)?;
+        let state = State::default();
+        let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
+        match self.close_session(session, by) {
+            // What cannot be read any more can still be deleted.
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {}
+            closed => drop(closed?),
+        }
+        Journal::open(self)?.append(vec![decided])?;
+        let actor = by.actor();
+        let forgotten = self.log.forget(&Forget {
+            session: session.clone(),
+            reason: format!("session {session} was deleted by {}:{}", kind_word(by), actor.id),
+            actor: by.actor(),
+            keep_blobs,
+            is_kept: &gave_a_right,
+        })?;
+        self.log.sign_head()?;
+        // Its workspaces; what cannot be removed now the next sweep removes.
+        let _ = self.sweep(false);
+        Ok(forgotten)
+    }
+
+    /// Decides; a refusal is recorded in a session of its own.
+    pub(super) fn decide_ending(
+        &self,
+        syscall: &str,
+        session: &SessionId,
+        state: &State,
+        by: &Principal,
+    ) -> Result<Draft> {
+        let mut call = Call::new(syscall, by.clone());
+        call.session = Some(session.clone());
+        let decision = self.decide_branching(state, &call)?;
+        let (effect, reasons) = (decision.effect, decision.reasons.clone());
+        let body = PolicyDecided::new(None, call, Some(session.to_string()), decision);
+        let decided = Draft::new(Kind::PolicyDecided, &body).by(by.actor());
+        if effect == Effect::Allow {
+            return Ok(decided);
+        }
+        Journal::open(self)?.append(vec![decided])?;
+        let what = format!("session {session} may not be ended");
+        Err(Error::new(codes::POLICY_DENIED, what).why(reasons.join("; ")))
+    }
+}
+
+fn kind_word(by: &Principal) -> String {
+    let word = serde_json::to_value(by.kind).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}
+
+/// Whether others are folds over events of a kind, long after.
+fn gave_a_right(kind: &Kind) -> bool {
+    matches!(kind, Kind::GrantIssued | Kind::GrantUsed | Kind::GrantExpired | Kind::GrantRevoked)
+}

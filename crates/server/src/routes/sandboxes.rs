@@ -1,0 +1,53 @@
+//! Sandboxes: those that run, those of a session, and what ended ones left on the disk.
+
+use glasshouse_kernel::codes;
+use glasshouse_model::SessionId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::ask::Ask;
+use crate::reply::Reply;
+use crate::service::Service;
+use crate::{Error, Result};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SandboxesQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chosen {
+    /// Those of this session, ended ones too; without it those that run now.
+    session: Option<SessionId>,
+}
+
+/// Sandboxes, oldest first.
+pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Chosen { session } = ask.query()?;
+    Ok(Reply::ok(&json!({ "sandboxes": service.kernel.sandboxes(session.as_ref())? })))
+}
+
+/// One sandbox; of several of a name the newest.
+pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Chosen { session } = ask.query()?;
+    let unknown =
+        |text: &str| Error::new(codes::SANDBOX_NOT_FOUND, format!("there is no sandbox {text}"));
+    let name: String = ask.part("sandbox", unknown)?;
+    let rows = service.kernel.sandboxes(session.as_ref())?;
+    let row = rows.iter().rev().find(|row| row.sandbox == name);
+    Ok(Reply::ok(row.ok_or_else(|| unknown(&name))?))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "SandboxSweep")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sweep {
+    /// Whether it is only told what would be removed.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Removes what ended sessions left and nobody uses.
+pub(crate) fn sweep(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Sweep { dry_run } = ask.json_or_default()?;
+    let removed = service.kernel.sweep(dry_run)?;
+    Ok(Reply::ok(&json!({ "dry_run": dry_run, "removed": removed })))
+}
