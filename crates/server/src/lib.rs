@@ -21,6 +21,7 @@
 
 mod ask;
 mod auth;
+mod chat;
 pub mod codes;
 mod desk;
 mod error;
@@ -36,6 +37,7 @@ mod route;
 mod routes;
 mod service;
 mod stream;
+mod telemetry;
 mod tide;
 
 use std::net::SocketAddr;
@@ -50,6 +52,7 @@ use tokio::task::JoinHandle;
 pub use error::{Error, Result};
 pub use models::{Connected, Models, Settings, Wanted};
 pub use route::reference;
+pub use telemetry::Telemetry;
 
 /// Requests that are worked on at a time.
 const WORKERS: usize = 16;
@@ -71,21 +74,24 @@ impl Server {
     /// Listens. Must be called within a multi-threaded runtime, which turns use too.
     ///
     /// # Errors
-    /// `listen_insecure` for an address that others can reach; `listen_failed`; `token_unusable`; an error
-    /// of the log.
+    /// `listen_insecure` for an address that others can reach; `listen_failed`; `token_unusable`;
+    /// `telemetry_invalid`; an error of the log.
     pub async fn start(
         kernel: Arc<Kernel>,
         home: &Path,
         models: Arc<dyn Models>,
         address: SocketAddr,
+        telemetry: Option<Telemetry>,
     ) -> Result<Self> {
         let token = auth::Token::of_home(home)?;
         let token_file = token.file().to_owned();
         let (listener, address) = listen::bind(address).await?;
         let (stop, stopping) = watch::channel(false);
         let desk = Arc::new(desk::Desk::new(Arc::clone(&kernel), models));
+        let watcher = telemetry::Watcher::new(kernel.log(), telemetry)?;
         let streams = Arc::new(stream::Streams::new(kernel.log(), stopping.clone())?);
-        let service = Arc::new(service::Service {
+        let service = Arc::new_cyclic(|own| service::Service {
+            own: own.clone(),
             kernel,
             home: home.to_owned(),
             desk: Arc::clone(&desk),
@@ -94,6 +100,7 @@ impl Server {
             gate: gate::Gate::of_loopback(address),
             token,
             metrics: metrics::Metrics::new(),
+            watcher,
         });
         let router = service::router(Arc::clone(&service));
         let serving = tokio::spawn(listen::serve(listener, service, router, stopping));

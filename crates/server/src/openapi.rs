@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::problem::{MEDIA_TYPE, Problem};
-use crate::route::{ROUTES, Route};
+use crate::route::{IF_NONE_MATCH, ROUTES, Route};
 
 /// Makes the schema of a type; names of types are references into the document.
 pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -83,6 +83,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
         },
         "security": if *is_open { json!([]) } else { json!([{ "token": [] }]) },
     });
+    if told.may_be_nothing {
+        operation["responses"]["204"] = json!({ "description": "There is nothing" });
+    }
+    if told.headers.iter().any(|(name, _)| *name == IF_NONE_MATCH.0) {
+        operation["responses"]["304"] = json!({ "description": "The client has it" });
+    }
     if let Some(body) = told.body {
         operation["requestBody"] = json!({
             "required": told.needs_body,
@@ -135,7 +141,7 @@ fn without_null(mut schema: Value) -> Value {
 
 /// A name for a client's function: `get_sessions_events_stream`.
 fn operation_id(method: &str, path: &str) -> String {
-    let words = path.split('/').skip(2).map(|part| {
+    let words = path.trim_start_matches("/v1").split('/').skip(1).map(|part| {
         let name = part.trim_matches(['{', '}']);
         if part.starts_with('{') { format!("by_{name}") } else { name.to_owned() }
     });

@@ -17,6 +17,7 @@ use tower_service::Service as _;
 
 use crate::ask::Ask;
 use crate::auth::{Caller, Token};
+use crate::chat;
 use crate::desk::Desk;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
@@ -24,6 +25,7 @@ use crate::pool::Pool;
 use crate::reply::{Content, Reply};
 use crate::route::{ROUTES, Route};
 use crate::stream::{self, Streams};
+use crate::telemetry::Watcher;
 use crate::{Error, Result, codes};
 
 /// Largest body in bytes.
@@ -42,6 +44,19 @@ pub(crate) struct Service {
     pub(crate) gate: Gate,
     pub(crate) token: Token,
     pub(crate) metrics: Metrics,
+    pub(crate) watcher: Watcher,
+    pub(crate) own: std::sync::Weak<Service>,
+}
+
+impl Service {
+    /// Another hold on it, for what outlives a request.
+    ///
+    /// # Errors
+    /// `server_stopping`.
+    pub(crate) fn share(&self) -> Result<Arc<Self>> {
+        let own = self.own.upgrade();
+        own.ok_or_else(|| Error::new(codes::SERVER_STOPPING, "nothing can be begun now"))
+    }
 }
 
 /// What the gate found out, for the handler.
@@ -133,9 +148,15 @@ async fn handle(
     service.metrics.answered(route, reply.status, began.elapsed());
     match reply.content {
         Content::Events { .. } => stream::with_headers(reply),
-        Content::Whole(_) => reply,
+        Content::Chat(_) => chat::with_headers(reply),
+        Content::Whole(_) | Content::Lines(_) => reply,
     }
-    .into_response(|branch, from| service.streams.body(branch, from))
+    .into_response(|content| match content {
+        Content::Events { branch, from } => service.streams.body(branch, from),
+        Content::Chat(follow) => follow.body(&service.streams),
+        Content::Lines(lines) => stream::body_of(lines),
+        Content::Whole(bytes) => Body::from(bytes),
+    })
 }
 
 /// Takes a request in, its body bounded in size and time.
@@ -166,5 +187,5 @@ async fn collect(body: Body) -> Result<Bytes> {
 
 /// The answer that tells an error.
 fn refuse(error: Error) -> Response {
-    Reply::from(error).into_response(|_, _| Body::empty())
+    Reply::from(error).into_response(|_| Body::empty())
 }

@@ -1,12 +1,13 @@
 //! `glasshouse serve`: the kernel over HTTP, for other programs of the person at this machine.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::Exit;
 use glasshouse_provider::Scripted;
-use glasshouse_server::{Connected, Models, Server, Settings, Wanted};
+use glasshouse_server::{Connected, Models, Server, Settings, Telemetry, Wanted};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::task::{self, scripted};
@@ -16,13 +17,19 @@ use crate::{home, models, output};
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
+    until_told(arguments.listen, |_| {})
+}
+
+/// Serves until it is told to stop; `begun` is called once it listens.
+pub(super) fn until_told(listen: SocketAddr, begun: impl FnOnce(&Server)) -> Result<u8, Error> {
     let kernel = Arc::new(home::kernel()?);
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
     runtime.block_on(async {
-        let server = Server::start(kernel, &data, Arc::new(Own), arguments.listen).await?;
+        let server = Server::start(kernel, &data, Arc::new(Own), listen, telemetry()).await?;
         output::data(&format!("listening on http://{}", server.address()));
         output::note(&format!("the token is in {}", server.token_file().display()));
+        begun(&server);
         let mut ended = signal(SignalKind::terminate())
             .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
         tokio::select! {
@@ -35,6 +42,14 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
             _ = tokio::signal::ctrl_c() => Ok(Exit::Cancelled.status()),
         }
     })
+}
+
+/// Where spans go, in the words of OpenTelemetry. An agent's texts are told only where that is asked for.
+fn telemetry() -> Option<Telemetry> {
+    let word = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let endpoint = word("OTEL_EXPORTER_OTLP_ENDPOINT")?;
+    let content = word("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT");
+    Some(Telemetry { endpoint, content: content.is_some_and(|value| value == "true") })
 }
 
 /// The models of the person who started the server: their environment, their files, their keys.
@@ -58,11 +73,13 @@ impl Own {
         let name = provider.ok_or_else(models::none_set)?;
         if name == "scripted" {
             let scripted: Scripted = scripted(scenario)?;
-            return Ok(Connected { provider: Arc::new(scripted), secrets: Vec::new() });
+            let model = model.unwrap_or("scripted").to_owned();
+            return Ok(Connected { provider: Arc::new(scripted), secrets: Vec::new(), model });
         }
         let known = models::known(name)?;
         let models::Connected { remote, secrets } =
             models::connect(&known, base_url, model, own_server)?;
-        Ok(Connected { provider: Arc::new(remote), secrets })
+        let model = remote.model().to_owned();
+        Ok(Connected { provider: Arc::new(remote), secrets, model })
     }
 }

@@ -32,7 +32,8 @@ pub(crate) fn metrics(service: &Service, _: &Ask) -> Result<Reply> {
         open_streams: service.streams.open(),
         events: service.kernel.log().signed_head()?.tree.size,
     };
-    Ok(Reply::of_bytes(StatusCode::OK, METRICS, service.metrics.text(now).into_bytes()))
+    let text = service.metrics.text(now) + &service.watcher.text();
+    Ok(Reply::of_bytes(StatusCode::OK, METRICS, text.into_bytes()))
 }
 
 /// The description of the API, for programs.

@@ -8,7 +8,7 @@ use glasshouse_model::Seq;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::Action;
-use glasshouse_plan::{Event, Html, ProfileName};
+use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ struct View<'a> {
     dropped: &'a [String],
 }
 
-fn view(status: StatusCode, run: &Run) -> Reply {
+pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
     let body = View {
         run: run.seq,
         plan: &run.plan,
@@ -57,7 +57,7 @@ fn view(status: StatusCode, run: &Run) -> Reply {
 }
 
 /// The plans under the policy of a project; under the shipped one where none is named.
-fn plans(service: &Service, project: Option<PathBuf>) -> Result<Plans> {
+pub(super) fn plans(service: &Service, project: Option<PathBuf>) -> Result<Plans> {
     let project = project.unwrap_or_else(|| service.home.clone());
     if !project.is_absolute() {
         return Err(invalid("the project cannot be used").why("its path is not absolute"));
@@ -145,6 +145,38 @@ fn profile_of(plans: &mut Plans, plan: &str, asked: Option<ProfileName>) -> Resu
         Some(asked) => Ok(asked),
         None => Ok(plans.profile_of(plan)?.unwrap_or(ProfileName::Strict)),
     }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PlanProbe")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToProbe {
+    /// The plan's text.
+    plan: String,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+}
+
+/// What a plan needs and whether it can be had. That it is refused is an answer, not an error.
+pub(crate) fn probe(_: &Service, ask: &Ask) -> Result<Reply> {
+    let ToProbe { plan, profile } = ask.json()?;
+    let profile = Profile::named(profile.unwrap_or(ProfileName::Strict));
+    Ok(match glasshouse_plan::parse(&plan, &profile.limits()) {
+        Ok(plan) => Reply::ok(&glasshouse_plan::probe(&plan, &profile)),
+        Err(error) => {
+            let report = Report::of(&error);
+            Reply::ok(&json!({
+                "ok": false, "safe": false, "issues": report.issues,
+                "issue_count": report.issue_count, "dependencies": [],
+            }))
+        }
+    })
+}
+
+/// Lists plans and runs no more; the log keeps their events.
+pub(crate) fn clear(service: &Service, _: &Ask) -> Result<Reply> {
+    let cleared = plans(service, None)?.clear_history()?;
+    Ok(Reply::ok(&json!({ "cleared": true, "plans": cleared.plans, "runs": cleared.runs })))
 }
 
 /// The state that is shown.
