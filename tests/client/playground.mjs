@@ -1,19 +1,18 @@
 // Drives the pages of the server in Chromium, by the DevTools protocol over pipes. Prints what it saw.
 // Arguments: CHROMIUM URL FOLDER; the token is in TOKEN; pictures go to FOLDER.
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const [program, url, folder] = process.argv.slice(2)
-const profile = mkdtempSync(join(tmpdir(), 'glasshouse-chromium-'))
+const profile = join(folder, 'profile')
 const browser = spawn(program, [
   '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--hide-scrollbars', `--user-data-dir=${profile}`, '--remote-debugging-pipe',
 ], { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] })
 const end = code => {
   browser.kill('SIGKILL')
-  browser.once('exit', () => { rmSync(profile, { recursive: true, force: true, maxRetries: 5 }); process.exit(code) })
+  browser.once('exit', () => process.exit(code))
 }
 
 let last = 0

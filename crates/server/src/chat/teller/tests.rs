@@ -268,8 +268,8 @@ fn calls_become_parts() {
     row(&[("tool.proposed", Value::Null), ended("c3", "tool.completed")], Phase::Running, &[]);
     row(
         &[ended("c9", "tool.completed"), asked("call", Some("c9"))],
-        Phase::Running,
-        &["data-approval b_x:4"],
+        Phase::Asking,
+        &["data-approval b_x:4", "finish tool-calls"],
     );
 }
 
