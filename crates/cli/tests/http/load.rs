@@ -1,5 +1,5 @@
 //! Load on loopback: many who listen, many who work, readers that are slow, and a server that is killed. The short
-//! forms run always, the full ones with `GLASSHOUSE_SOAK=1`.
+//! forms run always, the full ones by `cargo xtask soak`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,11 +9,6 @@ use serde_json::json;
 use crate::client::{Served, Stream};
 use crate::harness::Place;
 use crate::streams::Line;
-
-/// A measure that is larger where there is time.
-fn size(short: usize, full: usize) -> usize {
-    if std::env::var_os("GLASSHOUSE_SOAK").is_some() { full } else { short }
-}
 
 /// Resident memory in KiB.
 fn memory_kib(pid: u32) -> u64 {
@@ -29,9 +24,7 @@ fn p99(mut times: Vec<Duration>) -> Duration {
 }
 
 /// Many listen and nothing happens to them, many work, and requests are answered all the while.
-#[test]
-fn idle_streams_and_running_turns_cost_little() {
-    let (idle, running) = (size(200, 1_000), size(20, 100));
+fn listen_and_work(idle: usize, running: usize, requests: usize) {
     let place = Place::new();
     let line = Line::new(&place);
     line.append(10);
@@ -51,7 +44,7 @@ fn idle_streams_and_running_turns_cost_little() {
     sessions.iter().for_each(|session| {
         served.turn(session, "go");
     });
-    let answered: Vec<Duration> = (0..size(200, 1_000))
+    let answered: Vec<Duration> = (0..requests)
         .map(|at| {
             let began = Instant::now();
             served.get(&format!("/v1/sessions/{}", sessions[at % sessions.len()])).expect(200);
@@ -77,9 +70,7 @@ fn idle_streams_and_running_turns_cost_little() {
 }
 
 /// Fast readers are not held back by slow ones, and a slow one misses nothing and costs nothing.
-#[test]
-fn slow_readers_and_fast_ones_read_the_same() {
-    let (events, readers) = (size(10_000, 100_000), size(10, 50));
+fn read_slowly_and_fast(events: usize, readers: usize) {
     let place = Place::new();
     let line = Line::new(&place);
     line.append(events);
@@ -110,9 +101,7 @@ fn slow_readers_and_fast_ones_read_the_same() {
 
 /// Killed again and again while sessions run: whoever listens goes on after the last event that it has, and finds
 /// each event once and every turn with one end.
-#[test]
-fn a_server_that_is_killed_again_and_again_loses_nothing() {
-    let rounds = size(5, 100);
+fn kill(rounds: usize) {
     let place = Place::new();
     let project = place.shell_project();
     let steps: String = (0..3)
@@ -177,4 +166,37 @@ fn a_server_that_is_killed_again_and_again_loses_nothing() {
         assert_eq!(count("tool.completed"), 3, "{session}");
     }
     assert_eq!(served.post("/v1/audit/verify", &json!({})).json()["ok"], true);
+}
+
+#[test]
+fn idle_streams_and_running_turns_cost_little() {
+    listen_and_work(200, 20, 200);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn a_thousand_idle_streams_and_a_hundred_turns() {
+    listen_and_work(1_000, 100, 1_000);
+}
+
+#[test]
+fn slow_readers_and_fast_ones_read_the_same() {
+    read_slowly_and_fast(2_000, 5);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn fifty_slow_readers_and_fifty_fast_ones_of_a_hundred_thousand_events() {
+    read_slowly_and_fast(100_000, 50);
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_loses_nothing() {
+    kill(5);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn a_server_that_is_killed_a_hundred_times_loses_nothing() {
+    kill(100);
 }
