@@ -100,7 +100,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "soak",
         arguments: "",
-        about: "the long checks: ignored tests with GLASSHOUSE_SOAK=1, every sabotage, every mutant",
+        about: "the long checks: ignored tests and scaled ones with GLASSHOUSE_SOAK=1, every sabotage, every mutant",
         run: soak::command,
     },
     Command {

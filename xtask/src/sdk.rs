@@ -97,7 +97,9 @@ fn function(path: &str, method: &str, operation: &Value) -> String {
         .collect();
     let mut gives = Vec::new();
     if !query.is_empty() {
-        takes.push(format!("query: {} = {{}}", members(&query)));
+        let is_needed = query.iter().any(|one| one["required"] == true);
+        let default = if is_needed { "" } else { " = {}" };
+        takes.push(format!("query: {}{default}", members(&query)));
         gives.push("query");
     }
     let body = &operation["requestBody"];

@@ -10,6 +10,8 @@ use crate::{mutants, sabotage};
 
 /// Tells ignored tests that they have hours, not seconds.
 const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
+/// Tests that CI runs a small share of, and that do more of the same with that variable.
+const SCALED_TESTS: &str = "test(crash::) | test(a_rotation_that_is_cut_short)";
 
 type Part = fn(&Place) -> Result<(), Failure>;
 
@@ -21,8 +23,9 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     let commit = crate::process::capture(place.git().args(["rev-parse", "HEAD"]))?;
     let mut report = format!("commit {commit}");
     let mut failed = Vec::new();
-    let parts: [(&str, Part); 3] = [
+    let parts: [(&str, Part); 4] = [
         ("ignored tests", ignored_tests),
+        ("scaled tests", scaled_tests),
         ("sabotage", |place| sabotage::command(place, &[])),
         ("mutants", |place| mutants::command(place, &[])),
     ];
@@ -50,6 +53,13 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     } else {
         Err(Failure::new(format!("{} failed", failed.join(", "))))
     }
+}
+
+fn scaled_tests(place: &Place) -> Result<(), Failure> {
+    let mut command = place.cargo();
+    command.args(["nextest", "run", "--workspace", "--profile", "soak", "--no-fail-fast"]);
+    command.args(["-E", SCALED_TESTS]);
+    run(command.env(SOAK_VARIABLE, "1"))
 }
 
 fn ignored_tests(place: &Place) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ mod task;
 mod ui;
 
 use clap::CommandFactory;
+use glasshouse_kernel::codes;
 use glasshouse_model::Exit;
 
 use crate::args::{Arguments, Command};
@@ -24,7 +25,10 @@ use crate::help;
 pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
     let Some(command) = arguments.command else {
         return match arguments.task.task {
-            Some(task) => task::run(&task, &arguments.task.options),
+            Some(task) => {
+                check_is_task(&task)?;
+                task::run(&task, &arguments.task.options)
+            }
             None => {
                 let _ = help::command().print_help();
                 Ok(Exit::Usage.status())
@@ -51,4 +55,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
             Ok(Exit::Done.status())
         }
     }
+}
+
+/// Refuses what is no task but a slip: a model would be paid for it.
+fn check_is_task(task: &str) -> Result<(), Error> {
+    if task.trim().is_empty() {
+        return Err(Error::new(codes::USAGE, "the task is empty")
+            .fix("say what to do, for example: glasshouse \"make the tests pass\""));
+    }
+    let Some(near) = help::meant(task) else { return Ok(()) };
+    Err(Error::new(codes::USAGE, format!("there is no command `{task}`"))
+        .why("and one word so near to a command is no task")
+        .fix(format!("did you mean `glasshouse {near}`? A task is told in more than one word")))
 }

@@ -133,7 +133,7 @@ fn change(event: &Event) -> Result<String, serde_json::Error> {
         }
         Kind::CommitCreated => {
             let it: CommitCreated = event.body_as()?;
-            format!("{} {}", it.commit.as_deref().map_or("no git repository", cut), it.subject)
+            format!("{} {}", it.commit.as_deref().map_or(it.why_none(), cut), it.subject)
         }
         _ => facts(&event.body),
     })

@@ -1,5 +1,6 @@
 //! How a failure ends a command: four labelled lines for people, one JSON line for programs.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::error::Error;
@@ -43,4 +44,13 @@ pub(crate) fn usage(error: &clap::Error) -> Error {
 /// Data that did not reach its file.
 pub(crate) fn output_lost() -> Error {
     Error::new(codes::OUTPUT_LOST, "not all data was written").why("writing to stdout failed")
+}
+
+/// A file or directory that could not be made.
+pub(crate) fn not_created(path: &Path, cause: &std::io::Error) -> Error {
+    let what = format!("cannot write {}", path.display());
+    if cause.kind() == std::io::ErrorKind::AlreadyExists {
+        return Error::new(codes::OUTPUT_EXISTS, what).why("something is there already");
+    }
+    Error::new(codes::OUTPUT_LOST, what).why(cause)
 }

@@ -25,6 +25,10 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("session list", "glasshouse session list --all"),
     ("session show", "glasshouse session show s_p0rcd7dq0ctn"),
     ("session pin", "glasshouse session pin s_p0rcd7dq0ctn style 'tabs, never spaces'"),
+    (
+        "session erase",
+        "glasshouse session erase s_p0rcd7dq0ctn --event 7 --reason 'a customer asked' --yes",
+    ),
     ("session costs", "glasshouse session costs s_p0rcd7dq0ctn"),
     ("session fork", "glasshouse session fork s_p0rcd7dq0ctn --at 17"),
     ("session merge", "glasshouse session merge s_p0rcd7dq0ctn fork-1 --dry-run"),

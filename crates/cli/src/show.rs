@@ -267,7 +267,7 @@ fn model_failed_line(failed: &ModelFailed) {
 }
 
 fn commit_line(commit: &CommitCreated) {
-    let id = commit.commit.as_deref().map_or("no git repository", |id| id.get(..12).unwrap_or(id));
+    let id = commit.commit.as_deref().map_or(commit.why_none(), |id| id.get(..12).unwrap_or(id));
     output::note(&styled(&format!("committed {id}: {}", clip(&commit.subject)), Style::Good));
 }
 

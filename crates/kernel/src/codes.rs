@@ -216,6 +216,13 @@ pub const OUTPUT_LOST: Code = Code::new(
     true,
     "free space where stdout goes, then run the command again",
 );
+/// What is to be written is there already.
+pub const OUTPUT_EXISTS: Code = Code::new(
+    "output_exists",
+    Exit::Usage,
+    false,
+    "name a place where nothing is, or remove what is there",
+);
 /// A test run of a part of the tests.
 pub const FILTER_UNAVAILABLE: Code =
     Code::new("filter_unavailable", Exit::Usage, false, "call test.run without a filter");
@@ -347,7 +354,7 @@ pub const NO_APPROVER: Code = Code::new(
     "no_approver",
     Exit::NeedsApproval,
     true,
-    "carry on at a terminal, without --no-approver, and answer the question",
+    "carry on at a terminal, without --no-approver, and answer, or in time with `glasshouse review`",
 );
 /// A turn in which nothing runs and nothing is wanted.
 pub const STUCK: Code = Code::new(
@@ -465,6 +472,7 @@ pub const ALL: &[Code] = &[
     MESSAGE_INVALID,
     INPUT_UNREADABLE,
     OUTPUT_LOST,
+    OUTPUT_EXISTS,
     MERGE_CONFLICT,
     STALE_REVIEW,
     HEAD_MOVED,

@@ -9,6 +9,7 @@ mod ask;
 mod branching;
 mod cells;
 mod decide;
+mod erasing;
 mod execute;
 mod explain;
 mod fetch;
@@ -66,6 +67,7 @@ pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub(crate) use decide::decide_uncounted;
 pub use decide::{boundary_denial, now_us};
+pub use erasing::{Erasing, Erasure};
 pub use explain::{Explained, Origin};
 pub use fetch::Outside;
 pub use grants::{GrantRow, GrantState};
@@ -88,7 +90,6 @@ pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 pub use views::DOCUMENTS;
-pub use workbench::sealed_contents;
 
 use crate::plans::{Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Listing, Replay, Replayed, State, join, next};
@@ -204,14 +205,6 @@ impl Kernel {
     /// What reading the log answers.
     pub fn state_of(&self, branch: &BranchId) -> Result<State> {
         recorder::readable(branch, self.log.project(branch)?)
-    }
-
-    /// What a list says of a branch, from a snapshot where there is one.
-    ///
-    /// # Errors
-    /// What reading the log answers.
-    pub fn listing_of(&self, branch: &BranchId) -> Result<Listing> {
-        Ok(self.log.project(branch)?)
     }
 
     /// Folds a branch from its first event: for what acts on it.

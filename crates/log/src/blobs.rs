@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use glasshouse_model::Digest;
-use serde_json::Value;
+use glasshouse_model::body::{NamedBlob, named_blobs};
+use glasshouse_model::{Digest, Kind};
+use serde::Deserialize;
 
 use crate::codes;
 use crate::error::{Error, Result};
@@ -144,28 +145,18 @@ impl Blobs {
     }
 }
 
-/// The blobs that a body names: digests under the key `blob`, however deep.
-pub(crate) fn named_in(body: &[u8]) -> Vec<Digest> {
-    let mut named = Vec::new();
+/// The blobs that an event names; see [`named_blobs`].
+pub(crate) fn named_in(header: &[u8], body: &[u8]) -> Vec<NamedBlob> {
+    #[derive(Deserialize)]
+    struct OfKind {
+        kind: Kind,
+    }
     // Most bodies name none, and looking for the key is much faster than parsing.
-    if memchr::memmem::find(body, b"\"blob\"").is_some()
-        && let Ok(body) = serde_json::from_slice(body)
-    {
-        collect(&body, &mut named);
+    if memchr::memmem::find(body, b"\"blob\"").is_none() {
+        return Vec::new();
     }
-    named
-}
-
-fn collect(value: &Value, named: &mut Vec<Digest>) {
-    match value {
-        Value::Object(members) => {
-            let digest = members.get("blob").and_then(Value::as_str);
-            named.extend(digest.and_then(|text| text.parse::<Digest>().ok()));
-            members.values().for_each(|value| collect(value, named));
-        }
-        Value::Array(values) => values.iter().for_each(|value| collect(value, named)),
-        _ => {}
-    }
+    let kind = serde_json::from_slice::<OfKind>(header).map(|header| header.kind);
+    kind.map_or_else(|_| Vec::new(), |kind| named_blobs(&kind, body))
 }
 
 fn encode(bytes: &[u8]) -> Vec<u8> {

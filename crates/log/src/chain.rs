@@ -9,6 +9,11 @@ use crate::error::{Error, Result};
 use crate::record::{Defect, Record};
 use crate::store::Store;
 
+/// Lines of one answer that are enough, in bytes; the longest events are a mebibyte.
+const ENOUGH_BYTES: usize = 4 << 20;
+/// Lines that are read before their bytes are counted.
+const LINES_STEP: usize = 16;
+
 /// Events that are held in memory at a time when a whole branch is walked.
 pub(crate) const PAGE: usize = 512;
 
@@ -52,13 +57,27 @@ impl<'s> Chain<'s> {
     }
 
     /// The same as lines of JSON in the shape of [`Event`], each body as the bytes that were stored.
+    /// Fewer than asked for come once they are long.
     pub(crate) fn lines(&self, from: Seq, limit: usize) -> Result<Vec<(Seq, String)>> {
-        let mut lines = Vec::new();
-        let defect = self.walk(from, Seq::MAX, limit, |record, owner, prev| {
-            lines.push((record.seq, record.line_within(&self.session, owner, prev)?));
-            Ok(())
-        })?;
-        defect.map_or(Ok(lines), Err)
+        let (mut lines, mut bytes, mut next) = (Vec::new(), 0, from);
+        while lines.len() < limit && bytes < ENOUGH_BYTES {
+            let wanted = LINES_STEP.min(limit - lines.len());
+            let before = lines.len();
+            let defect = self.walk(next, Seq::MAX, wanted, |record, owner, prev| {
+                let line = record.line_within(&self.session, owner, prev)?;
+                bytes += line.len();
+                next = record.seq + 1;
+                lines.push((record.seq, line));
+                Ok(())
+            })?;
+            if let Some(defect) = defect {
+                return Err(defect);
+            }
+            if lines.len() - before < wanted {
+                break;
+            }
+        }
+        Ok(lines)
     }
 
     /// Proves the events up to and with a sequence.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use glasshouse_model::body::{EventRange, EventRef, LogErased};
-use glasshouse_model::{BranchId, Digest, Header, Kind, Seq, SessionId};
+use glasshouse_model::{Actor, BranchId, Digest, Header, Kind, Seq, SessionId};
 use serde::Deserialize;
 
 use crate::append::CellWrite;
@@ -33,14 +33,18 @@ pub struct Erase {
     pub blobs: Vec<Digest>,
     /// Why, for whoever reads the log later. It is never erased.
     pub reason: String,
+    /// Who wants it.
+    pub actor: Actor,
     /// As in [`Append`](crate::Append).
     pub epoch: Option<u64>,
 }
 
 impl Erase {
+    /// Whether it names something, not too much, and says why.
+    ///
     /// # Errors
     /// `append_invalid`.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let invalid =
             |why: String| Err(Error::new(codes::APPEND_INVALID, "could not erase").why(why));
         let count = self.events.len() + self.blobs.len();

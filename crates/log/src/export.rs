@@ -12,6 +12,7 @@ use std::io::{ErrorKind, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use glasshouse_model::body::sealed_files;
 use glasshouse_model::{BranchId, Digest, Seq, SessionId, TenantId};
 use serde::{Deserialize, Serialize};
 
@@ -42,16 +43,24 @@ pub struct Exported {
     pub blobs: u64,
     /// Digest of all lines but the last.
     pub digest: Digest,
+    /// Number of blobs that were asked for and are not here: erased, or lost. What was read does not tell.
+    #[serde(skip_serializing_if = "is_none")]
+    pub absent_blobs: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Which blobs an export carries.
-#[derive(Clone, Copy, Default)]
-pub enum ExportBlobs<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExportBlobs {
     /// None: the events alone prove themselves.
     #[default]
     None,
-    /// Those that events name, and those that the given function finds named in such a blob.
-    All(&'a dyn Fn(&[u8]) -> Vec<Digest>),
+    /// Those that events name, and the files that manifests among them name.
+    All,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -91,11 +100,19 @@ struct Writer<'w> {
     digest: Digest,
     events: u64,
     blobs: u64,
-    /// Blobs that events name.
+    absent_blobs: u64,
+    /// Blobs that events name, and those of them that are manifests.
     named: BTreeSet<Digest>,
+    manifests: BTreeSet<Digest>,
 }
 
-impl Writer<'_> {
+impl<'w> Writer<'w> {
+    fn new(out: &'w mut dyn Write) -> Self {
+        let (named, manifests) = (BTreeSet::new(), BTreeSet::new());
+        let (events, blobs, absent_blobs) = (0, 0, 0);
+        Self { out, digest: Digest::ZERO, events, blobs, absent_blobs, named, manifests }
+    }
+
     fn line(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_vec(line).map_err(|cause| failed(&cause))?;
         text.push(b'\n');
@@ -127,15 +144,14 @@ fn next_digest(before: &Digest, line: &[u8]) -> Digest {
 pub(crate) fn write(
     log: &Log,
     session: &SessionId,
-    blobs: ExportBlobs<'_>,
+    blobs: ExportBlobs,
     out: &mut dyn Write,
 ) -> Result<Exported> {
     let branches = log.branches(session)?;
     if branches.is_empty() {
         return Err(Error::new(codes::BRANCH_NOT_FOUND, format!("no session {session}")));
     }
-    let named = BTreeSet::new();
-    let mut writer = Writer { out, digest: Digest::ZERO, events: 0, blobs: 0, named };
+    let mut writer = Writer::new(out);
     match import::origin_of(log, &branches)? {
         // The head that vouches for it is that of the log where it happened.
         Some(line) => writer.text(line.as_bytes())?,
@@ -150,12 +166,12 @@ pub(crate) fn write(
     for row in &branches {
         write_branch(log, row, &mut writer)?;
     }
-    if let ExportBlobs::All(also) = blobs {
-        write_blobs(log, also, &mut writer)?;
+    if blobs == ExportBlobs::All {
+        write_blobs(log, &mut writer)?;
     }
-    let Writer { events, blobs, digest, .. } = writer;
+    let Writer { events, blobs, absent_blobs, digest, .. } = writer;
     writer.line(&Line::End { events, blobs, digest })?;
-    Ok(Exported { events, blobs, digest })
+    Ok(Exported { events, blobs, digest, absent_blobs })
 }
 
 fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<()> {
@@ -174,7 +190,10 @@ fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<(
         }
         for record in records.into_iter().filter(|record| record.seq <= head) {
             let (seq, hash) = (record.seq, record.hash);
-            writer.named.extend(named_in(&record.body));
+            for blob in named_in(&record.header, &record.body) {
+                writer.named.insert(blob.digest);
+                writer.manifests.extend(blob.is_manifest.then_some(blob.digest));
+            }
             let event = record.into_proved(last.hash);
             writer.line(&Line::Event(ExportedEvent { branch: branch.clone(), seq, event }))?;
             (last.seq, last.hash) = (seq, hash);
@@ -185,21 +204,20 @@ fn write_branch(log: &Log, row: &BranchRow, writer: &mut Writer<'_>) -> Result<(
 }
 
 /// Writes the blobs in the order of their digests. Those that are not there were erased.
-fn write_blobs(
-    log: &Log,
-    also: &dyn Fn(&[u8]) -> Vec<Digest>,
-    writer: &mut Writer<'_>,
-) -> Result<()> {
+fn write_blobs(log: &Log, writer: &mut Writer<'_>) -> Result<()> {
     let content = |digest: &Digest| match log.blob(digest) {
         Err(error) if error.is(codes::BLOB_NOT_FOUND) => Ok(None),
         content => content.map(Some),
     };
     let mut all = std::mem::take(&mut writer.named);
-    for digest in all.clone() {
-        all.extend(content(&digest)?.iter().flat_map(|content| also(content)));
+    for digest in std::mem::take(&mut writer.manifests) {
+        all.extend(content(&digest)?.iter().flat_map(|content| sealed_files(content)));
     }
     for digest in all {
-        let Some(content) = content(&digest)? else { continue };
+        let Some(content) = content(&digest)? else {
+            writer.absent_blobs += 1;
+            continue;
+        };
         let bytes = content.len() as u64;
         let mut offset = 0;
         // An empty blob is one part without data.

@@ -191,6 +191,16 @@ impl FileLock {
         Ok(Self { _file: file })
     }
 
+    /// The same; `None` while somebody has it alone.
+    pub(crate) fn try_share(path: &Path) -> Result<Option<Self>> {
+        let file = open_private(path)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(cause)) => Err(Error::file("lock", path, &cause)),
+        }
+    }
+
     /// `None` while anybody else has it, shared or not.
     fn try_acquire(path: &Path) -> Result<Option<Self>> {
         let file = open_private(path)?;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Seek as _};
 
-use glasshouse_model::body::{BlobRef, LogErased, SessionImported};
+use glasshouse_model::body::{BlobRef, LogErased, SessionImported, sealed_files};
 use glasshouse_model::{Actor, BranchId, Digest, Draft, Kind, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
@@ -224,7 +224,7 @@ fn told(
     new: NewImport,
 ) -> Result<(NewBranch, Append)> {
     let NewImport { told: place, before, actor } = new;
-    let Exported { events, blobs, digest } = imported.exported;
+    let Exported { events, blobs, digest, .. } = imported.exported;
     let branches = imported.branches;
     let missing = put_list(log, &imported.missing_blobs)?;
     let list = missing.as_ref().map(|list| list.blob);
@@ -259,8 +259,11 @@ pub(crate) fn origin_of(log: &Log, rows: &[BranchRow]) -> Result<Option<String>>
 struct Heads {
     branches: Vec<(NewBranch, Option<(Seq, Digest)>)>,
     bytes: usize,
-    /// Blobs that events name, that came with them, and that an event says were erased.
+    /// Blobs that events name, those of them that are manifests, files that such a manifest names, what
+    /// came with them, and what an event says was erased.
     named: BTreeSet<Digest>,
+    manifests: BTreeSet<Digest>,
+    sealed: BTreeSet<Digest>,
     brought: BTreeSet<Digest>,
     erased: BTreeSet<Digest>,
     erasers: Erasers,
@@ -282,7 +285,10 @@ impl Heads {
                     *head = Some((line.seq, line.event.hash));
                 }
                 let body = line.event.body.as_deref().unwrap_or_default();
-                self.named.extend(named_in(body.as_bytes()));
+                for blob in named_in(line.event.header.as_bytes(), body.as_bytes()) {
+                    self.named.insert(blob.digest);
+                    self.manifests.extend(blob.is_manifest.then_some(blob.digest));
+                }
                 if line.event.header.contains(Kind::LogErased.as_str())
                     && let Ok(said) = serde_json::from_str::<LogErased>(body)
                 {
@@ -292,7 +298,11 @@ impl Heads {
                 self.grow(line.event.header.len() + body.len())?;
             }
             Item::Blob(content) => {
-                self.brought.insert(Digest::of(content));
+                let digest = Digest::of(content);
+                if self.manifests.contains(&digest) {
+                    self.sealed.extend(sealed_files(content));
+                }
+                self.brought.insert(digest);
             }
             Item::Begin { .. } => {}
         }
@@ -328,19 +338,41 @@ impl Heads {
         }
     }
 
-    /// The blobs that events name, that are neither in the file nor here, and that nobody erased.
+    /// The blobs that events and their manifests name, that are neither in the file nor here, and that
+    /// nobody erased.
     fn missing_blobs(&self, log: &Log) -> Result<Vec<Digest>> {
         let mut missing = Vec::new();
-        for digest in self.named.difference(&self.brought) {
-            if self.erased.contains(digest) {
-                continue;
-            }
-            match log.blob(digest) {
-                Err(error) if error.is(codes::BLOB_NOT_FOUND) => missing.push(*digest),
-                found => drop(found?),
+        let mut sealed = self.sealed.clone();
+        for digest in &self.named {
+            if let Some(content) = self.lacked(log, digest, &mut missing)?
+                && self.manifests.contains(digest)
+            {
+                sealed.extend(sealed_files(&content));
             }
         }
+        for digest in sealed.difference(&self.named) {
+            self.lacked(log, digest, &mut missing)?;
+        }
         Ok(missing)
+    }
+
+    /// Adds a blob to the missing ones if it is. What is here and not in the file is answered.
+    fn lacked(
+        &self,
+        log: &Log,
+        digest: &Digest,
+        missing: &mut Vec<Digest>,
+    ) -> Result<Option<Vec<u8>>> {
+        if self.brought.contains(digest) || self.erased.contains(digest) {
+            return Ok(None);
+        }
+        match log.blob(digest) {
+            Err(error) if error.is(codes::BLOB_NOT_FOUND) => {
+                missing.push(*digest);
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
     }
 
     /// Whether the log holds every event of the file. A head's hash proves all before it.

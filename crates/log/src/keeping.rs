@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use glasshouse_model::body::LogArchiveDeleted;
-use glasshouse_model::{BranchId, Draft, Kind, Seq, SessionId};
+use glasshouse_model::{Actor, BranchId, Draft, Kind, Seq, SessionId};
 use serde::Serialize;
 
 pub use self::archive::Archive;
@@ -338,6 +338,7 @@ impl Rotation<'_> {
             events,
             blobs: Vec::new(),
             reason: format!("archived as {file}"),
+            actor: Actor::kernel(),
             epoch: None,
         };
         self.log.erase(erase).map(drop)

@@ -197,10 +197,10 @@ impl Log {
     /// `append_invalid` for an event that records an erasure, or a limit.
     pub fn erase(&self, erase: Erase) -> Result<Appended> {
         erase.check()?;
-        let Erase { session, branch, events, blobs, reason, epoch } = erase;
+        let Erase { session, branch, events, blobs, reason, actor, epoch } = erase;
         let (named, ranges) = erase::named(&events);
         let body = LogErased { events: named, ranges, blobs: blobs.clone(), reason };
-        let draft = Draft::new(Kind::LogErased, &body);
+        let draft = Draft::new(Kind::LogErased, &body).by(actor);
         self.prove_to_write(&branch)?;
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
         let named: BTreeSet<_> = events.iter().map(|(branch, _)| branch.clone()).collect();
@@ -218,6 +218,7 @@ impl Log {
     /// Removes what folds keep of branches, and of those that share a past with them.
     fn forget_folds(&self, branches: &BTreeSet<BranchId>) -> Result<()> {
         let Some(snapshots) = &self.inner.snapshots else { return Ok(()) };
+        let _alone = snapshots.alone();
         let mut sessions = BTreeSet::new();
         for branch in branches {
             let Ok(row) = self.branch(branch) else { continue };
@@ -260,7 +261,8 @@ impl Log {
     }
 
     /// Events as lines of JSON in the shape of [`Event`], each with its sequence and its body as the
-    /// bytes that were stored; otherwise as [`Log::read`]. No body is parsed.
+    /// bytes that were stored; otherwise as [`Log::read`]. No body is parsed. Fewer than `limit` may come
+    /// where more follow: go on behind the last, until none comes.
     ///
     /// # Errors
     /// As [`Log::read`].
@@ -447,7 +449,7 @@ impl Log {
     pub fn export_session(
         &self,
         session: &SessionId,
-        blobs: ExportBlobs<'_>,
+        blobs: ExportBlobs,
         out: &mut dyn Write,
     ) -> Result<Exported> {
         export::write(self, session, blobs, out)

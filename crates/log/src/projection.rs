@@ -63,11 +63,12 @@ impl Log {
     /// # Errors
     /// As [`Log::read`].
     pub fn project_to<P: Projection>(&self, branch: &BranchId, to: Seq) -> Result<P> {
+        let shared = self.snapshots().and_then(Snapshots::share);
         let chain = self.chain(branch)?;
         let (mut state, mut at) = self.nearest(&chain, to)?;
         let begun = at.seq;
         fold(&chain, &mut state, &mut at, to)?;
-        if at.seq - begun >= SNAPSHOT_EVERY {
+        if shared.is_some() && at.seq - begun >= SNAPSHOT_EVERY {
             self.keep(branch, &state, at);
         }
         Ok(state)
@@ -91,6 +92,7 @@ impl Log {
     /// As [`Log::read`].
     pub fn check_projection<P: Projection>(&self, branch: &BranchId) -> Result<Vec<Deviation>> {
         let Some(snapshots) = self.snapshots() else { return Ok(Vec::new()) };
+        let _alone = snapshots.alone();
         let chain = self.chain(branch)?;
         let (mut state, mut at) = (P::default(), Head::EMPTY);
         let mut deviations = Vec::new();

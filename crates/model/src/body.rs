@@ -4,6 +4,7 @@
 //! that it does not know, so a later version may add some; none is ever renamed.
 
 mod call;
+mod contents;
 mod grant;
 mod kinds;
 mod log;
@@ -23,6 +24,7 @@ pub use call::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
     FileMutated, GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
 };
+pub use contents::{NamedBlob, named_blobs, sealed_files};
 pub use grant::{
     Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, StandingTerms,
     TenantEvent,

@@ -119,6 +119,8 @@ fn create(file: &Path) -> std::io::Result<()> {
     let hex: Zeroizing<String> =
         Zeroizing::new(secret.iter().map(|byte| format!("{byte:02x}")).collect());
     let beside = file.with_extension(format!("new-{}", std::process::id()));
+    // Of a process of this number that was killed.
+    let _ = std::fs::remove_file(&beside);
     let mut options = std::fs::OpenOptions::new();
     let mut new = options.write(true).create_new(true).mode(FILE_MODE).open(&beside)?;
     let written = new.write_all(format!("{PREFIX}{}\n", *hex).as_bytes());
@@ -208,5 +210,19 @@ mod tests {
             std::os::unix::fs::symlink(&kept, file).unwrap();
         };
         check(link, false);
+    }
+
+    /// The failure: a server killed while it made its token left a file by its number, and each later one of
+    /// that number, as in a container, did not start.
+    /// Now: what stands there is litter.
+    #[test]
+    fn litter_of_a_killed_server_keeps_none_from_starting() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("server");
+        std::fs::create_dir(&directory).unwrap();
+        let litter = directory.join(format!("token.new-{}", std::process::id()));
+        std::fs::write(&litter, "half").unwrap();
+        Token::of_home(home.path()).unwrap();
+        assert!(!litter.exists());
     }
 }

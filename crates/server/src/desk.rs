@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::{Cancel, Elsewhere, Kernel, NewSession, Notice, Observer};
+use glasshouse_kernel::{Cancel, Elsewhere, Kernel, NewSession, NoReviewer, Notice, Observer};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::NamedRequest;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
@@ -232,7 +232,8 @@ impl Desk {
             project: project.to_owned(),
             config: settings.config,
             provider,
-            reviewer: Arc::new(Elsewhere { limit: ANSWER_WITHIN }),
+            // A question about the mode would hold the request; without an answer the session works strictly.
+            reviewer: Arc::new(NoReviewer),
             observer: Arc::new(()),
             scenario,
             own_server: settings.own_server,

@@ -65,9 +65,10 @@ impl Gate {
                 return Err(refused("its origin is not this server"));
             }
         }
-        match headers.get(SEC_FETCH_SITE).map(|site| site.as_bytes()) {
-            None | Some(b"same-origin" | b"none") => Ok(()),
-            Some(_) => Err(refused("the browser says so")),
+        let is_own = |site: &[u8]| matches!(site, b"same-origin" | b"none");
+        match headers.get_all(SEC_FETCH_SITE).iter().all(|site| is_own(site.as_bytes())) {
+            true => Ok(()),
+            false => Err(refused("the browser says so")),
         }
     }
 }
@@ -112,5 +113,7 @@ mod tests {
         check("/v1/x", &[host, ("sec-fetch-site", "none")], None);
         check("/v1/x", &[host, ("sec-fetch-site", "cross-site")], Some("origin_refused"));
         check("/v1/x", &[host, ("sec-fetch-site", "same-site")], Some("origin_refused"));
+        let own = ("sec-fetch-site", "same-origin");
+        check("/v1/x", &[host, own, ("sec-fetch-site", "cross-site")], Some("origin_refused"));
     }
 }

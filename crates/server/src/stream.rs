@@ -1,7 +1,7 @@
 //! A branch as server-sent events: what is stored, then what comes, in one answer of any length.
 //!
 //! Nothing is read that the client has not asked for by taking what came before it, so a slow one is behind,
-//! misses nothing and costs one page of memory.
+//! misses nothing and costs two pages of memory, each bounded in events and in bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -408,7 +408,7 @@ export class Glasshouse {
   }
 
   /** Words in messages, answers, calls, outputs and commits. `GET /v1/search` */
-  getSearch(query: { limit?: number; q: string; session?: SessionId | null } = {}, more: More = {}): Promise<unknown> {
+  getSearch(query: { limit?: number; q: string; session?: SessionId | null }, more: More = {}): Promise<unknown> {
     return this.#transport.json('GET', `/v1/search`, { query, more })
   }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use glasshouse_model::SessionId;
+use glasshouse_model::{Digest, SessionId};
 
 /// `session`.
 #[derive(Debug, Subcommand)]
@@ -50,6 +50,29 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "BRANCH")]
         branch: Option<String>,
         /// Errors as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take texts out of the log for good: bodies of events, and contents; every proof stays
+    Erase {
+        /// Session id
+        id: SessionId,
+        /// Event whose body goes, or a range of them, for example 7 or 7-12; may be given more than once
+        #[arg(long = "event", value_name = "SEQ", value_parser = events_range)]
+        events: Vec<(u64, u64)>,
+        /// Digest of a content that goes, as events name it; may be given more than once
+        #[arg(long = "blob", value_name = "SHA256")]
+        blobs: Vec<Digest>,
+        /// Why, for whoever reads the log later; it stays
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Branch whose numbers these are, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+        /// Erase; without it, only what would go is told
+        #[arg(long)]
+        yes: bool,
+        /// Data as JSON on stdout
         #[arg(long)]
         json: bool,
     },
@@ -242,6 +265,7 @@ impl SessionCommand {
             | Self::Show { json, .. }
             | Self::Costs { json, .. }
             | Self::Pin { json, .. }
+            | Self::Erase { json, .. }
             | Self::Fork { json, .. }
             | Self::Merge { json, .. }
             | Self::Diff { json, .. }
@@ -262,6 +286,7 @@ impl SessionCommand {
         match self {
             Self::Show { id, .. }
             | Self::Pin { id, .. }
+            | Self::Erase { id, .. }
             | Self::Merge { id, .. }
             | Self::Fork { id, .. }
             | Self::Diff { id, .. }
@@ -273,5 +298,14 @@ impl SessionCommand {
             Self::Search { session, .. } => session.as_ref(),
             Self::List { .. } | Self::CheckExport { .. } | Self::Import { .. } => None,
         }
+    }
+}
+
+/// One sequence, or the first and last of several.
+fn events_range(text: &str) -> Result<(u64, u64), String> {
+    let (from, upto) = text.split_once('-').unwrap_or((text, text));
+    match (from.parse(), upto.parse()) {
+        (Ok(from), Ok(upto)) if from <= upto => Ok((from, upto)),
+        _ => Err("give a sequence, for example 7, or a range, for example 7-12".to_owned()),
     }
 }

@@ -155,6 +155,9 @@ pub(crate) struct AskArguments {
     pub(crate) prompt: String,
     #[command(flatten)]
     pub(crate) model: ModelOptions,
+    /// Scenario file that plays the model, without a key and a network
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["provider", "model", "base_url"])]
+    pub(crate) scenario: Option<PathBuf>,
     /// Show the plan while it arrives: frames as JSON lines (with --json)
     #[arg(long, requires = "json")]
     pub(crate) preview: bool,

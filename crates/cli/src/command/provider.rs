@@ -55,6 +55,11 @@ fn list(json: bool) -> Result<u8, Error> {
             output::data(&format!("{:<18} {url:<52} {} {state}", known.name, known.key));
         }
     }
+    if json {
+        output::json_line(&json!({ "provider": "scripted" }));
+    } else {
+        output::data(&format!("{:<18} {:<52} needs none", "scripted", "(a file: --scenario FILE)"));
+    }
     Ok(Exit::Done.status())
 }
 

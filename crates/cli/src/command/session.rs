@@ -5,11 +5,10 @@ mod costs;
 mod export;
 mod files;
 
-use glasshouse_kernel::driver::{NewFork, NewMerge, Search};
-use glasshouse_kernel::session::Listing;
+use glasshouse_kernel::driver::{Erasure, NewFork, NewMerge, Search};
 use glasshouse_kernel::{Kernel, codes};
-use glasshouse_log::{Archive, BranchRow, Record, SessionRow};
-use glasshouse_model::body::Outcome;
+use glasshouse_log::{BranchRow, Record, SessionRow};
+use glasshouse_model::body::{Outcome, SessionCreated};
 use glasshouse_model::{BranchId, Event, Exit, Kind, SessionId};
 
 use crate::args::SessionCommand;
@@ -27,7 +26,7 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
     // Not for `check-export`: whoever proves a file needs no log of their own.
     let kernel = home::kernel;
     if let Some(id) = command.session() {
-        refuse_archived(&kernel()?, id)?;
+        kernel()?.check_kept(id)?;
     }
     match command {
         SessionCommand::List { all, json } => list(&kernel()?, all, json),
@@ -40,6 +39,10 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
         }
         SessionCommand::Pin { id, name, text, branch, json, .. } => {
             pin(&kernel()?, &id, branch.as_deref(), (&name, &text.unwrap_or_default()), json)
+        }
+        SessionCommand::Erase { id, events, blobs, reason, branch, yes, json } => {
+            let erasure = Erasure { session: id, branch, events, blobs, reason };
+            erase(&kernel()?, erasure, yes, json)
         }
         SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
         SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
@@ -135,6 +138,42 @@ fn pin(
     Ok(Exit::Done.status())
 }
 
+/// Takes texts out of the log, or tells what would go.
+fn erase(kernel: &Kernel, erasure: Erasure, yes: bool, json: bool) -> Result<u8, Error> {
+    let blobs = erasure.blobs.clone();
+    let erasing = kernel.plan_erasure(erasure)?;
+    let rows: Vec<_> = erasing.events.clone();
+    let erased = if yes { Some(kernel.erase(erasing)?) } else { None };
+    if json {
+        let events: Vec<_> = rows
+            .iter()
+            .map(|(branch, seq, kind, is_whole)| {
+                serde_json::json!({ "branch": branch, "seq": seq, "kind": kind, "was_erased": !is_whole })
+            })
+            .collect();
+        let told_by = erased.as_ref().map(|erased| erased.head.seq);
+        output::json_line(&serde_json::json!({
+            "erased": yes, "events": events, "blobs": blobs, "told_by": told_by,
+        }));
+        return Ok(Exit::Done.status());
+    }
+    let word = if yes { "erased" } else { "would erase" };
+    for (branch, seq, kind, is_whole) in &rows {
+        let before = if *is_whole { "" } else { " (was erased before)" };
+        output::data(&format!("{word}: {branch} {seq} {kind}{before}"));
+    }
+    for blob in &blobs {
+        output::data(&format!("{word}: {blob}"));
+    }
+    output::note(match erased {
+        Some(_) => "headers and hashes stay, and so does every proof; backups made before are gone",
+        None => {
+            "nothing was erased; with --yes it is gone for good, also where other sessions name it"
+        }
+    });
+    Ok(Exit::Done.status())
+}
+
 fn resume(
     kernel: &Kernel,
     id: &SessionId,
@@ -155,19 +194,6 @@ fn resume(
         return task::tell_finished(kernel, id, &branch, &state, told.json);
     }
     task::resume(kernel, &created, (id, branch), message, told)
-}
-
-/// Says where the events of an archived session are; the log has only their hashes.
-fn refuse_archived(kernel: &Kernel, id: &SessionId) -> Result<(), Error> {
-    let Some(archive) = kernel.log().archive_of(id)? else { return Ok(()) };
-    let file = home::data_dir()?.join("archive").join(archive.file);
-    let what = format!("session {id} was archived");
-    let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
-    Err(if file.exists() {
-        error.why(format!("its {} events are in {}", archive.events, file.display()))
-    } else {
-        error.why("its archive was deleted when the log was full")
-    })
 }
 
 fn replay(kernel: &Kernel, branch: &BranchId, to: Option<u64>, json: bool) -> Result<u8, Error> {
@@ -236,38 +262,29 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     let mut lines = Vec::new();
     let own = glasshouse_log::own_session();
     for row in rows {
-        if let Some(archive) = kernel.log().archive_of(&row.session)? {
-            archived(&row, &archive, all, json, &mut lines, &mut left_out);
-            continue;
-        }
         if row.session == own && !all {
             left_out += 1;
             continue;
         }
-        let (listing, status) = listed(kernel, &row)?;
-        let title = listing.task.as_deref().unwrap_or_default();
+        let view = kernel.overview(&row)?;
         if json {
-            output::json_line(&serde_json::json!({
-                "session": row.session, "branch": row.main, "created_us": row.created_us,
-                "events": listing.head, "state": status, "mode": listing.mode(),
-                "workflow": listing.workflow(), "task": title,
-            }));
+            output::json_line(&view);
             continue;
         }
-        let outside = match &listing.project {
-            None if status != "damaged" => outside(&row, &kernel.log().read(&row.main, 1, 1)?),
-            _ => None,
+        // Of what cannot be read here nobody knows what it was.
+        let outside = match view.workflow.filter(|_| view.project.is_none()) {
+            Some(_) => outside(&row, &kernel.log().read(&row.main, 1, 1)?),
+            None => None,
         };
-        if outside.is_some() && !all {
+        if (outside.is_some() || view.archive.is_some()) && !all {
             left_out += 1;
             continue;
         }
-        let project = listing.project.as_deref().map_or("-", last_part);
-        let status = if outside.is_some() { "-" } else { status.as_str() };
-        let (date, head) = (date(row.created_us), listing.head);
-        let text = outside.as_deref().unwrap_or(title);
-        let line =
-            format!("{}  {date}  {status:<11}  {head:>6}  {project:<12}  {text}", row.session);
+        let project = view.project.as_deref().map_or("-", last_part);
+        let state = if outside.is_some() { "-" } else { view.state.as_str() };
+        let text = outside.as_deref().or(view.archive.as_deref()).unwrap_or(&view.task);
+        let (id, date, head) = (&view.session, date(view.created_us), view.events);
+        let line = format!("{id}  {date}  {state:<11}  {head:>6}  {project:<12}  {text}");
         lines.push(output::visible(&line, false));
     }
     if json {
@@ -291,54 +308,6 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
     Ok(Exit::Done.status())
 }
 
-/// What a list says of a session, and where it stands. One damaged session hides no other.
-fn listed(kernel: &Kernel, row: &SessionRow) -> Result<(Listing, String), Error> {
-    let listing = match kernel.listing_of(&row.main) {
-        Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
-            return Ok((Listing { head: row.events, ..Listing::default() }, "damaged".to_owned()));
-        }
-        listing => listing?,
-    };
-    let status = status(kernel, row, &listing)?;
-    Ok((listing, status))
-}
-
-/// The word for where a session stands.
-fn status(kernel: &Kernel, row: &SessionRow, listing: &Listing) -> Result<String, Error> {
-    if listing.is_open {
-        let is_owned = kernel.log().is_owned(&row.main)?;
-        return Ok(if is_owned { "running" } else { "interrupted" }.to_owned());
-    }
-    let Some(outcome) = listing.outcome else { return Ok("new".to_owned()) };
-    let word = serde_json::to_value(outcome).ok();
-    Ok(word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned())
-}
-
-/// Tells of a session whose events are elsewhere.
-fn archived(
-    row: &SessionRow,
-    archive: &Archive,
-    all: bool,
-    json: bool,
-    lines: &mut Vec<String>,
-    left_out: &mut u64,
-) {
-    if json {
-        output::json_line(&serde_json::json!({
-            "session": row.session, "branch": row.main, "created_us": row.created_us,
-            "events": row.events, "state": "archived", "archive": archive.file,
-        }));
-    } else if all {
-        let (date, head) = (date(row.created_us), row.events);
-        let (state, project) = ("archived", "-");
-        let id = &row.session;
-        lines
-            .push(format!("{id}  {date}  {state:<11}  {head:>6}  {project:<12}  {}", archive.file));
-    } else {
-        *left_out += 1;
-    }
-}
-
 fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -351,7 +320,9 @@ fn show(
     json: bool,
 ) -> Result<u8, Error> {
     if !json {
-        let created = kernel.state_of(&branch.branch)?.created;
+        // No fold: what cannot be carried on, because words of it were erased, is shown as well.
+        let first = kernel.log().read(&branch.branch, 1, 1)?;
+        let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
         let project = created.as_ref().map_or("none", |created| created.project.as_str());
         let (branch, name) = (&branch.branch, &branch.name);
         output::data(&output::visible(&format!("session {id}, branch {branch} ({name})"), false));

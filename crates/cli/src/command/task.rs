@@ -240,7 +240,9 @@ fn people(
             let scripted = scripted(scenario)?;
             let script = scripted.reviews().to_vec();
             let reviewer = approver.reviewer(|| {
-                if scripted_answers { Some(Arc::new(Scenario::new(script))) } else { present() }
+                // A file that answers no question leaves them to the person.
+                let answers = scripted_answers && !(script.is_empty() && Terminal::is_there());
+                if answers { Some(Arc::new(Scenario::new(script))) } else { present() }
             });
             Ok(People { provider: Arc::new(scripted), reviewer, secrets: Vec::new() })
         }
@@ -383,7 +385,7 @@ fn tell(
 
 /// Why a turn did not do its task, in the shape of every error; `None` when it did or was cancelled.
 fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
-    let nobody = "a call needed a person's approval and nobody was there to give it";
+    let nobody = "a call needed a person's approval, and nobody gave it";
     let (name, message) = match (report.outcome, &report.end.code, &report.end.message) {
         (Outcome::Answered, ..) if report.no_approver => (codes::NO_APPROVER.name, nobody),
         (Outcome::Committed | Outcome::Answered | Outcome::Cancelled, ..) => return None,

@@ -12,7 +12,7 @@ steps:
 ";
 
 #[test]
-fn nothing_but_health_is_told_without_the_token() {
+fn only_what_is_open_to_all_is_told_without_the_token() {
     let place = Place::new();
     let served = Served::new(&place);
     let check = |line: &str, authorization: Option<&str>, status: u16, code: &str| {

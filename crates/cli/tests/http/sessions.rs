@@ -1,5 +1,7 @@
 //! Sessions and turns: started here, seen by commands, and the other way round.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::client::{Served, kinds};
@@ -45,6 +47,43 @@ fn a_session_is_started_followed_and_carried_on() {
     place.run(&["session", "replay", &session]).expect_status(0);
     assert_eq!(served.post("/v1/audit/verify", &json!({})).json()["ok"], true);
     place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The log has only the hashes of an archived session; every route that needs its events says where they are.
+#[test]
+fn an_archived_session_says_where_its_events_are() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, TALK);
+    served.turn(&session, "say hello");
+    served.events_of(&session).until("turn.completed");
+    let config = place.path("config/glasshouse/config.yaml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "log: { retention_days: 0 }\n").unwrap();
+    // The turn's thread has the branch until a moment after its end is seen.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let file = loop {
+        let rotated = place.run(&["audit", "rotate", "--json"]).expect_status(0).last();
+        if let Some(file) = rotated["archived"][0]["file"].as_str() {
+            break file.to_owned();
+        }
+        assert!(Instant::now() < deadline, "{rotated}");
+    };
+    let check = |line: &str, body: Option<Value>| {
+        let line = line.replacen("ID", &session, 1);
+        let body = body.map(|body| body.to_string());
+        let answer = served.send(&line, &[], body.as_deref());
+        assert_eq!((answer.status, answer.code()), (410, "session_archived".to_owned()), "{line}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains(&file), "{line}: {answer:?}");
+    };
+    check("POST /v1/sessions/ID/turns", Some(json!({ "message": "again" })));
+    check("GET /v1/sessions/ID/events", None);
+    check("GET /v1/sessions/ID/events/stream", None);
+    check("GET /v1/sessions/ID/costs", None);
+    check("GET /v1/sessions/ID/diff", None);
+    let shown = served.get(&format!("/v1/sessions/{session}")).json();
+    assert_eq!((&shown["state"], &shown["archive"]), (&json!("archived"), &json!(file)));
 }
 
 #[test]
@@ -112,7 +151,6 @@ fn a_turn_is_started_only_on_what_its_sender_knew() {
     let path = format!("POST /v1/sessions/{session}/turns");
     let branches = served.get(&format!("/v1/sessions/{session}/branches")).json();
     let hash = branches["branches"][0]["head_hash"].as_str().unwrap().to_owned();
-    let hash = hash.trim_start_matches("sha256:");
     let tag = |tag: &str| served.send(&path, &[("if-match", tag)], Some("{\"message\":\"hello\"}"));
     assert_eq!(tag("\"0000\"").expect(412).code(), "precondition_failed");
     tag(&format!("\"{hash}\"")).expect(202);

@@ -1,6 +1,5 @@
 //! Documents of a branch, and words that are found: as folds of the log, so that what was erased is in none.
 
-use glasshouse_log::Erase;
 use serde_json::{Value, json};
 
 use crate::client::Served;
@@ -119,17 +118,9 @@ fn words_are_found_until_they_are_erased() {
     let listed = place.run(&["session", "search", "oranges", "--json"]).expect_status(0);
     assert_eq!(listed.last()["session"], json!(session));
     let said = frames.iter().find(|frame| frame.data["kind"] == "message.received").unwrap();
-    let branch = said.data["branch"].as_str().unwrap().parse().unwrap();
-    let branch: glasshouse_model::BranchId = branch;
-    let erase = Erase {
-        session: session.parse().unwrap(),
-        branch: branch.clone(),
-        events: vec![(branch, said.id.unwrap())],
-        blobs: Vec::new(),
-        reason: "asked for".to_owned(),
-        epoch: None,
-    };
-    place.log().erase(erase).unwrap();
+    let event = said.id.unwrap().to_string();
+    let erase = ["session", "erase", &session, "--event", &event, "--reason", "asked for", "--yes"];
+    place.run(&erase).expect_status(0);
     assert_eq!(find("q=oranges"), Vec::<String>::new());
     let thread = served.get(&format!("/v1/sessions/{session}/views/thread")).expect(200).text();
     assert!(!thread.contains("oranges") && thread.contains("Marmalade"), "{thread}");

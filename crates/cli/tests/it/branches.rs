@@ -64,7 +64,7 @@ fn e2e_a_fork_has_the_files_of_its_event_and_goes_its_own_way() {
 
     let names = ["session", "diff", id, "--branch", "fork-1", "--with", "main", "--names"];
     let told = run(&names).expect_status(0).stdout;
-    assert!(told.contains("modified  tests/t_two.sh"), "{told}");
+    assert_eq!(told, "modified  tests/t_two.sh\n", "names alone");
     let patch = run(&["session", "diff", id, "--branch", "fork-1", "--with", "main"]);
     let patch = patch.expect_status(0).stdout;
     assert!(patch.contains("-true # one\n+true # two"), "{patch}");
@@ -81,7 +81,8 @@ fn e2e_a_fork_has_the_files_of_its_event_and_goes_its_own_way() {
     let out = place.path("out");
     run(&["session", "files", id, "--out", out.to_str().unwrap()]).expect_status(0);
     assert_eq!(std::fs::read_to_string(out.join("tests/t_two.sh")).unwrap(), "true # two\n");
-    run(&["session", "files", id, "--out", out.to_str().unwrap()]).expect_status(9);
+    let again = run(&["session", "files", id, "--out", out.to_str().unwrap(), "--json"]);
+    assert_eq!(again.expect_status(2).last()["error"]["code"], "output_exists");
     for branch in ["main", "fork-1"] {
         let replay = run(&["session", "replay", id, "--branch", branch, "--json"]);
         assert_eq!(replay.expect_status(0).last()["equal"], true, "{branch}");
@@ -229,7 +230,9 @@ fn e2e_an_export_proves_itself() {
     assert_eq!(place.run(&["session", "check-export", path, "--json"]).last(), written);
     let piped = place.run(&["session", "export", session.as_str()]).expect_status(0).stdout;
     assert_eq!(piped, std::fs::read_to_string(&file).unwrap());
-    place.run(&export).expect_status(9);
+    let again = place.run(&export).expect_status(2).last();
+    assert_eq!(again["error"]["code"], "output_exists");
+    assert_eq!(piped, std::fs::read_to_string(&file).unwrap(), "nothing is replaced");
     // A reader that has seen enough is no failure.
     let mut child = place.command(&["session", "export", session.as_str()]);
     let mut child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();

@@ -196,6 +196,12 @@ fn e2e_errors_say_what_why_and_fix() {
     check(&["x", "--provider", "nobody", "--json"], 2, "config_invalid");
     check(&["x", "--json"], 2, "config_invalid");
     check(&["x", "--mode", "explore", "--provider", "scripted", "--json"], 2, "config_invalid");
+    check(&["", "--json"], 2, "usage");
+    check(&[" \n", "--json"], 2, "usage");
+    check(&["sesion", "--json"], 2, "usage");
+    check(&["polcy", "--json"], 2, "usage");
+    check(&["fix sesion", "--json"], 2, "config_invalid");
+    check(&["hi", "--json"], 2, "config_invalid");
     check(&["config", "get", "nothing", "--json"], 2, "config_invalid");
     check(&["session", "show", "nonsense", "--json"], 2, "usage");
     check(&["audit", "log", "--nope", "--json"], 2, "usage");

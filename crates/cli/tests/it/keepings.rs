@@ -5,7 +5,7 @@ use std::path::Path;
 
 use glasshouse_log::{Append, NewBranch};
 use glasshouse_model::{Draft, Event, Header, Kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::{Place, count};
 
@@ -136,4 +136,87 @@ fn copy(from: &Path, to: &Path) {
             let _ = fs::copy(entry.path(), target);
         }
     }
+}
+
+/// What a person wants gone is in no file any more, who wanted it is told, and every proof holds.
+#[test]
+fn e2e_what_is_erased_is_gone_and_proofs_hold() {
+    const SECRET: &str = "plumtreepassword";
+    let place = Place::new();
+    let project = place.shell_project();
+    let file = place.path("scenario.yaml");
+    fs::write(&file, ANSWER).unwrap();
+    let file = file.to_str().unwrap();
+    let task = format!("use {SECRET} to log in");
+    place.run_in(&project, &[&task, "--scenario", file, "--json"]).expect_status(0);
+    let (session, events) = place.events();
+    let id = session.as_str();
+    let holds = |event: &&Event| event.body.to_string().contains(SECRET);
+    let holding: Vec<_> = events.iter().filter(holds).map(Event::seq).collect();
+    assert!(!holding.is_empty() && !files_with(&place.home(), SECRET).is_empty(), "the control");
+    let names: Vec<_> = holding.iter().map(|seq| format!("--event={seq}")).collect();
+    let erase = |more: &[&str]| {
+        let mut arguments = vec!["session", "erase", id, "--reason", "it was pasted", "--json"];
+        arguments.extend(names.iter().map(String::as_str).chain(more.iter().copied()));
+        place.run(&arguments)
+    };
+    let before = place.run(&["audit", "verify", "--json"]).expect_status(0).last();
+    let branch = &events[0].header.branch;
+    let proof = place.run(&["audit", "prove", branch.as_str(), "1"]).expect_status(0).stdout;
+
+    // Looking changes nothing.
+    let planned = erase(&[]).expect_status(0).last();
+    assert_eq!(
+        (&planned["erased"], planned["events"].as_array().unwrap().len()),
+        (&json!(false), names.len())
+    );
+    assert_eq!(place.run(&["audit", "verify", "--json"]).expect_status(0).last(), before);
+    let done = erase(&["--yes"]).expect_status(0).last();
+    assert_eq!(done["erased"], true);
+    assert_eq!(files_with(&place.home(), SECRET), Vec::<std::path::PathBuf>::new());
+    let after = place.run(&["audit", "verify", "--json"]).expect_status(0).last();
+    assert_eq!(after["erased_events"], names.len());
+    let told =
+        place.run(&["audit", "log", "--kind", "log.erased", "--json"]).expect_status(0).last();
+    assert_eq!(
+        (&told["actor"]["id"], &told["body"]["reason"]),
+        (&json!("local"), &json!("it was pasted"))
+    );
+    place.run(&["session", "show", id]).expect_status(0);
+    place.run(&["session", "list"]).expect_status(0);
+    let again = place.run(&["audit", "prove", branch.as_str(), "1"]).expect_status(0).stdout;
+    assert_eq!(again.lines().next(), proof.lines().next(), "the same event");
+    let out = place.path("out.jsonl");
+    place.run(&["session", "export", id, "--out", out.to_str().unwrap()]).expect_status(0);
+    place.run(&["session", "check-export", out.to_str().unwrap()]).expect_status(0);
+
+    let check = |more: &[&str], status: i32, code: &str| {
+        let fixed = ["session", "erase", id, "--reason", "x", "--yes", "--json"];
+        let ran = place.run(&[&fixed, more].concat()).expect_status(status);
+        assert_eq!(ran.last()["error"]["code"], code, "{more:?}");
+    };
+    check(&[], 2, "append_invalid");
+    check(&["--event", "0"], 2, "fork_out_of_range");
+    check(&["--event", "1-99999"], 2, "fork_out_of_range");
+    check(&["--event", "9-1"], 2, "usage");
+    check(&["--event", "1", "--branch", "none"], 10, "branch_unknown");
+    let (_, now) = place.events();
+    let telling = now.iter().find(|event| *event.kind() == Kind::LogErased).unwrap().seq();
+    check(&["--event", &telling.to_string()], 2, "append_invalid");
+}
+
+/// Files below a directory that hold a text.
+fn files_with(directory: &Path, text: &str) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if fs::read(&path)
+            .is_ok_and(|bytes| bytes.windows(text.len()).any(|part| part == text.as_bytes()))
+        {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -73,6 +73,29 @@ fn e2e_provider_test_closes_a_running_stream() {
     assert_eq!(count(&events, &Kind::ModelFailed), 1, "the cancelled one");
 }
 
+/// A file plays the model for an interface too, as for a task.
+#[test]
+fn e2e_a_scenario_makes_an_interface() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios/counter.yaml");
+    let page = place.run_in(&project, &["ui", "run", "a counter", "--scenario", file, "--page"]);
+    let page = page.expect_status(0).stdout;
+    assert!(page.contains("<!doctype html>") && page.contains("Count: 0"), "{page}");
+    let log = place.log();
+    let asked = log
+        .sessions()
+        .unwrap()
+        .into_iter()
+        .filter(|row| count(&log.read(&row.main, 1, 100).unwrap(), &Kind::ModelCompleted) == 1);
+    assert_eq!(asked.count(), 1, "it is recorded as any question");
+    drop(log);
+    let other = place.run_in(&project, &["ui", "run", "a table", "--scenario", file, "--json"]);
+    assert_eq!(other.expect_status(6).last()["error"]["code"], "scenario_mismatch");
+    let both = ["ui", "run", "a counter", "--scenario", file, "--model", "m", "--json"];
+    assert_eq!(place.run_in(&project, &both).expect_status(2).last()["error"]["code"], "usage");
+}
+
 /// The failure: a request of a process that was killed has no end for ever.
 #[test]
 fn e2e_a_request_of_a_killed_process_is_ended_at_the_next_start() {
@@ -157,10 +180,30 @@ fn e2e_provider_test_stops_at_a_model_that_says_nothing() {
     let ran = ran.expect_status(6);
     assert_eq!(ran.last()["ok"], false);
     assert_eq!(requests.try_iter().count(), 1);
-    place.run(&["provider", "list"]).expect_status(0);
+    let listed = place.run(&["provider", "list"]).expect_status(0).stdout;
+    assert!(listed.contains("scripted"), "{listed}");
     place
         .run_in(&project, &["provider", "test", "--provider", "nobody", "--model", "m"])
         .expect_status(2);
+}
+
+/// The failure: without a key a session asked five times, and then said that the provider pauses.
+/// Now: nothing is asked of a public server without one.
+#[test]
+fn e2e_a_public_server_needs_a_key() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let check = |provider: &str, variable: &str| {
+        let mut command =
+            place.command(&["do it", "--provider", provider, "--model", "m", "--json"]);
+        let output = command.env_remove(variable).current_dir(&project).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("provider_key_missing") && told.contains(variable), "{told}");
+        assert_eq!(output.status.code(), Some(2), "{told}");
+    };
+    check("openai", "OPENAI_API_KEY");
+    check("anthropic", "ANTHROPIC_API_KEY");
+    check("google", "GEMINI_API_KEY");
 }
 
 const QUESTION: &str = "

@@ -68,20 +68,28 @@ steps:
     assert_each_ended_once(&place.events().1);
 }
 
-/// A person at a terminal is asked, sees what for, and the answer counts once.
+/// A person at a terminal is asked, sees what for, and the answer counts once; by a scenario that answers
+/// nothing itself as by a model.
 #[test]
 fn e2e_review_in_the_terminal() {
-    let check = |answer: &str, expected: &str| {
+    let risky = json!({ "argv": ["rm", "-rf", "/tmp/x"] });
+    let scenario = format!(
+        "version: 1\nsteps:\n  - emit: [ {{ call: {{ id: a, tool: shell.run, args: {risky} }} }} ]\n  \
+         - emit: [ {{ text: Done. }} ]\n"
+    );
+    let check = |is_played: bool, answer: &str, expected: &str| {
         let place = Place::new();
         let project = place.shell_project();
-        let risky = json!({ "argv": ["rm", "-rf", "/tmp/x"] });
-        let (url, _requests) = serve(vec![calls(&[("shell.run", risky)]), says("Done.")]);
+        let (url, _requests) = serve(vec![calls(&[("shell.run", risky.clone())]), says("Done.")]);
+        let file = place.path("scenario.yaml");
+        std::fs::write(&file, &scenario).unwrap();
         let program = env!("CARGO_BIN_EXE_glasshouse");
-        let line = format!(
-            "'{program}' 'clean up' --provider openai-compatible --base-url {url} --model m"
-        );
+        let model = match is_played {
+            true => format!("--scenario '{}'", file.display()),
+            false => format!("--provider openai-compatible --base-url {url} --model m"),
+        };
         let mut child = Command::new("script")
-            .args(["-qec", &line, "/dev/null"])
+            .args(["-qec", &format!("'{program}' 'clean up' {model}"), "/dev/null"])
             .current_dir(&project)
             .env("GLASSHOUSE_HOME", place.home())
             .env("XDG_CONFIG_HOME", place.path("config"))
@@ -101,9 +109,11 @@ fn e2e_review_in_the_terminal() {
         assert_eq!(resolved.body["approver"], json!({ "type": "user", "id": "local" }));
         assert_each_ended_once(&events);
     };
-    check("y\n", "approved");
-    check("n\n", "rejected");
-    check("what\ny\n", "approved");
+    check(false, "y\n", "approved");
+    check(false, "n\n", "rejected");
+    check(false, "what\ny\n", "approved");
+    check(true, "y\n", "approved");
+    check(true, "n\n", "rejected");
 }
 
 /// What a session says last: the whole reason, the code once, and what to do with this session.

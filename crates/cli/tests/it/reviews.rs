@@ -371,7 +371,7 @@ steps:
     answer(&place, &["approve", &name, "--scope", "session", "--expires", "1h"]);
 
     // The second read needs nobody; another path does, and meanwhile the grant is taken back.
-    let other = pending(&place, 1).remove(0);
+    let other = next_after(&place, &first);
     assert!(other.request.shown.contains("ask2.txt"), "{:?}", other.request);
     let listed = place.run(&["grants", "list", "--json"]).expect_status(0).last();
     assert_eq!((&listed["scope"], &listed["uses"]), (&json!("session"), &json!(1)), "{listed}");

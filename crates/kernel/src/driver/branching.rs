@@ -111,11 +111,28 @@ impl Kernel {
             .why(reasons.join("; ")))
     }
 
+    /// Refuses a session that was archived: the log has only the hashes of its events.
+    ///
+    /// # Errors
+    /// `session_archived`, with the file that has the events, or an error of the log.
+    pub fn check_kept(&self, session: &SessionId) -> Result<()> {
+        let Some(archive) = self.log.archive_of(session)? else { return Ok(()) };
+        let file = self.home.join("archive").join(archive.file);
+        let what = format!("session {session} was archived");
+        let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
+        Err(if file.exists() {
+            error.why(format!("its {} events are in {}", archive.events, file.display()))
+        } else {
+            error.why("its archive was deleted when the log was full")
+        })
+    }
+
     /// The branch of a session that has this id or name; the main one when none is named.
     ///
     /// # Errors
-    /// `session_not_found`, `branch_unknown`, or an error of the log.
+    /// `session_not_found`, `session_archived`, `branch_unknown`, or an error of the log.
     pub fn branch(&self, session: &SessionId, word: Option<&str>) -> Result<BranchRow> {
+        self.check_kept(session)?;
         let rows = self.log.branches(session)?;
         let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
             return Err(Error::new(

@@ -329,16 +329,17 @@ impl Session {
             let request =
                 CommitRequest { operation: &operation, message: &message, author: &author, time_s };
             match merge::commit(bench.project(), request)? {
-                Committed::Commit { id, .. } => Ok(Some(id)),
-                Committed::NothingToCommit | Committed::NoRepository => Ok(None),
+                Committed::Commit { id, .. } => Ok((Some(id), false)),
+                Committed::NothingToCommit => Ok((None, true)),
+                Committed::NoRepository => Ok((None, false)),
             }
         })
         .await
         .map_err(|e| Error::new(codes::TURN_FAILED, "the commit broke down").why(e))
         .and_then(|inner| inner);
         let drafts = match result {
-            Ok(commit) => {
-                let body = CommitCreated { merge, commit, subject };
+            Ok((commit, was_there)) => {
+                let body = CommitCreated { merge, commit, was_there, subject };
                 vec![Draft::new(Kind::CommitCreated, &body)]
             }
             Err(error) => self.merge_failed(merge, &error),

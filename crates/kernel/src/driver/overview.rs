@@ -1,17 +1,12 @@
 //! Sessions as lists show them: what a person needs to find one again.
 
 use glasshouse_log::SessionRow;
-use glasshouse_model::body::MessageReceived;
-use glasshouse_model::{BranchId, Digest, Event, Kind, Seq, SessionId, State as Workflow, Usage};
+use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId, State as Workflow};
 use serde::Serialize;
 
 use super::Kernel;
 use crate::Result;
-
-/// First events among which a session's task is looked for.
-const FIRST_EVENTS: usize = 16;
-/// Longest task in a list, in characters.
-const MAX_TASK_CHARS: usize = 72;
+use crate::session::Listing;
 
 /// A session in a list.
 #[derive(Debug, Clone, Serialize)]
@@ -26,8 +21,10 @@ pub struct Overview {
     pub events: Seq,
     /// Hash of that event.
     pub head: Digest,
-    /// `running`, `interrupted`, `new`, how its last turn ended, or `archived`.
+    /// `running`, `interrupted`, `new`, how its last turn ended, `archived`, or `damaged`.
     pub state: String,
+    /// How strictly it works; like all that follows, of a session that can be read here.
+    pub mode: Option<Mode>,
     /// Workflow state.
     pub workflow: Option<Workflow>,
     /// First line of the first message.
@@ -38,76 +35,61 @@ pub struct Overview {
     pub provider: Option<String>,
     /// Model name.
     pub model: Option<String>,
-    /// Spent so far on the branch.
-    pub usage: Usage,
     /// File with its events, once they are archived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
 }
 
 impl Kernel {
-    /// How a session's first branch stands.
+    /// How a session's first branch stands. One that is archived or damaged is told of as well, so that it
+    /// hides no other.
     ///
     /// # Errors
     /// What reading the log answers.
     pub fn overview(&self, row: &SessionRow) -> Result<Overview> {
-        let head = self.log.head(&row.main)?;
-        let mut view = Overview {
+        let archive = self.log.archive_of(&row.session)?.map(|archive| archive.file);
+        let listing = match &archive {
+            Some(_) => None,
+            None => self.readable_listing(row)?,
+        };
+        let state = match &listing {
+            Some(listing) => self.word_for(row, listing)?,
+            None if archive.is_some() => "archived".to_owned(),
+            None => "damaged".to_owned(),
+        };
+        let (mode, workflow) = listing.as_ref().map(|one| (one.mode(), one.workflow())).unzip();
+        let listing = listing.unwrap_or_else(|| Listing { head: row.events, ..Listing::default() });
+        Ok(Overview {
             session: row.session.clone(),
             branch: row.main.clone(),
             created_us: row.created_us,
-            events: row.events,
-            head: head.hash,
-            state: "archived".to_owned(),
-            workflow: None,
-            task: String::new(),
-            project: None,
-            provider: None,
-            model: None,
-            usage: Usage::default(),
-            archive: None,
-        };
-        if let Some(archive) = self.log.archive_of(&row.session)? {
-            view.archive = Some(archive.file);
-            return Ok(view);
-        }
-        let state = match self.state_of(&row.main) {
-            // One damaged session hides no other.
-            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {
-                view.state = "damaged".to_owned();
-                return Ok(view);
-            }
-            state => state?,
-        };
-        let first = self.log.read(&row.main, 1, FIRST_EVENTS)?;
-        view.events = state.head;
-        view.state = match (&state.turn, state.outcome()) {
-            (Some(_), _) if self.log.is_owned(&row.main)? => "running".to_owned(),
-            (Some(_), _) => "interrupted".to_owned(),
-            (None, Some(outcome)) => {
-                let word = serde_json::to_value(outcome).unwrap_or_default();
-                word.as_str().unwrap_or_default().to_owned()
-            }
-            (None, None) => "new".to_owned(),
-        };
-        view.workflow = Some(state.workflow());
-        view.task = task_of(&first);
-        view.usage = state.usage;
-        if let Some(created) = state.created {
-            view.project = Some(created.project);
-            view.provider = Some(created.provider);
-            view.model = Some(created.model);
-        }
-        Ok(view)
+            events: listing.head,
+            head: self.log.head(&row.main)?.hash,
+            state,
+            mode,
+            workflow,
+            task: listing.task.unwrap_or_default(),
+            project: listing.project,
+            provider: listing.provider,
+            model: listing.model,
+            archive,
+        })
     }
-}
 
-/// The first line that a person wrote, without what a terminal obeys.
-fn task_of(events: &[Event]) -> String {
-    let message = events.iter().find(|event| *event.kind() == Kind::MessageReceived);
-    let text =
-        message.and_then(|event| event.body_as::<MessageReceived>().ok()).map(|body| body.text);
-    let text = text.unwrap_or_default();
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().filter(|c| !c.is_control()).take(MAX_TASK_CHARS).collect()
+    fn readable_listing(&self, row: &SessionRow) -> Result<Option<Listing>> {
+        match self.log.project(&row.main) {
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => Ok(None),
+            listing => Ok(Some(listing?)),
+        }
+    }
+
+    fn word_for(&self, row: &SessionRow, listing: &Listing) -> Result<String> {
+        if listing.is_open {
+            let is_owned = self.log.is_owned(&row.main)?;
+            return Ok(if is_owned { "running" } else { "interrupted" }.to_owned());
+        }
+        let Some(outcome) = listing.outcome else { return Ok("new".to_owned()) };
+        let word = serde_json::to_value(outcome).unwrap_or_default();
+        Ok(word.as_str().unwrap_or_default().to_owned())
+    }
 }

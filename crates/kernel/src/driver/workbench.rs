@@ -133,13 +133,6 @@ pub(super) fn read_seal(bytes: &[u8]) -> Result<SealManifest> {
         .map_err(|e| Error::new(codes::LOG_UNREADABLE, "a seal cannot be read").why(e))
 }
 
-/// The file contents that a blob names, where it is a recorded manifest.
-#[must_use]
-pub fn sealed_contents(blob: &[u8]) -> Vec<Digest> {
-    let Ok(seal) = serde_json::from_slice::<SealManifest>(blob) else { return Vec::new() };
-    seal.entries.values().filter_map(Entry::file_digest).copied().collect()
-}
-
 impl Workbench {
     /// A bench for a branch; nothing is frozen or started yet.
     pub(super) fn new(

@@ -489,6 +489,9 @@ fn on_commit(state: &State, commit: &CommitCreated) -> Vec<Draft> {
         Some(call) => {
             let text = match &commit.commit {
                 Some(id) => format!("merged and committed as {id}"),
+                None if commit.was_there => {
+                    "merged; the last commit has all of it already, so there is none".to_owned()
+                }
                 None => {
                     "merged; the project is no git repository, so there is no commit".to_owned()
                 }

@@ -18,6 +18,10 @@ pub struct Listing {
     pub head: Seq,
     /// Directory of the project; `None` for what is no agent's session.
     pub project: Option<String>,
+    /// Provider that it began with.
+    pub provider: Option<String>,
+    /// Model that it began with.
+    pub model: Option<String>,
     /// The beginning of the first message, without control characters.
     pub task: Option<String>,
     /// Where the workflow stands.
@@ -39,7 +43,11 @@ impl Projection for Listing {
         self.head = event.seq();
         match event.kind() {
             Kind::SessionCreated => {
-                self.project = event.body_as().ok().map(|created: SessionCreated| created.project);
+                if let Ok(created) = event.body_as::<SessionCreated>() {
+                    self.project = Some(created.project);
+                    self.provider = Some(created.provider);
+                    self.model = Some(created.model);
+                }
             }
             Kind::MessageReceived if self.task.is_none() => {
                 self.task = event.body_as().ok().map(|message: MessageReceived| task(&message));
@@ -101,7 +109,7 @@ mod tests {
     #[test]
     fn the_saved_shape_belongs_to_its_version() {
         let saved = String::from_utf8(Listing::default().save().unwrap()).unwrap();
-        let shape = r#"{"head":0,"project":null,"task":null,"workflow":null,"mode":null,"is_open":false,"outcome":null}"#;
+        let shape = r#"{"head":0,"project":null,"provider":null,"model":null,"task":null,"workflow":null,"mode":null,"is_open":false,"outcome":null}"#;
         assert_eq!((Listing::VERSION, saved.as_str()), (2, shape));
         assert_eq!(Listing::load(saved.as_bytes()), Some(Listing::default()));
     }

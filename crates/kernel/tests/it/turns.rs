@@ -176,7 +176,8 @@ fn law_3_a_commit_whose_merge_a_person_answers_ends_once() {
                 sim.append(Draft::new(Kind::MergeApplied, &MergeApplied { merge, files: 2 }));
                 assert_eq!(sim.next(), [Effect::Commit(merge)]);
                 let commit = Some("0123abc".to_owned());
-                let body = CommitCreated { merge, commit, subject: "x".to_owned() };
+                let body =
+                    CommitCreated { merge, commit, was_there: false, subject: "x".to_owned() };
                 sim.append(Draft::new(Kind::CommitCreated, &body));
             }
             Fate::Failed => {

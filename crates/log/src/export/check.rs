@@ -75,7 +75,7 @@ pub(crate) fn read(
         }
         let parsed = serde_json::from_slice(&line).map_err(|cause| reading.bad(cause))?;
         if let Line::End { events, blobs, digest } = parsed {
-            let expected = Exported { events, blobs, digest };
+            let expected = Exported { events, blobs, digest, absent_blobs: 0 };
             let exported = reading.end(&expected)?;
             if !input.fill_buf().map_err(unreadable)?.is_empty() {
                 reading.at += 1;
@@ -345,7 +345,8 @@ impl Reading {
         if self.branches.is_empty() {
             return Err(self.bad("it holds no branch"));
         }
-        let exported = Exported { events: self.events, blobs: self.blobs, digest: self.digest };
+        let (events, blobs, digest) = (self.events, self.blobs, self.digest);
+        let exported = Exported { events, blobs, digest, absent_blobs: 0 };
         if exported != *expected {
             return Err(self.bad("count and digest are those of other lines"));
         }

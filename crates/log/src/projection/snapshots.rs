@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::append::Head;
 use crate::error::{Error, Result};
-use crate::home;
+use crate::home::{self, FileLock};
 
 /// Largest snapshot; a larger state is folded from further back each time.
 const MAX_SNAPSHOT_BYTES: usize = 4 << 20;
@@ -33,6 +33,11 @@ const WRITES_BETWEEN_LOOKS: u64 = 256;
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 /// File whose time says when somebody last looked.
 const STAMP: &str = "looked";
+/// File that whoever folds locks with others, and whoever removes what was found wrong locks alone.
+const LOCK: &str = "lock";
+/// File that is locked alone before [`LOCK`] is: who comes meanwhile stands back, so that however many fold,
+/// whoever wants to be alone will be.
+const GATE: &str = "gate";
 const SUFFIX: &str = ".snapshot";
 
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +88,12 @@ impl Kept {
     }
 }
 
+/// The right to remove snapshots while nobody keeps any.
+pub(crate) struct Alone {
+    _lock: FileLock,
+    _gate: FileLock,
+}
+
 /// Where snapshots are kept.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
@@ -93,6 +104,23 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     pub(crate) const fn new(root: PathBuf) -> Self {
         Self { root, writes: AtomicU64::new(0) }
+    }
+
+    /// Held from before a snapshot is read until what was folded from it is kept. `None` while snapshots
+    /// are removed: what is folded meanwhile may come from one of them, and is not kept.
+    pub(super) fn share(&self) -> Option<FileLock> {
+        home::create_directories(&self.root).ok()?;
+        let _gate = FileLock::try_share(&self.root.join(GATE)).ok()??;
+        FileLock::try_share(&self.root.join(LOCK)).ok()?
+    }
+
+    /// Held while snapshots are removed. What was folded from them before is kept by then, and found.
+    /// `None` where nothing can be written, by anybody.
+    pub(crate) fn alone(&self) -> Option<Alone> {
+        home::create_directories(&self.root).ok()?;
+        let gate = FileLock::acquire(&self.root.join(GATE)).ok()?;
+        let lock = FileLock::acquire(&self.root.join(LOCK)).ok()?;
+        Some(Alone { _lock: lock, _gate: gate })
     }
 
     /// The snapshots of a branch, the oldest first.

@@ -5,7 +5,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use glasshouse_model::body::{BranchForked, BranchMerged, LogErased, SessionImported};
+use glasshouse_model::body::{
+    BranchForked, BranchMerged, LogErased, NamedBlob, SessionImported, sealed_files,
+};
 use glasshouse_model::event::event_hash;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
@@ -59,6 +61,8 @@ struct Missing {
     branch: BranchId,
     seq: Seq,
     digest: Digest,
+    /// The manifest that names it, where the event does not.
+    manifest: Option<Digest>,
 }
 
 /// The end of a branch as an event tells it.
@@ -272,6 +276,9 @@ impl<'a> Events<'a> {
                 && !self.erased_blobs.contains(&lost.digest)
                 && !self.erased_elsewhere.contains(&of_session)
                 && !self.not_brought.contains(&of_session)
+                && !lost.manifest.is_some_and(|manifest| {
+                    self.not_brought.contains(&(lost.session.clone(), manifest))
+                })
         };
         let blobs = self.missing.iter().filter(is_lost).map(|lost| {
             let (expected, found) = (format!("blob {}", lost.digest), "no such blob".to_owned());
@@ -343,31 +350,53 @@ impl<'a> Events<'a> {
         self.not_brought.extend(listed.map(|digest| (imported.clone(), digest)));
     }
 
-    /// The first blob of an event that is damaged. One that is missing may have been erased.
+    /// The first blob of an event that is damaged, or the first file of a manifest that it names. One that
+    /// is missing may have been erased.
     fn check_blobs(&mut self, row: &BranchRow, record: &Record) -> Result<Option<Defect>> {
-        for digest in named_in(&record.body) {
-            let found = match self.seen.get(&digest) {
-                Some(found) => found.clone(),
-                None => {
-                    let found = match self.blobs.get(&digest) {
-                        Ok(_) => None,
-                        Err(error) if error.is(codes::BLOB_NOT_FOUND) => Some(String::new()),
-                        Err(error) if error.is(codes::BLOB_CORRUPT) => Some(error.to_string()),
-                        Err(error) => return Err(error),
-                    };
-                    self.seen.insert(digest, found.clone());
-                    found
+        for NamedBlob { digest, is_manifest } in named_in(&record.header, &record.body) {
+            if let Some(defect) = self.check_blob(row, record, digest, None)? {
+                return Ok(Some(defect));
+            }
+            let is_there = self.seen.get(&digest).is_some_and(Option::is_none);
+            if !is_manifest || !is_there {
+                continue;
+            }
+            for file in sealed_files(&self.blobs.get(&digest)?) {
+                if let Some(defect) = self.check_blob(row, record, file, Some(digest))? {
+                    return Ok(Some(defect));
                 }
-            };
-            let Some(found) = found else { continue };
-            if found.is_empty() {
-                let (session, branch) = (row.session.clone(), row.branch.clone());
-                let (position, seq) = (record.position, record.seq);
-                self.missing.push(Missing { position, session, branch, seq, digest });
-            } else {
-                return Ok(Some(Defect::Hash { expected: format!("blob {digest}"), found }));
             }
         }
+        Ok(None)
+    }
+
+    fn check_blob(
+        &mut self,
+        row: &BranchRow,
+        record: &Record,
+        digest: Digest,
+        manifest: Option<Digest>,
+    ) -> Result<Option<Defect>> {
+        let found = match self.seen.get(&digest) {
+            Some(found) => found.clone(),
+            None => {
+                let found = match self.blobs.get(&digest) {
+                    Ok(_) => None,
+                    Err(error) if error.is(codes::BLOB_NOT_FOUND) => Some(String::new()),
+                    Err(error) if error.is(codes::BLOB_CORRUPT) => Some(error.to_string()),
+                    Err(error) => return Err(error),
+                };
+                self.seen.insert(digest, found.clone());
+                found
+            }
+        };
+        let Some(found) = found else { return Ok(None) };
+        if !found.is_empty() {
+            return Ok(Some(Defect::Hash { expected: format!("blob {digest}"), found }));
+        }
+        let (session, branch) = (row.session.clone(), row.branch.clone());
+        let (position, seq) = (record.position, record.seq);
+        self.missing.push(Missing { position, session, branch, seq, digest, manifest });
         Ok(None)
     }
 

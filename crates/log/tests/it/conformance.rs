@@ -8,7 +8,7 @@ use glasshouse_log::{
     Append, BranchState, CellWrite, Consistency, Erase, Head, Log, MergeBranch, NewBranch,
 };
 use glasshouse_model::body::{BranchMerged, MergeStrategy};
-use glasshouse_model::{Draft, Kind, TenantId};
+use glasshouse_model::{Actor, Draft, Kind, TenantId};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -228,6 +228,7 @@ fn a_fast_forward_is_refused_once_the_target_has_moved() {
             events: vec![(branch("b_main"), 4)],
             blobs: Vec::new(),
             reason: "test".into(),
+            actor: Actor::kernel(),
             epoch: None,
         };
         assert_eq!(refusal(log.erase(erase), ""), "append_invalid", "it proves the branch's end");
@@ -304,6 +305,7 @@ fn blobs_heads_and_proofs_hold() {
             events: vec![(branch("b_main"), 1)],
             blobs: vec![digest],
             reason: "test".into(),
+            actor: Actor::kernel(),
             epoch: None,
         };
         log.erase(erase).unwrap();

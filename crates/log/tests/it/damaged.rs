@@ -9,7 +9,7 @@ use glasshouse_model::{Digest, Draft, Kind, TenantId};
 use serde_json::json;
 
 use crate::support::{
-    Fixture, Mount, branch, fork, numbered, numbers, refusal, session, skip, verdict,
+    Fixture, Mount, blob_file, branch, fork, numbered, numbers, refusal, session, skip, verdict,
 };
 
 /// Many pages of events in two branches.
@@ -172,7 +172,7 @@ fn blobs_that_events_name_are_part_of_the_proof() {
         fixture.log().append(Append::new(session("s_1"), branch("b_main"), naming)).unwrap();
         fixture.append(3);
         assert_eq!(fixture.verdict(), "ok 3", "the control");
-        change(&fixture.path().join("blobs").join(&digest.hex()[..2]).join(&digest.hex()[2..]));
+        change(&blob_file(fixture.path(), &digest));
         let found = fixture.verdict();
         let start = format!("hash_mismatch b_main 2: expected blob {digest}, found ");
         assert!(found.starts_with(&start) && found.contains(expected), "{found}");

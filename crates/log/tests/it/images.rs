@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use glasshouse_log::{Append, CellWrite, Erase, Log};
-use glasshouse_model::{Digest, Draft, Kind, Seq, TenantId};
+use glasshouse_model::{Actor, Digest, Draft, Kind, Seq, TenantId};
 use serde_json::json;
 
 use crate::disk::{Disk, Files, Random};
@@ -118,6 +118,7 @@ impl Work {
                     events: vec![(branch("b_0"), seq)],
                     blobs: Vec::new(),
                     reason: "asked for".into(),
+                    actor: Actor::kernel(),
                     epoch: None,
                 };
                 if let Ok(erased) = log.erase(erase) {

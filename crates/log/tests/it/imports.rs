@@ -1,6 +1,7 @@
 //! Files of strangers: whatever hashes they make anew, an import stands in nobody's place, excuses nothing that
 //! is not its own, and can be read afterwards.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use glasshouse_log::{Append, ExportBlobs, Log, check_export};
@@ -9,7 +10,8 @@ use serde_json::json;
 
 use crate::exports::{file_of, forged, lived, new_import, stranger, whole};
 use crate::support::{
-    Fixture, branch, draft, erase, fork, numbered, numbers, refusal, root, session, verdict,
+    Fixture, blob_file, branch, draft, erase, fork, manifest_of, numbered, numbers, refusal, root,
+    session, verdict,
 };
 
 /// A forger makes every hash anew, so only what the log itself needs to read stops this.
@@ -89,8 +91,7 @@ fn what_an_import_says_was_erased_is_its_own() {
     log.import_session(&mut file_of(&reaching), new_import("told")).unwrap();
     log.sign_head().unwrap();
     assert!(verdict(&log.verify().unwrap()).starts_with("ok "), "the control: it is there");
-    let hex = mine.hex();
-    fs::remove_file(into.path().join("blobs").join(&hex[..2]).join(&hex[2..])).unwrap();
+    fs::remove_file(blob_file(into.path(), &mine)).unwrap();
     assert_eq!(
         into.verdict(),
         format!("hash_mismatch b_own 1: expected blob {mine}, found no such blob")
@@ -116,21 +117,26 @@ fn a_session_with_erased_neighbours_goes_out_and_in() {
 #[test]
 fn blobs_that_an_export_lacks_are_named_and_come_later() {
     let from = lived();
-    from.log().put_blob(b"within").unwrap();
-    let within = Digest::of(b"within");
+    let within = from.log().put_blob(b"within").unwrap();
+    let manifest = from.log().put_blob(manifest_of(&[within]).as_bytes()).unwrap();
+    let sealed = Draft::new(Kind::Heartbeat, &json!({ "manifest": { "blob": manifest } }));
+    from.log().append(Append::new(session("s_1"), branch("b_main"), vec![sealed])).unwrap();
     let (mut text, mut bare) = (Vec::new(), Vec::new());
-    let named_in = |bytes: &[u8]| if bytes == b"content" { vec![within] } else { Vec::new() };
-    from.log().export_session(&session("s_1"), ExportBlobs::All(&named_in), &mut text).unwrap();
+    from.log().export_session(&session("s_1"), ExportBlobs::All, &mut text).unwrap();
     from.log().export_session(&session("s_1"), ExportBlobs::None, &mut bare).unwrap();
     let text = String::from_utf8(text).unwrap();
     let bare = String::from_utf8(bare).unwrap();
     let content = Digest::of(b"content");
+    let lacked = BTreeSet::from([content, manifest]).into_iter().collect::<Vec<_>>();
     let mut into = stranger();
     let log = into.log();
     let imported = log.import_session(&mut file_of(&bare), new_import("told")).unwrap();
-    assert_eq!((imported.is_new, &imported.missing_blobs[..]), (true, &[content][..]));
+    assert_eq!((imported.is_new, &imported.missing_blobs), (true, &lacked));
     assert_eq!(log.blob(&content).unwrap_err().code(), "blob_not_found");
     assert!(into.verdict().ends_with("erased 2+1"), "{}", into.verdict());
+    assert_eq!(missing(&into), 2);
+    // A manifest that comes alone excuses the files that it names.
+    into.open().put_blob(manifest_of(&[within]).as_bytes()).unwrap();
     assert_eq!(missing(&into), 1);
     // No other session is excused by that.
     let log = into.open();
@@ -147,10 +153,11 @@ fn blobs_that_an_export_lacks_are_named_and_come_later() {
     };
     again(&bare, 0, &[content]);
     again(&text, 2, &[]);
+    assert_eq!(log.blob(&within).unwrap(), b"within");
     again(&text, 0, &[]);
     assert_eq!(log.blob(&content).unwrap(), b"content");
     let mut out = Vec::new();
-    log.export_session(&session("s_1"), ExportBlobs::All(&named_in), &mut out).unwrap();
+    log.export_session(&session("s_1"), ExportBlobs::All, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), text, "and it goes out as it came");
     assert!(into.verdict().starts_with("ok "), "{}", into.verdict());
     assert_eq!(missing(&into), 0);
@@ -167,6 +174,33 @@ fn missing(fixture: &Fixture) -> u64 {
         glasshouse_log::Verification::Sound(sound) => sound.missing_blobs,
         glasshouse_log::Verification::Broken(broken) => panic!("{broken:?}"),
     }
+}
+
+/// A file that only a manifest names is missing as well.
+#[test]
+fn files_of_a_seal_that_an_export_lacks_are_named() {
+    let from = Fixture::of_events(1);
+    let log = from.log();
+    let files = [b"one", b"two"].map(|file| log.put_blob(file).unwrap());
+    let manifest = log.put_blob(manifest_of(&files).as_bytes()).unwrap();
+    let sealed = Draft::new(Kind::Heartbeat, &json!({ "manifest": { "blob": manifest } }));
+    log.append(Append::new(session("s_1"), branch("b_main"), vec![sealed])).unwrap();
+    fs::remove_file(blob_file(from.path(), &files[0])).unwrap();
+    let mut text = Vec::new();
+    let written = log.export_session(&session("s_1"), ExportBlobs::All, &mut text).unwrap();
+    assert_eq!((written.blobs, written.absent_blobs), (2, 1), "the export tells of it");
+    let text = String::from_utf8(text).unwrap();
+    let check = |is_here: bool, expected: &[Digest]| {
+        let into = stranger();
+        if is_here {
+            into.log().put_blob(b"one").unwrap();
+        }
+        let imported = into.log().import_session(&mut file_of(&text), new_import("told")).unwrap();
+        assert_eq!(imported.missing_blobs, expected);
+        assert_eq!(missing(&into), expected.len() as u64);
+    };
+    check(false, &files[..1]);
+    check(true, &[]);
 }
 
 /// A blob that was erased here is not brought back by the file that it once came with.

@@ -325,9 +325,11 @@ fn a_rotation_that_is_cut_short_anywhere_loses_nothing() {
     };
     let (calls, done) = attempt(None);
     assert!(done && calls > 100, "{calls} calls");
-    let step = usize::try_from(calls / 40).unwrap().max(1);
+    // Each attempt makes a log of a thousand events anew; a soak makes many of them.
+    let samples = if std::env::var_os("GLASSHOUSE_SOAK").is_some() { 120 } else { 16 };
+    let step = usize::try_from(calls / samples).unwrap().max(1);
     let failed = (0..calls).step_by(step).filter(|call| !attempt(Some(*call)).1).count();
-    assert!(failed > 20, "{failed} of 40 were cut short");
+    assert!(failed > 8, "{failed} of {samples} were cut short");
 }
 
 /// The undefended control: a copy that is not proved before bodies are erased loses them.

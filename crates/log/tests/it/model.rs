@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use glasshouse_log::{Append, BranchState, Erase, Log};
-use glasshouse_model::TenantId;
+use glasshouse_model::{Actor, TenantId};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -195,6 +195,7 @@ impl Pair<'_> {
             events: vec![(branch(&id(line)), count(seq))],
             blobs: Vec::new(),
             reason: format!("step {n}"),
+            actor: Actor::kernel(),
             epoch: None,
         });
         let entries = &self.model.lines[line].entries;

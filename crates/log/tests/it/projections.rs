@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use glasshouse_log::{Log, Projection};
+use glasshouse_log::{Append, Log, Projection};
 use glasshouse_model::{Digest, Event, TenantId};
 
-use crate::support::{Fixture, branch, fork, numbered};
+use crate::support::{Fixture, branch, draft, fork, numbered, session};
 
 /// Sums the numbers of events, and counts how many it was given.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
@@ -161,6 +162,53 @@ fn every_snapshot_is_compared_not_only_the_newest() {
     fs::write(&files[1], b"noise").unwrap();
     assert_eq!(log.check_projection::<Sum>(&branch("b_main")).unwrap(), []);
     assert!(!files[1].exists());
+}
+
+/// The failure: who had read a wrong snapshot before it was found kept what came of it afterwards, and the
+/// log was said to be repaired.
+/// Now: a repair waits for folds that began before it, and what is folded during it is not kept.
+#[test]
+fn what_is_repaired_stays_so_while_others_fold() {
+    const ROUNDS: u64 = 25;
+    let fixture = Fixture::new();
+    let log = fixture.log();
+    let done = AtomicBool::new(false);
+    let is_sound = |file: &PathBuf| {
+        let Ok(text) = fs::read_to_string(file) else { return true };
+        let (_, state) = text.split_once('\n').unwrap();
+        let (sum, seen) = state.split_once(' ').unwrap();
+        let (sum, seen): (u64, u64) = (sum.parse().unwrap(), seen.parse().unwrap());
+        sum == seen * (seen + 1) / 2
+    };
+    let mut forged = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _: Sum = log.project(&branch("b_main")).unwrap();
+                }
+            });
+        }
+        let grow = |from: u64| {
+            let events = (1..=70).map(|n| draft(from + n)).collect();
+            log.append(Append::new(session("s_1"), branch("b_main"), events)).unwrap();
+        };
+        for round in 0..ROUNDS {
+            grow(round * 140);
+            folded(log, "b_main");
+            for file in snapshots(&fixture, "b_main") {
+                assert!(is_sound(&file), "round {round}: {}", file.display());
+                if let Ok(text) = fs::read_to_string(&file) {
+                    forge(&file, &format!("7 {}", text.rsplit(' ').next().unwrap()));
+                }
+            }
+            // These make what is folded from a wrong state worth keeping.
+            grow(round * 140 + 70);
+            forged += log.check_projection::<Sum>(&branch("b_main")).unwrap().len();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(forged > 0, "the control: some were found");
 }
 
 /// Replaces a state by another one, in the form of a snapshot.

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use glasshouse_log::{Follower, Log, Subscription};
-use glasshouse_model::{Event, TenantId};
+use glasshouse_log::{Append, Follower, Log, Subscription};
+use glasshouse_model::{Draft, Event, Kind, TenantId};
+use serde_json::json;
 
 use crate::child::Process;
-use crate::support::{Fixture, branch, erase, fork, numbered};
+use crate::support::{Fixture, branch, erase, fork, numbered, session};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -131,4 +132,24 @@ fn a_line_says_what_the_event_says() {
             assert_eq!(serde_json::from_str::<Event>(line).unwrap(), *event);
         }
     }
+}
+
+/// A page of long events is cut by bytes: a reader's memory does not grow with what somebody wrote.
+#[test]
+fn a_page_of_lines_is_bounded_in_bytes() {
+    let fixture = Fixture::of_events(0);
+    let log = fixture.log();
+    let long = "x".repeat(300_000);
+    for _ in 0..24 {
+        let draft = Draft::new(Kind::Heartbeat, &json!({ "n": 1, "text": long }));
+        log.append(Append::new(session("s_1"), branch("b_main"), vec![draft])).unwrap();
+    }
+    let page = |from| {
+        let lines = log.lines(&branch("b_main"), from, 512).unwrap();
+        lines.iter().map(|(seq, _)| *seq).collect::<Vec<_>>()
+    };
+    assert_eq!(page(1), (1..=16).collect::<Vec<_>>());
+    assert_eq!(page(17), (17..=24).collect::<Vec<_>>());
+    assert!(page(25).is_empty());
+    assert_eq!(log.lines(&branch("b_main"), 1, 3).unwrap().len(), 3);
 }

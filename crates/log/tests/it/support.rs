@@ -1,7 +1,7 @@
 //! A log in a temporary home, and short ways to say what happens to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -200,6 +200,20 @@ impl Drop for Mount<'_> {
     }
 }
 
+/// The file that holds a blob.
+pub(crate) fn blob_file(home: &Path, digest: &Digest) -> PathBuf {
+    let hex = digest.hex();
+    home.join("blobs").join(&hex[..2]).join(&hex[2..])
+}
+
+/// A manifest of a workspace in which these files are.
+pub(crate) fn manifest_of(files: &[Digest]) -> String {
+    let entry = |digest: &Digest| serde_json::json!({ "kind": "file", "executable": false, "digest": digest, "size_bytes": 1 });
+    let entries: serde_json::Map<_, _> =
+        files.iter().enumerate().map(|(n, digest)| (format!("f{n}"), entry(digest))).collect();
+    serde_json::json!({ "base": Digest::ZERO, "removed": [], "entries": entries }).to_string()
+}
+
 /// Erasing events and blobs, told on the main branch.
 pub(crate) fn erase(events: &[(&str, Seq)], blobs: &[Digest]) -> Erase {
     Erase {
@@ -208,6 +222,7 @@ pub(crate) fn erase(events: &[(&str, Seq)], blobs: &[Digest]) -> Erase {
         events: events.iter().map(|(id, seq)| (branch(id), *seq)).collect(),
         blobs: blobs.to_vec(),
         reason: "asked for by the person".into(),
+        actor: Actor::kernel(),
         epoch: None,
     }
 }

@@ -4,11 +4,13 @@ use std::fs;
 
 use glasshouse_log::{Append, Log, verify_home};
 use glasshouse_model::event::{SALT_BYTES, body_hash, event_hash};
-use glasshouse_model::{Digest, Header, TenantId};
+use glasshouse_model::{Digest, Draft, Header, Kind, TenantId};
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::support::{
-    Fixture, branch, draft, fork, numbered, numbers, refusal, root, session, verdict,
+    Fixture, blob_file, branch, draft, erase, fork, manifest_of, numbered, numbers, refusal, root,
+    session, verdict,
 };
 
 /// The key of event `seq` of the first branch in the database.
@@ -396,4 +398,42 @@ fn a3_a_bad_event_closes_its_branch_and_nothing_else() {
     assert_eq!(numbers(log, "b_fork"), [1, 2, 3]);
     let other = Append::new(session("s_2"), branch("b_other"), vec![draft(1)]);
     log.append(other).unwrap();
+}
+
+/// The failure: a file that a seal's manifest names could be changed or lost, and the log was told to prove
+/// itself; and a text that somebody entered into an interface could name a content that never was.
+/// Now: what a manifest names is read as well, and what somebody else wrote names nothing.
+#[test]
+fn what_a_manifest_names_is_proved_and_what_a_person_enters_names_nothing() {
+    let check = |change: &dyn Fn(&Fixture, Digest), expected: &str| {
+        let mut fixture = Fixture::of_events(2);
+        let log = fixture.log();
+        let file = log.put_blob(b"a file").unwrap();
+        let manifest = log.put_blob(manifest_of(&[file]).as_bytes()).unwrap();
+        let sealed =
+            Draft::new(Kind::WorkspaceSealed, &json!({ "manifest": { "blob": manifest } }));
+        let entered = json!({ "event": { "payload": { "blob": Digest::of(b"never") } } });
+        let entered = Draft::new(Kind::PlanEvent, &entered);
+        log.append(Append::new(session("s_1"), branch("b_main"), vec![sealed, entered])).unwrap();
+        assert_eq!(fixture.verdict(), "ok 4", "the control");
+        fixture.open();
+        change(&fixture, file);
+        let found = fixture.verdict();
+        assert!(found.starts_with(expected), "{found}");
+    };
+    let changed = |fixture: &Fixture, file: Digest| {
+        let path = blob_file(fixture.path(), &file);
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(path, bytes).unwrap();
+    };
+    check(&changed, "hash_mismatch b_main 3: expected blob");
+    let gone = |fixture: &Fixture, file: Digest| {
+        fs::remove_file(blob_file(fixture.path(), &file)).unwrap();
+    };
+    check(&gone, "hash_mismatch b_main 3: expected blob");
+    let erased = |fixture: &Fixture, file: Digest| {
+        fixture.log().erase(erase(&[], &[file])).unwrap();
+    };
+    check(&erased, "ok 5 erased 0+1");
 }

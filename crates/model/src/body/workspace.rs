@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::BlobRef;
+use super::{BlobRef, is_false};
 use crate::{Actor, CallId, Digest, Seq, State};
 
 /// `workspace.frozen`: the base that every change is measured against.
@@ -167,9 +167,20 @@ pub struct MergeFailed {
 pub struct CommitCreated {
     /// Sequence of `merge.proposed`.
     pub merge: Seq,
-    /// Commit id; absent when the project is no git repository.
+    /// Commit id; absent when there is nothing to commit, or no git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// Whether the project's last commit had all of it already.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub was_there: bool,
     /// First line of the message.
     pub subject: String,
+}
+
+impl CommitCreated {
+    /// Why there is no commit, for people.
+    #[must_use]
+    pub const fn why_none(&self) -> &'static str {
+        if self.was_there { "nothing new" } else { "no git repository" }
+    }
 }

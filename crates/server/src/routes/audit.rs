@@ -11,7 +11,8 @@ use crate::{Error, Result};
 
 /// Verifies the log. That something does not prove itself is an answer, not an error.
 pub(crate) fn verify(service: &Service, _: &Ask) -> Result<Reply> {
-    Ok(Reply::ok(&service.kernel.log().verify()?))
+    let tenant = service.kernel.log().tenant();
+    Ok(Reply::ok(&glasshouse_log::verify_home(&service.home, tenant)?))
 }
 
 #[derive(Serialize)]

@@ -33,7 +33,7 @@ pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
     let request = ask.named()?;
     // What the same request did before moved the branch.
     if service.desk.started_before(&branch.branch, request.as_ref())?.is_none() {
-        ask.check_match(&branch.head.hash.hex())?;
+        ask.check_match(&branch.head.hash.to_string())?;
     }
     let id = branch.branch.clone();
     let (turn, was_before) = service.desk.start(Task { branch, message, request })?.into_parts();

@@ -5,13 +5,12 @@ use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use glasshouse_kernel::driver::sealed_contents;
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{ExportBlobs, Exported, Imported, check_export};
 use glasshouse_model::{BranchId, Digest, Exit, SessionId};
 
 use crate::error::Error;
-use crate::output;
+use crate::{fail, output};
 
 /// Missing contents that are named to people.
 const MAX_TOLD: usize = 10;
@@ -25,8 +24,7 @@ pub(super) fn write(
     json: bool,
 ) -> Result<u8, Error> {
     kernel.main_branch(id)?;
-    let contents: &dyn Fn(&[u8]) -> Vec<Digest> = &sealed_contents;
-    let blobs = if with_blobs { ExportBlobs::All(contents) } else { ExportBlobs::None };
+    let blobs = if with_blobs { ExportBlobs::All } else { ExportBlobs::None };
     let Some(path) = out else {
         let mut stdout = Leaving { out: std::io::stdout().lock(), is_gone: false };
         let exported = kernel.log().export_session(id, blobs, &mut stdout);
@@ -40,7 +38,8 @@ pub(super) fn write(
     };
     // What an agent did is for its owner's eyes until they say otherwise.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = BufWriter::new(file.map_err(failed)?);
+    let file = file.map_err(|cause| fail::not_created(path, &cause))?;
+    let mut file = BufWriter::new(file);
     let exported = kernel.log().export_session(id, blobs, &mut file);
     let stored = file.flush().and_then(|()| file.get_ref().sync_all());
     if exported.is_err() || stored.is_err() {
@@ -50,6 +49,12 @@ pub(super) fn write(
     let exported = exported?;
     stored.map_err(failed)?;
     tell(&exported, json, "written");
+    if exported.absent_blobs > 0 {
+        output::note(&format!(
+            "{} contents that its events name are not here: erased, or lost (`glasshouse audit verify` tells)",
+            exported.absent_blobs
+        ));
+    }
     Ok(Exit::Done.status())
 }
 
@@ -66,10 +71,7 @@ pub(super) fn lay_out(
     let files = kernel.layout(branch)?;
     let owned = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
     // What an agent did is for its owner's eyes until they say otherwise.
-    DirBuilder::new()
-        .mode(0o700)
-        .create(out)
-        .map_err(|e| failed(out, e).fix("name a directory that is not there yet"))?;
+    DirBuilder::new().mode(0o700).create(out).map_err(|cause| fail::not_created(out, &cause))?;
     let mut bytes = 0;
     for (path, content) in &files {
         let path = out.join(path);

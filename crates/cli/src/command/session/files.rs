@@ -12,7 +12,7 @@ use glasshouse_sandbox::workspace::Entry;
 
 use crate::error::Error;
 use crate::event_line::Lines;
-use crate::output;
+use crate::{fail, output};
 
 /// A branch, and the event of it that counts.
 type Side<'a> = (&'a BranchRow, Option<u64>);
@@ -25,7 +25,7 @@ pub(super) fn diff(
     names: bool,
     json: bool,
 ) -> Result<u8, Error> {
-    if old.0.branch != new.0.branch {
+    if !names && old.0.branch != new.0.branch {
         events(kernel, old, new, json)?;
     }
     let (old, new) =
@@ -122,7 +122,7 @@ pub(super) fn write(past: &PastFiles, out: &Path, json: bool) -> Result<u8, Erro
     let failed = |at: &Path, cause: std::io::Error| {
         Error::new(codes::OUTPUT_LOST, format!("cannot write {}", at.display())).why(cause)
     };
-    fs::create_dir(out).map_err(|cause| failed(out, cause))?;
+    fs::create_dir(out).map_err(|cause| fail::not_created(out, &cause))?;
     let mut files = 0_u64;
     // Links come last, so that no file is ever written through one.
     let is_link = |entry: &Entry| matches!(entry, Entry::Symlink { .. });

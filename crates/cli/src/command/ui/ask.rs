@@ -1,24 +1,28 @@
 //! `glasshouse ui plan` and `ui run`: a model makes the plan.
 
+use std::path::PathBuf;
+
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{Heard, prompted};
 use glasshouse_model::Exit;
 use glasshouse_plan::Context;
 use glasshouse_plan::intake::Kind;
 use glasshouse_plan::stream::Stream;
-use glasshouse_provider::Cancel;
+use glasshouse_provider::{Cancel, Provider, Secret};
 use serde_json::json;
 
 use super::{SURFACE, fault, runs, show};
 use crate::args::AskArguments;
 use crate::command::task;
 use crate::error::Error;
-use crate::home;
 use crate::models::{self, Connected};
-use crate::output;
+use crate::{home, input, output};
 
 /// Name of the run whose previews are shown.
 const RUN: u64 = 1;
+
+/// Name of the model that a scenario plays.
+const SCRIPTED: &str = "scripted";
 
 /// What is done with the plan.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,12 +33,35 @@ pub(super) enum Then {
     Run,
 }
 
+/// Who is asked.
+struct Asked {
+    here: PathBuf,
+    provider: Box<dyn Provider>,
+    model: String,
+    secrets: Vec<(String, Secret)>,
+}
+
+impl Asked {
+    /// The server that flags and configuration name, or a scenario.
+    fn of(arguments: &AskArguments) -> Result<Self, Error> {
+        if let Some(file) = &arguments.scenario {
+            let bytes = input::bytes(file, input::MAX_SCENARIO_BYTES)?;
+            let provider = Box::new(task::scripted(Some(&bytes))?);
+            let (here, model) = (home::here()?, SCRIPTED.to_owned());
+            return Ok(Self { here, provider, model, secrets: Vec::new() });
+        }
+        let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
+        let model = remote.model().to_owned();
+        Ok(Self { here, provider: Box::new(remote), model, secrets })
+    }
+}
+
 pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     if then == Then::Print && arguments.options.show.page {
         return Err(Error::new(codes::USAGE, "`ui plan` prints the plan, and no page of it")
             .fix("`glasshouse ui run PROMPT --page` shows it"));
     }
-    let (here, _, Connected { remote, secrets }) = models::configured(&arguments.model)?;
+    let Asked { here, provider, model, secrets } = Asked::of(arguments)?;
     let profile = arguments.options.profile.profile();
     let made = {
         let kernel = home::kernel()?;
@@ -43,7 +70,7 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         let switch = cancel.clone();
         runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
         runtime.block_on(async {
-            let mut questions = kernel.questions(&here, &remote, &secrets)?;
+            let mut questions = kernel.questions(&here, &*provider, &secrets)?;
             let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
             let is_shown = arguments.options.show.json && arguments.preview;
             let mut preview = Stream::new(RUN, &profile, &context);
@@ -59,7 +86,7 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
                 Heard::Text(_) => {}
             };
             let prompt = arguments.prompt.as_str();
-            prompted(&mut questions, remote.model(), prompt, &profile, &mut hear, &cancel)
+            prompted(&mut questions, &model, prompt, &profile, &mut hear, &cancel)
                 .await
                 .map_err(Error::from)
         })?

@@ -1,0 +1,101 @@
+//! Taking bodies and contents out of the log for good, as a person asks for it.
+
+use glasshouse_log::{Appended, BranchState, Erase, MAX_ERASED, codes as log_codes};
+use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
+
+use super::Kernel;
+use super::journal::local_user;
+use crate::{Error, Result};
+
+/// What is to go from a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erasure {
+    /// The session.
+    pub session: SessionId,
+    /// Branch by id or name, as whose events these count; the main one when none is named.
+    pub branch: Option<String>,
+    /// First and last sequence of events whose bodies go.
+    pub events: Vec<(Seq, Seq)>,
+    /// Contents that go, whoever names them.
+    pub blobs: Vec<Digest>,
+    /// Why; it is never erased.
+    pub reason: String,
+}
+
+/// What an erasure is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Erasing {
+    /// Each event by the branch that stores it, its kind, and whether its body is there.
+    pub events: Vec<(BranchId, Seq, Kind, bool)>,
+    erase: Erase,
+}
+
+impl Kernel {
+    /// Looks up what an erasure would take away; nothing changes.
+    ///
+    /// # Errors
+    /// `session_not_found`, `branch_unknown`, `session_archived`, `fork_out_of_range` for an event that the
+    /// branch does not have, `append_invalid` when nothing or too much is named, or an error of the log.
+    pub fn plan_erasure(&self, erasure: Erasure) -> Result<Erasing> {
+        let Erasure { session, branch, events: ranges, blobs, reason } = erasure;
+        let row = self.branch(&session, branch.as_deref())?;
+        let mut events = Vec::new();
+        for (from, upto) in ranges {
+            let count = upto.saturating_sub(from).saturating_add(1);
+            let beyond = || {
+                Error::new(
+                    log_codes::FORK_OUT_OF_RANGE,
+                    format!("{} has no such events", row.branch),
+                )
+                .why(format!("it has events 1 to {}, not {from} to {upto}", row.head.seq))
+                .with("head", row.head.seq)
+            };
+            if from == 0 || from > upto || upto > row.head.seq {
+                return Err(beyond());
+            }
+            let limit = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_ERASED + 1);
+            for event in self.log.read(&row.branch, from, limit)? {
+                let is_whole = !event.body.is_null();
+                let kind = event.kind().clone();
+                events.push((event.header.branch.clone(), event.seq(), kind, is_whole));
+            }
+        }
+        let places = events.iter().map(|(branch, seq, ..)| (branch.clone(), *seq)).collect();
+        // What says so stands in the session, so that an export proves itself.
+        let branch = match row.state {
+            BranchState::Open => row.branch,
+            _ => self.main_branch(&session)?,
+        };
+        let erase = Erase {
+            session,
+            branch,
+            events: places,
+            blobs,
+            reason,
+            actor: local_user().actor(),
+            epoch: None,
+        };
+        erase.check()?;
+        Ok(Erasing { events, erase })
+    }
+
+    /// Erases what was looked up: bodies and contents go, headers, hashes and proofs stay.
+    ///
+    /// # Errors
+    /// `session_owned` while somebody works on a branch that has one of the events, `append_invalid` for an
+    /// event by which others are proved, or an error of the log.
+    pub fn erase(&self, erasing: Erasing) -> Result<Appended> {
+        let mut erase = erasing.erase;
+        // Whoever works there has in memory what goes here, and would send it to a model again.
+        for row in self.log.branches(&erase.session)? {
+            if row.branch != erase.branch && self.log.is_owned(&row.branch)? {
+                let what = format!("branch {} is being worked on", row.branch);
+                return Err(Error::new(log_codes::SESSION_OWNED, what)
+                    .why("it may hold in memory what is to be erased"));
+            }
+        }
+        let lease = self.log.acquire_lease(&erase.branch)?;
+        erase.epoch = Some(lease.epoch());
+        Ok(self.log.erase(erase)?)
+    }
+}
