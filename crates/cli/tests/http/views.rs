@@ -83,7 +83,7 @@ fn views_are_served_and_laid_out_alike() {
     // It is there already.
     place
         .run(&["session", "export", &session, "--layout", "--out", out.to_str().unwrap()])
-        .expect_status(9);
+        .expect_status(2);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Views {
         match event.kind() {
             Kind::SessionCreated => self.created(event, &event.body_as()?),
             Kind::MessageReceived => {
-                let MessageReceived { text } = event.body_as()?;
+                let MessageReceived { text, .. } = event.body_as()?;
                 self.say(seq, "User", &text);
             }
             Kind::ModelCompleted => {
@@ -91,7 +91,7 @@ impl Views {
             Kind::ToolProposed => self.proposed(seq, event.body_as()?),
             Kind::PolicyDecided => self.decided(seq, &event.body_as()?),
             Kind::ToolStarted => {
-                let ToolStarted { call, isolation } = event.body_as()?;
+                let ToolStarted { call, isolation, .. } = event.body_as()?;
                 self.note(call, "started", seq.into());
                 self.note(call, "isolation", isolation.into());
             }
@@ -101,7 +101,7 @@ impl Views {
             Kind::ApprovalResolved => self.resolved(&event.body_as()?),
             Kind::TestEvidence => self.tested(event, &event.body_as()?),
             Kind::CommitCreated => {
-                let CommitCreated { commit, subject, merge } = event.body_as()?;
+                let CommitCreated { commit, subject, merge, .. } = event.body_as()?;
                 let text = match commit {
                     Some(commit) => format!("committed as {commit}: {subject}"),
                     None => format!("merged: {subject}"),
@@ -109,12 +109,12 @@ impl Views {
                 self.observe(event, text, "commit", vec![merge, seq]);
             }
             Kind::ObservationExtracted => {
-                let ObservationExtracted { text, sources } = event.body_as()?;
+                let ObservationExtracted { text, sources, .. } = event.body_as()?;
                 self.observe(event, text, "agent", sources);
             }
             Kind::CheckpointCreated => self.checkpoint(event, event.body_as()?),
             Kind::SoulUpdated => {
-                let SoulUpdated { previous, text } = event.body_as()?;
+                let SoulUpdated { previous, text, .. } = event.body_as()?;
                 self.soul = json!({ "seq": seq, "previous": previous, "text": text });
             }
             Kind::PlanRendered | Kind::PlanRefused => {
@@ -142,7 +142,7 @@ impl Views {
     }
 
     fn checkpoint(&mut self, event: &Event, body: CheckpointCreated) {
-        let CheckpointCreated { at_seq, projection, state } = body;
+        let CheckpointCreated { at_seq, projection, state, .. } = body;
         let view = json!({
             "checkpoint": event.seq(), "at_seq": at_seq, "projection": projection, "state": state,
             "time_us": event.header.time_us, "hash": event.hash,

@@ -96,7 +96,7 @@ impl Tracer {
                 self.begin(seq, "invoke_agent glasshouse".to_owned(), INTERNAL, now_us, attributes);
             }
             Kind::MessageReceived if self.content => {
-                let MessageReceived { text } = event.body_as()?;
+                let MessageReceived { text, .. } = event.body_as()?;
                 let told =
                     json!([{ "role": "user", "parts": [{ "type": "text", "content": text }] }]);
                 self.add(self.turn, vec![attribute("gen_ai.input.messages", told.to_string())]);
