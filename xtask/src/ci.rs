@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::place::Place;
 use crate::process::{Doing, Failure, run};
-use crate::{bench, demo, sabotage, suite, tidy, wasm};
+use crate::{bench, demo, sabotage, sdk, suite, tidy, wasm};
 
 /// A run on two cores stays below this; a slower one says so, because it is the first to be skipped.
 const TIME_BUDGET: Duration = Duration::from_secs(40 * 60);
@@ -28,6 +28,11 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", after: None, run: clippy },
     Step { name: "documentation", after: None, run: documentation },
     Step { name: "tests", after: Some("clippy"), run: |place| suite::command(place, &[]) },
+    Step {
+        name: "client",
+        after: Some("tests"),
+        run: |place| sdk::command(place, &["--check".to_owned()]),
+    },
     Step { name: "demo", after: Some("clippy"), run: demo::require },
     Step { name: "sabotage", after: Some("demo"), run: sabotage_turn },
     Step { name: "wasm", after: Some("clippy"), run: |place| wasm::command(place, &[]) },

@@ -16,6 +16,7 @@ mod needs;
 mod place;
 mod process;
 mod sabotage;
+mod sdk;
 mod skips;
 mod soak;
 mod suite;
@@ -89,6 +90,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         about: "build plans for a browser, and compare what they show there with what they show here",
         run: wasm::command,
+    },
+    Command {
+        name: "sdk",
+        arguments: "[--check]",
+        about: "write the client for TypeScript from the description of the API, or check it",
+        run: sdk::command,
     },
     Command {
         name: "soak",

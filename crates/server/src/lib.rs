@@ -25,6 +25,7 @@ mod admit;
 mod ask;
 mod auth;
 mod caller;
+mod chat;
 mod clock;
 pub mod codes;
 mod desk;
@@ -48,6 +49,7 @@ mod settings;
 mod shared;
 mod stream;
 mod tally;
+mod telemetry;
 mod throttle;
 mod tide;
 mod tls;
@@ -68,6 +70,7 @@ pub use models::{Connected, Models, Settings, Wanted};
 pub use route::reference;
 pub use settings::Listening;
 pub use shared::home_of;
+pub use telemetry::Telemetry;
 pub use tls::TlsFiles;
 
 /// Requests that are worked on at a time.
@@ -92,12 +95,14 @@ impl Server {
     ///
     /// # Errors
     /// `listen_insecure` for an address that others can reach while nothing is encrypted, or nothing tells who
-    /// asks; `tls_unusable`, `server_config_invalid`, `listen_failed`, `token_unusable`; an error of the log.
+    /// asks; `tls_unusable`, `server_config_invalid`, `listen_failed`, `token_unusable`, `telemetry_invalid`; an
+    /// error of the log.
     pub async fn start(
         kernel: Arc<Kernel>,
         home: &Path,
         models: Arc<dyn Models>,
         listening: Listening,
+        telemetry: Option<Telemetry>,
     ) -> Result<Self> {
         let tls = listening.tls.as_ref().map(tls::acceptor).transpose()?;
         listen::check(&listening, has_keys(&kernel)?)?;
@@ -113,6 +118,7 @@ impl Server {
             models,
             stopping: stopping.clone(),
             ending: ending.clone(),
+            telemetry,
             pool: Arc::new(pool::Pool::new(WORKERS, MAX_WAITING)),
             metrics: Arc::new(metrics::Metrics::new()),
         };

@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
 
 use crate::route::{ROUTES, Route};
+use crate::telemetry::Histogram;
 
 /// Classes of status, from 1xx on.
 const CLASSES: usize = 5;
@@ -15,7 +17,7 @@ const CLASSES: usize = 5;
 #[derive(Debug, Default)]
 struct Counted {
     by_class: [AtomicU64; CLASSES],
-    time_us: AtomicU64,
+    time: Mutex<Histogram>,
 }
 
 /// All counters.
@@ -48,7 +50,7 @@ impl Metrics {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1).min(CLASSES - 1);
         counted.by_class[class].fetch_add(1, Ordering::Relaxed);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        counted.time_us.fetch_add(us, Ordering::Relaxed);
+        counted.time.lock().unwrap_or_else(PoisonError::into_inner).take(us);
     }
 
     /// A request came no further than the gate.
@@ -92,23 +94,45 @@ impl Metrics {
             "Requests without token, for another host or from another site.",
             &[(String::new(), refused)],
         );
-        let (mut counts, mut times) = (Vec::new(), Vec::new());
+        let (mut counts, mut times) = (Vec::new(), String::new());
         for (route, counted) in ROUTES.iter().zip(&self.routes) {
             let label = format!("method=\"{}\",route=\"{}\"", route.method, route.path);
             let classes = counted.by_class.iter().map(|count| count.load(Ordering::Relaxed));
             for (class, count) in (1..).zip(classes).filter(|(_, count)| *count > 0) {
                 counts.push((format!("{{{label},status=\"{class}xx\"}}"), count.to_string()));
             }
-            let us = counted.time_us.load(Ordering::Relaxed);
-            if us > 0 {
-                let seconds = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
-                times.push((format!("{{{label}}}"), seconds));
+            let time = counted.time.lock().unwrap_or_else(PoisonError::into_inner);
+            if !time.is_empty() {
+                time.write(&mut times, "glasshouse_request_seconds", &format!("{label},"));
             }
         }
         one("glasshouse_requests_total", "counter", "Requests answered.", &counts);
-        one("glasshouse_request_seconds_total", "counter", "Time that answers took.", &times);
+        one("glasshouse_request_seconds", "histogram", "Time that answers took.", &[]);
+        text.push_str(&times);
+        text.push_str(&process());
         text
     }
+}
+
+/// What the system says of this process.
+fn process() -> String {
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+        }
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let bytes = field("VmRSS:").map(|kib| kib * 1_024);
+    gauge("process_resident_memory_bytes", "Memory that the process holds.", bytes);
+    gauge("process_threads", "Threads of the process.", field("Threads:"));
+    let open = std::fs::read_dir("/proc/self/fd").ok().map(|list| list.count() as u64);
+    gauge("process_open_fds", "Descriptors that are open.", open);
+    text
 }
 
 #[cfg(test)]
@@ -133,12 +157,13 @@ mod tests {
             "glasshouse_requests_refused_total 1".to_owned(),
             format!("glasshouse_requests_total{{{label},status=\"2xx\"}} 2"),
             format!("glasshouse_requests_total{{{label},status=\"4xx\"}} 1"),
-            format!("glasshouse_request_seconds_total{{{label}}} 4.500000"),
+            format!("glasshouse_request_seconds_sum{{{label}}} 4.5"),
+            format!("glasshouse_request_seconds_bucket{{{label},le=\"2.5\"}} 3"),
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
         // Each name is told once, with its type.
         let typed = text.lines().filter(|line| line.starts_with("# TYPE")).count();
-        assert_eq!(typed, 7);
+        assert_eq!(typed, 10);
     }
 }

@@ -26,8 +26,10 @@ pub struct Wanted<'a> {
 
 /// A model that can be asked, and what must never be stored.
 pub struct Connected {
-    /// The model.
+    /// The model's server.
     pub provider: Arc<dyn Provider>,
+    /// Name of the model that is asked.
+    pub model: String,
     /// Keys by name.
     pub secrets: Vec<(String, Secret)>,
 }

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::problem::{MEDIA_TYPE, Problem};
-use crate::route::{ROUTES, Route};
+use crate::route::{IF_NONE_MATCH, ROUTES, Route};
 
 /// Makes the schema of a type; names of types are references into the document.
 pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -87,6 +87,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
         },
         "security": if *is_open { json!([]) } else { json!([{ "token": [] }]) },
     });
+    if told.may_be_nothing {
+        operation["responses"]["204"] = json!({ "description": "There is nothing" });
+    }
+    if told.headers.iter().any(|(name, _)| *name == IF_NONE_MATCH.0) {
+        operation["responses"]["304"] = json!({ "description": "The client has it" });
+    }
     if let Some(body) = told.body {
         operation["requestBody"] = json!({
             "required": told.needs_body,
@@ -139,8 +145,7 @@ fn without_null(mut schema: Value) -> Value {
 
 /// A name for a client's function: `get_sessions_events_stream`.
 fn operation_id(method: &str, path: &str) -> String {
-    let path = path.trim_start_matches("/v1").trim_start_matches('/');
-    let words = path.split('/').map(|part| {
+    let words = path.trim_start_matches("/v1").split('/').skip(1).map(|part| {
         let name = part.trim_matches(['{', '}']);
         let name = name.replace('.', "_");
         if part.starts_with('{') { format!("by_{name}") } else { name }

@@ -78,6 +78,11 @@ pub(crate) fn status(code: &str, exit: Exit) -> StatusCode {
 }
 
 impl Problem {
+    /// The error in a line.
+    pub(crate) fn line(&self) -> String {
+        format!("{}: {}", self.code, self.detail)
+    }
+
     /// The body that tells an error.
     pub(crate) fn of(error: Error) -> Self {
         let fault = Fault::from(error);
@@ -177,7 +182,7 @@ mod tests {
         assert_eq!(reply.status.as_u16(), 429);
         assert_eq!(reply.header_value("retry-after"), Some("3"));
         assert_eq!(reply.header_value("content-type"), Some(MEDIA_TYPE));
-        let body: serde_json::Value = serde_json::from_slice(reply.bytes()).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(reply.whole()).unwrap();
         let expected = serde_json::json!({
             "type": "urn:glasshouse:error:server_busy", "title": "server busy", "status": 429,
             "detail": "no: full", "code": "server_busy", "what": "no", "why": "full",

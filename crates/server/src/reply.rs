@@ -7,6 +7,8 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
+use crate::chat::Follow;
+
 /// Media type of JSON.
 const JSON: &str = "application/json";
 
@@ -30,6 +32,10 @@ pub(crate) enum Content {
         /// Sequence of the first event.
         from: Seq,
     },
+    /// Lines as they come.
+    Lines(tokio::sync::mpsc::Receiver<Bytes>),
+    /// A message of a chat, until it is over or asks a person.
+    Chat(Box<Follow>),
 }
 
 impl Reply {
@@ -52,6 +58,19 @@ impl Reply {
     /// A stream of events.
     pub(crate) fn events(branch: BranchId, from: Seq) -> Self {
         let content = Content::Events { branch, from };
+        Self { status: StatusCode::OK, headers: HeaderMap::new(), content }
+    }
+
+    /// Lines of JSON as they come.
+    pub(crate) fn lines(lines: tokio::sync::mpsc::Receiver<Bytes>) -> Self {
+        let content = Content::Lines(lines);
+        let reply = Self { status: StatusCode::OK, headers: HeaderMap::new(), content };
+        reply.header("content-type", "application/x-ndjson").header("x-accel-buffering", "no")
+    }
+
+    /// A message of a chat as a stream.
+    pub(crate) fn chat(follow: Follow) -> Self {
+        let content = Content::Chat(Box::new(follow));
         Self { status: StatusCode::OK, headers: HeaderMap::new(), content }
     }
 
@@ -87,10 +106,10 @@ impl Reply {
     }
 
     /// The answer as HTTP.
-    pub(crate) fn into_response(self, body: impl FnOnce(BranchId, Seq) -> Body) -> Response {
+    pub(crate) fn into_response(self, body: impl FnOnce(Content) -> Body) -> Response {
         let body = match self.content {
             Content::Whole(bytes) => Body::from(bytes),
-            Content::Events { branch, from } => body(branch, from),
+            stream => body(stream),
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
@@ -108,11 +127,11 @@ impl Reply {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The body, where it is whole.
+    pub(crate) fn whole(&self) -> &[u8] {
         match &self.content {
             Content::Whole(bytes) => bytes,
-            Content::Events { .. } => &[],
+            Content::Events { .. } | Content::Lines(_) | Content::Chat(_) => &[],
         }
     }
 }

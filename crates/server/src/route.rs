@@ -20,6 +20,8 @@ pub(crate) struct Told {
     pub(crate) needs_body: bool,
     /// Status of success.
     pub(crate) status: u16,
+    /// Whether there may be nothing to answer.
+    pub(crate) may_be_nothing: bool,
     pub(crate) media_type: &'static str,
     pub(crate) answer: Option<Shape>,
     /// Headers that it looks at, and what they say.
@@ -46,9 +48,12 @@ pub(crate) struct Route {
 
 const JSON: &str = "application/json";
 const KEY: (&str, &str) = ("Idempotency-Key", "Names the request, so that it is done once");
-const IF_NONE_MATCH: (&str, &str) = ("If-None-Match", "The entity tag that the client has");
+pub(crate) const IF_NONE_MATCH: (&str, &str) =
+    ("If-None-Match", "The entity tag that the client has");
 const IF_MATCH: (&str, &str) =
     ("If-Match", "Hash of the branch's newest event, as the client knows it");
+const AI_SDK: (&str, &str) =
+    ("X-AI-SDK-Version", "The version that the client reads: 6 or 7; 6 unless given");
 const LAST_EVENT_ID: (&str, &str) = ("Last-Event-ID", "The last event that the client has");
 
 const fn route(
@@ -63,6 +68,7 @@ const fn route(
         body: None,
         needs_body: false,
         status: 200,
+        may_be_nothing: false,
         media_type: JSON,
         answer: None,
         headers: &[],
@@ -123,6 +129,12 @@ impl Route {
         self
     }
 
+    /// May answer that there is nothing.
+    const fn or_nothing(mut self) -> Self {
+        self.told.may_be_nothing = true;
+        self
+    }
+
     const fn media(mut self, media_type: &'static str) -> Self {
         self.told.media_type = media_type;
         self
@@ -138,6 +150,11 @@ impl Route {
 #[rustfmt::skip]
 pub(crate) static ROUTES: &[Route] = &[
     get("/openapi.json", "This description of the API", routes::health::openapi).open(),
+    get("/playground", "The playground of plans, a page", routes::pages::playground).open().media("text/html"),
+    get("/playground.js", "Its script", routes::pages::script).open().media("text/javascript"),
+    get("/playground.css", "Its style", routes::pages::style).open().media("text/css"),
+    get("/docs", "The routes, a page that is made of the description", routes::pages::docs).open().media("text/html"),
+    get("/docs.js", "Its script", routes::pages::docs_script).open().media("text/javascript"),
     get("/v1/health", "Whether the process answers", routes::health::health).open(),
     get("/v1/ready", "Whether work can be taken", routes::health::ready),
     get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain").needs(HOST),
@@ -168,6 +185,12 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>),
     post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE),
     post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE),
+    get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]),
+    get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).query(shape::<routes::views::Words>),
+    post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).body(shape::<routes::chat::Said>).media("text/event-stream").headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(),
+    get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").headers(&[AI_SDK]),
+    post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202),
+    get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Which>),
     get("/v1/approvals", "Questions that wait for a person", routes::approvals::list),
     get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show),
     post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER),
@@ -176,6 +199,10 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
     get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>),
     post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(),
+    post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE),
+    post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends(),
+    post("/v1/plans/prompt/stream", "The same, with previews while the plan comes, a JSON object a line", routes::prompts::stream).body(shape::<routes::prompts::Prompt>).media("application/x-ndjson").spends(),
+    post("/v1/plans/clear", "List plans and runs no more; the log keeps their events", routes::plans::clear).needs(MANAGE),
     get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state),
     post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends(),
     post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>),
@@ -229,7 +256,7 @@ mod tests {
         for (at, route) in ROUTES.iter().enumerate() {
             let again = |other: &&Route| (&other.method, other.path) == (&route.method, route.path);
             assert_eq!(ROUTES[..at].iter().find(again).map(|route| route.path), None);
-            assert!(route.path.starts_with("/v1/") || route.path == "/openapi.json");
+            assert!(route.path.starts_with("/v1/") || route.is_open, "{}", route.path);
             assert!(!route.summary.ends_with('.'));
         }
     }

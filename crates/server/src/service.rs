@@ -24,6 +24,7 @@ use tower_service::Service as _;
 use crate::admit::Admitted;
 use crate::ask::Ask;
 use crate::caller::Caller;
+use crate::chat;
 use crate::desk::Desk;
 use crate::keys::Keys;
 use crate::listen::MAX_HEADERS;
@@ -37,6 +38,7 @@ use crate::route::{ROUTES, Route};
 use crate::shared::{Shared, unlimited};
 use crate::stream::{self, Streams};
 use crate::tally::Tally;
+use crate::telemetry::Watcher;
 use crate::throttle::Rate;
 use crate::watching::{Followed, watched};
 use crate::{Error, Result, codes};
@@ -77,6 +79,19 @@ pub(crate) struct Service {
     pub(crate) followed: Arc<AtomicUsize>,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
+    pub(crate) watcher: Watcher,
+    pub(crate) own: std::sync::Weak<Service>,
+}
+
+impl Service {
+    /// Another hold on it, for what outlives a request.
+    ///
+    /// # Errors
+    /// `server_stopping`.
+    pub(crate) fn share(&self) -> Result<Arc<Self>> {
+        let own = self.own.upgrade();
+        own.ok_or_else(|| Error::new(codes::SERVER_STOPPING, "nothing can be begun now"))
+    }
 }
 
 /// The routes as a router. Outside it stands [`answer`].
@@ -179,9 +194,18 @@ async fn handle(
     let reply = work(&shared, route, admitted, parts, request).await.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
     let is_whole = matches!(reply.content, Content::Whole(_));
-    let reply = if is_whole { reply } else { stream::with_headers(reply) };
+    let reply = match reply.content {
+        Content::Events { .. } => stream::with_headers(reply),
+        Content::Chat(_) => chat::with_headers(reply),
+        Content::Whole(_) | Content::Lines(_) => reply,
+    };
     let counted = (!is_whole).then(|| Followed::new(&service.followed));
-    let response = reply.into_response(|branch, from| service.streams.body(branch, from));
+    let response = reply.into_response(|content| match content {
+        Content::Events { branch, from } => service.streams.body(branch, from),
+        Content::Chat(follow) => follow.body(&service.streams),
+        Content::Lines(lines) => stream::body_of(lines),
+        Content::Whole(bytes) => Body::from(bytes),
+    });
     match (caller, counted) {
         // What goes on ends with the right to it.
         (Some(caller), Some(counted)) => {
@@ -309,5 +333,5 @@ async fn collect(body: Body) -> Result<Bytes> {
 
 /// The answer that tells an error.
 fn refuse(error: Error) -> Response {
-    Reply::from(error).into_response(|_, _| Body::empty())
+    Reply::from(error).into_response(|_| Body::empty())
 }

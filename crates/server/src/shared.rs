@@ -23,6 +23,7 @@ use crate::problem::RETRY_AFTER_S;
 use crate::service::Service;
 use crate::stream::Streams;
 use crate::tally::Tally;
+use crate::telemetry::{Telemetry, Watcher};
 use crate::throttle::{Rate, Throttle};
 use crate::{Error, Result, codes};
 
@@ -65,6 +66,8 @@ pub(crate) struct Parts {
     pub(crate) stopping: watch::Receiver<bool>,
     /// Ends what requests wait for when the server stops.
     pub(crate) ending: Cancel,
+    /// Where spans go.
+    pub(crate) telemetry: Option<Telemetry>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -77,7 +80,10 @@ impl Parts {
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
         let desk = Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models)));
         let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone())?);
-        Ok(Arc::new(Service {
+        let watcher = Watcher::new(kernel.log(), self.telemetry.clone())?;
+        Ok(Arc::new_cyclic(|own| Service {
+            own: own.clone(),
+            watcher,
             tally: Tally::new(kernel.log()),
             keys: Keys::new(Arc::clone(&kernel)),
             kernel,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use glasshouse_log::Log;
-use glasshouse_model::{BranchId, Seq};
+use glasshouse_model::{BranchId, Event, Seq};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -24,7 +24,7 @@ const PAGE_EVENTS: usize = 256;
 /// Reads for streams that are made at a time; requests have threads of their own.
 const READERS: usize = 4;
 /// Silence after which a comment says that the connection lives. Below what proxies allow.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What a client waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
@@ -55,16 +55,25 @@ impl Streams {
         let (chunks, taken) = mpsc::channel(1);
         let streams = Arc::clone(self);
         tokio::spawn(async move {
-            streams.open.fetch_add(1, Ordering::Relaxed);
+            let _open = streams.enter();
             streams.run(branch, from, chunks).await;
-            streams.open.fetch_sub(1, Ordering::Relaxed);
         });
-        let frames = futures(taken);
-        Body::new(StreamBody::new(frames))
+        body_of(taken)
+    }
+
+    /// Counts one stream for as long as the answer lives.
+    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Entered(Arc::clone(self))
+    }
+
+    /// Whether the server stops.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.clone()
     }
 
     /// Hears of a branch's events from now on.
-    pub(crate) fn news(&self, branch: &BranchId) -> watch::Receiver<Seq> {
+    pub(crate) fn watch(&self, branch: &BranchId) -> watch::Receiver<Seq> {
         self.tide.watch(branch)
     }
 
@@ -112,17 +121,54 @@ impl Streams {
 
     /// The next events as text, and the sequence after them.
     async fn read(&self, branch: &BranchId, next: Seq) -> Result<(Bytes, Seq)> {
-        let slot = Arc::clone(&self.readers).acquire_owned().await;
-        let slot = slot.map_err(|e| Error::new(codes::SERVER_FAILED, "the server ended").why(e))?;
-        let (log, branch) = (self.log.clone(), branch.clone());
-        let read = tokio::task::spawn_blocking(move || {
-            let _slot = slot;
+        let branch = branch.clone();
+        self.reading(move |log| {
             let lines = log.lines(&branch, next, PAGE_EVENTS)?;
             let after = lines.last().map_or(next, |(seq, _)| seq + 1);
             Ok((Bytes::from(frames(&lines)), after))
+        })
+        .await
+    }
+
+    /// Events of a branch from a sequence on.
+    pub(crate) async fn events(
+        &self,
+        branch: &BranchId,
+        next: Seq,
+        most: usize,
+    ) -> Result<Vec<Event>> {
+        let branch = branch.clone();
+        self.reading(move |log| Ok(log.read(&branch, next, most)?)).await
+    }
+
+    /// Reads on a thread that may wait.
+    async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Log) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let slot = Arc::clone(&self.readers).acquire_owned().await;
+        let slot = slot.map_err(|e| Error::new(codes::SERVER_FAILED, "the server ended").why(e))?;
+        let log = self.log.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            read(&log)
         });
         read.await.map_err(|e| Error::new(codes::SERVER_FAILED, "a read broke down").why(e))?
     }
+}
+
+/// One open stream.
+pub(crate) struct Entered(Arc<Streams>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body that gives what a channel gives.
+pub(crate) fn body_of(taken: mpsc::Receiver<Bytes>) -> Body {
+    Body::new(StreamBody::new(futures(taken)))
 }
 
 /// A receiver as the stream that a body is made of.

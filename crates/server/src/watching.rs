@@ -71,8 +71,8 @@ pub(crate) fn watched(
 
 /// Comes to its end when a caller may no longer ask.
 async fn ended(shared: Arc<Shared>, service: Arc<Service>, caller: Caller) {
-    let mut own = service.streams.news(&access_branch());
-    let mut house = shared.house.streams.news(&access_branch());
+    let mut own = service.streams.watch(&access_branch());
+    let mut house = shared.house.streams.watch(&access_branch());
     loop {
         own.borrow_and_update();
         house.borrow_and_update();

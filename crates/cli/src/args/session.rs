@@ -181,8 +181,29 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "YES", num_args = 0..=1, default_value_t = true,
               default_missing_value = "true", action = clap::ArgAction::Set)]
         with_blobs: bool,
+        /// Write its documents as files into a new directory instead: manifest, thread, plan, checkpoints, reports
+        /// of calls, observations
+        #[arg(long, requires = "out")]
+        layout: bool,
+        /// Branch of the documents, by id or name (default: the main branch)
+        #[arg(long, value_name = "BRANCH", requires = "layout")]
+        branch: Option<String>,
         /// What was written, as JSON on stdout; needs `--out`
         #[arg(long, requires = "out")]
+        json: bool,
+    },
+    /// Look for words in what was said and done, in every session
+    Search {
+        /// Words that stand in one text, in any order and case
+        words: Vec<String>,
+        /// Only in this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// Most finds
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// One JSON object a line
+        #[arg(long)]
         json: bool,
     },
     /// Take in a session that another log exported, to read it and to fork it; nothing in it gives a right
@@ -252,6 +273,7 @@ impl SessionCommand {
             | Self::Export { json, .. }
             | Self::Import { json, .. }
             | Self::CheckExport { json, .. }
+            | Self::Search { json, .. }
             | Self::Replay { json, .. }
             | Self::Resume { json, .. } => *json,
         }
@@ -273,6 +295,7 @@ impl SessionCommand {
             | Self::Replay { id, .. }
             | Self::Resume { id, .. } => Some(id),
             Self::Costs { id, .. } => id.as_ref(),
+            Self::Search { session, .. } => session.as_ref(),
             Self::List { .. } | Self::CheckExport { .. } | Self::Import { .. } => None,
         }
     }

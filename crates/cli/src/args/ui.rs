@@ -1,5 +1,6 @@
 //! The words of `glasshouse ui`.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
@@ -92,12 +93,25 @@ pub(crate) enum UiCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Serve the playground of plans to this machine and open it in the browser
+    Playground(PlaygroundArguments),
     /// List plans and runs no more; the log keeps their events
     ClearHistory {
         /// Result as JSON on stdout
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `ui playground`.
+#[derive(Debug, Args)]
+pub(crate) struct PlaygroundArguments {
+    /// Only say where it is
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Address to listen on; only one that nobody but this machine can reach. Port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
 }
 
 /// How what came of a plan is told.
@@ -221,6 +235,7 @@ impl UiCommand {
             | Self::History { json, .. }
             | Self::Replay { json, .. }
             | Self::ClearHistory { json } => *json,
+            Self::Playground(_) => false,
             Self::Plan(AskArguments { options, .. })
             | Self::Run(AskArguments { options, .. })
             | Self::RenderPlan(RenderArguments { options, .. }) => options.show.json,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use glasshouse_kernel::{Config, Kernel, codes};
 use glasshouse_model::{Exit, TenantId};
 use glasshouse_provider::Scripted;
-use glasshouse_server::{Connected, Listening, Models, Server, Settings, TlsFiles, Wanted};
+use glasshouse_server::{
+    Connected, Listening, Models, Server, Settings, Telemetry, TlsFiles, Wanted,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::task::{self, scripted};
@@ -21,17 +23,22 @@ const SETTINGS: &str = "server/config.yaml";
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
-    let listening = listening(arguments)?;
+    until_told(listening(arguments)?, |_| {})
+}
+
+/// Serves until it is told to stop; `begun` is called once it listens.
+pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> Result<u8, Error> {
     let scheme = listening.scheme();
     let kernel = Arc::new(home::kernel()?.with_prepared_code(PREPARED));
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
     runtime.block_on(async {
-        let server = Server::start(kernel, &data, Arc::new(Own), listening).await?;
+        let server = Server::start(kernel, &data, Arc::new(Own), listening, telemetry()).await?;
         output::data(&format!("listening on {scheme}://{}", server.address()));
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
         }
+        begun(&server);
         let mut ended = signal(SignalKind::terminate())
             .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
         tokio::select! {
@@ -63,6 +70,14 @@ fn listening(arguments: &ServeArguments) -> Result<Listening, Error> {
     Ok(listening)
 }
 
+/// Where spans go, in the words of OpenTelemetry. An agent's texts are told only where that is asked for.
+fn telemetry() -> Option<Telemetry> {
+    let word = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let endpoint = word("OTEL_EXPORTER_OTLP_ENDPOINT")?;
+    let content = word("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT");
+    Some(Telemetry { endpoint, content: content.is_some_and(|value| value == "true") })
+}
+
 /// The models of the person who started the server: their environment, their files, their keys.
 struct Own;
 
@@ -88,11 +103,13 @@ impl Own {
         let name = provider.ok_or_else(models::none_set)?;
         if name == "scripted" {
             let scripted: Scripted = scripted(scenario)?;
-            return Ok(Connected { provider: Arc::new(scripted), secrets: Vec::new() });
+            let model = model.unwrap_or("scripted").to_owned();
+            return Ok(Connected { provider: Arc::new(scripted), secrets: Vec::new(), model });
         }
         let known = models::known(name)?;
         let models::Connected { remote, secrets } =
             models::connect(&known, base_url, model, own_server)?;
-        Ok(Connected { provider: Arc::new(remote), secrets })
+        let model = remote.model().to_owned();
+        Ok(Connected { provider: Arc::new(remote), secrets, model })
     }
 }

@@ -5,7 +5,7 @@ mod costs;
 mod export;
 mod files;
 
-use glasshouse_kernel::driver::{Erasure, NewFork, NewMerge};
+use glasshouse_kernel::driver::{Erasure, NewFork, NewMerge, Search};
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{BranchRow, Record, SessionRow};
 use glasshouse_model::body::{Outcome, SessionCreated};
@@ -72,7 +72,15 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 (None, None) => files::list(&past, json),
             }
         }
-        SessionCommand::Export { id, out, with_blobs, json } => {
+        SessionCommand::Export { id, out: Some(out), layout: true, branch, json, .. } => {
+            let kernel = kernel()?;
+            let branch = kernel.branch(&id, branch.as_deref())?.branch;
+            export::lay_out(&kernel, &branch, &out, json)
+        }
+        SessionCommand::Search { words, session, limit, json } => {
+            search(&kernel()?, &words, session, limit, json)
+        }
+        SessionCommand::Export { id, out, with_blobs, json, .. } => {
             export::write(&kernel()?, &id, with_blobs, out.as_deref(), json)
         }
         SessionCommand::Import { file, json } => export::import(&kernel()?, &file, json),
@@ -88,6 +96,34 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             resume(&kernel, &id, branch, message.as_deref(), task::Told { approver, json })
         }
     }
+}
+
+fn search(
+    kernel: &Kernel,
+    words: &[String],
+    session: Option<SessionId>,
+    limit: usize,
+    json: bool,
+) -> Result<u8, Error> {
+    let words = words.join(" ");
+    if words.trim().is_empty() {
+        return Err(
+            Error::new(codes::USAGE, "there is nothing to look for").why("no word is given")
+        );
+    }
+    let found = kernel.search(&Search { words, session, limit })?;
+    for find in &found.finds {
+        if json {
+            output::json_line(find);
+        } else {
+            let line = format!("{} {} {} {}", find.session, find.seq, find.kind, find.text);
+            output::data(&output::visible(&line, false));
+        }
+    }
+    if !found.is_whole {
+        output::note("there may be more; --session and --limit say where and how many");
+    }
+    Ok(Exit::Done.status())
 }
 
 fn pin(

@@ -1,6 +1,7 @@
 //! `glasshouse ui`: check, probe and stream plans; what is kept of them is in `runs`.
 
 mod ask;
+mod playground;
 mod runs;
 mod show;
 mod stream;
@@ -59,6 +60,7 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
         UiCommand::History { runs, json } => runs::history(runs, json),
         UiCommand::Rollback { plan, version, options } => runs::rollback(&plan, version, &options),
         UiCommand::Replay { run, json } => runs::replay(run, json),
+        UiCommand::Playground(arguments) => playground::run(&arguments),
         UiCommand::ClearHistory { json } => runs::clear_history(json),
     }
 }

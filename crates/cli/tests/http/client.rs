@@ -70,8 +70,23 @@ impl Served {
     }
 
     pub(crate) fn on(place: &Place, address: &str, arguments: &[&str]) -> Self {
+        Self::begin(place, address, arguments, &[])
+    }
+
+    /// With more environment.
+    pub(crate) fn with_environment(place: &Place, environment: &[(&str, &str)]) -> Self {
+        Self::begin(place, "127.0.0.1:0", &[], environment)
+    }
+
+    fn begin(
+        place: &Place,
+        address: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let arguments = [&["serve", "--listen", address][..], arguments].concat();
         let mut command: Command = place.command(&arguments);
+        command.envs(environment.iter().copied());
         let log = std::fs::File::create(place.path("serve.stderr")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
@@ -171,9 +186,14 @@ impl Served {
         self.post(&path, &body).expect(202).json()["turn"].as_u64().unwrap()
     }
 
-    /// Follows a session's main branch.
+    /// Follows a stream.
     pub(crate) fn follow(&self, path: &str, headers: &[(&str, &str)]) -> Stream {
         self.following(&self.text(&format!("GET {path}"), headers, None))
+    }
+
+    /// Sends a body and follows the answer.
+    pub(crate) fn post_stream(&self, path: &str, body: &Value) -> Stream {
+        self.following(&self.text(&format!("POST {path}"), &[], Some(&body.to_string())))
     }
 
     /// The same with another credential.
@@ -305,6 +325,29 @@ impl Stream {
         }
     }
 
+    /// Reads events 1 to `last`, each once and in order, without looking into them.
+    pub(crate) fn ids_up_to(&mut self, last: u64) {
+        let mut reader = BufReader::with_capacity(1 << 16, &mut self.chunks);
+        let (mut next, mut line) = (1, String::new());
+        while next <= last {
+            line.clear();
+            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended before {next}");
+            if let Some(id) = line.strip_prefix("id: ") {
+                assert_eq!(id.trim().parse::<u64>().unwrap(), next);
+                next += 1;
+            }
+        }
+    }
+
+    /// The data of the next line that has some.
+    pub(crate) fn next_text(&mut self) -> Option<String> {
+        loop {
+            if let Some(data) = self.line()?.strip_prefix("data: ") {
+                return Some(data.to_owned());
+            }
+        }
+    }
+
     /// The next frame with data; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         let (mut id, mut event, mut data) = (None, None, String::new());
@@ -325,9 +368,19 @@ impl Stream {
 
     /// Frames up to the first of a kind.
     pub(crate) fn until(&mut self, kind: &str) -> Vec<Frame> {
+        self.until_one(kind, |found| found == kind)
+    }
+
+    /// Frames up to the end of a turn.
+    pub(crate) fn until_end(&mut self) -> Vec<Frame> {
+        let ends = ["turn.completed", "turn.failed", "turn.cancelled", "turn.interrupted"];
+        self.until_one("end", |found| ends.contains(&found))
+    }
+
+    fn until_one(&mut self, kind: &str, is_one: impl Fn(&str) -> bool) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next() {
-            let is_it = frame.data["kind"] == kind;
+            let is_it = frame.data["kind"].as_str().is_some_and(&is_one);
             frames.push(frame);
             if is_it {
                 return frames;

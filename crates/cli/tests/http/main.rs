@@ -7,17 +7,23 @@
 )]
 
 mod access;
+mod chat;
 mod client;
 mod endings;
 mod frame;
+mod fuzz;
 #[path = "../it/harness.rs"]
 mod harness;
 mod identity;
 mod insight;
+mod load;
 mod network;
+mod operations;
+mod pages;
 mod people;
 mod policies;
 mod repeats;
 mod sessions;
 mod steering;
 mod streams;
+mod views;

@@ -7,14 +7,14 @@ use crate::client::{Served, kinds};
 use crate::harness::Place;
 
 /// A branch of bare events, stored by this process beside the server.
-struct Line {
+pub(crate) struct Line {
     log: Log,
     session: glasshouse_model::SessionId,
     branch: glasshouse_model::BranchId,
 }
 
 impl Line {
-    fn new(place: &Place) -> Self {
+    pub(crate) fn new(place: &Place) -> Self {
         let line = Self {
             log: place.log(),
             session: "s_line".parse().unwrap(),
@@ -30,7 +30,7 @@ impl Line {
         line
     }
 
-    fn append(&self, events: usize) {
+    pub(crate) fn append(&self, events: usize) {
         for part in (0..events).collect::<Vec<_>>().chunks(500) {
             let drafts =
                 part.iter().map(|n| Draft::new(Kind::Heartbeat, &serde_json::json!({ "n": n })));
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-const STREAM: &str = "/v1/sessions/s_line/events/stream";
+pub(crate) const STREAM: &str = "/v1/sessions/s_line/events/stream";
 
 fn ids(stream: &mut crate::client::Stream, count: usize) -> Vec<u64> {
     (0..count).map(|_| stream.next().unwrap().id.unwrap()).collect()

@@ -30,6 +30,19 @@ fn bounded(arguments: String) -> String {
     format!("\"{} bytes of arguments; the limit is {MAX_INLINE_ARGUMENTS_BYTES}\"", arguments.len())
 }
 
+/// Most bytes of what a model thought aloud that an event holds; the raw answer has all of it.
+const MAX_REASONING_BYTES: usize = 256 * 1024;
+
+/// As much of a text as fits, and what was left out.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let left_out = text.len() - most;
+        text.truncate(text.floor_char_boundary(most));
+        text.push_str(&format!("… ({left_out} bytes more)"));
+    }
+    text
+}
+
 /// Keeps answers.
 pub(super) struct Keeper<'a> {
     pub(super) masker: &'a Masker,
@@ -68,6 +81,7 @@ impl Keeper<'_> {
         let body = ModelCompleted {
             ordinal,
             text: self.masker.mask_str(&completion.text),
+            reasoning: cut(self.masker.mask_str(&completion.reasoning), MAX_REASONING_BYTES),
             calls: calls.collect(),
             finish: finish_word(completion.finish).to_owned(),
             tokens: counted(completion.usage),

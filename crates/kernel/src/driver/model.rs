@@ -24,6 +24,13 @@ use crate::session::{State, is_summary_wanted, model_request, turn_failed};
 /// Time after which no new try of a model begins. A try that is under way has limits of its own.
 const ANSWER_DEADLINE_MS: u64 = 10 * 60 * 1000;
 
+/// What of an answer has arrived and is not in the log yet, secrets masked.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+}
+
 /// All that the task needs; it owns no part of the session.
 struct Ask {
     provider: Arc<dyn Provider>,
@@ -33,7 +40,7 @@ struct Ask {
     cancel: Cancel,
     masker: Arc<Masker>,
     observer: Arc<dyn Observer>,
-    partial: Arc<Mutex<String>>,
+    partial: Arc<Mutex<Arrived>>,
     /// Whether a summary is asked for, which is no message to anyone.
     summary: bool,
     /// The model to ask when this one does not answer.
@@ -89,7 +96,7 @@ impl Session {
         self.recorder.record(drafts).await?;
         let answer_by = self.answer_by(&request.model, attempt);
         if allowed {
-            lock(&self.partial).clear();
+            *lock(&self.partial) = Arrived::default();
             let ask = Ask {
                 provider: Arc::clone(&self.provider),
                 request,
@@ -131,21 +138,15 @@ impl Ask {
             () = tokio::time::sleep(Duration::from_millis(self.delay_ms)) => {}
         }
         let started = Instant::now();
-        let mut masked = self.masker.stream();
-        let show = |bytes: Vec<u8>| {
-            if !bytes.is_empty() && !self.summary {
-                let text = String::from_utf8_lossy(&bytes);
-                lock(&self.partial).push_str(&text);
-                self.observer.notice(Notice::Text(&text));
-            }
-        };
-        let mut sink = |delta: Delta| {
-            if let Delta::Text(text) = delta {
-                show(masked.push(text.as_bytes()));
-            }
+        let (mut text, mut reasoning) = (self.masker.stream(), self.masker.stream());
+        let mut sink = |delta: Delta| match delta {
+            Delta::Text(more) => self.show(&text.push(more.as_bytes())),
+            Delta::Reasoning(more) => self.show_reasoning(&reasoning.push(more.as_bytes())),
+            _ => {}
         };
         let answer = self.provider.stream(&self.request, &mut sink, self.cancel.provider()).await;
-        show(masked.finish());
+        self.show_reasoning(&reasoning.finish());
+        self.show(&text.finish());
         match answer {
             Ok(completion) => {
                 // What the model says derives from all that it was told.
@@ -155,6 +156,22 @@ impl Ask {
             }
             Err(_) if self.cancel.is_cancelled() => vec![self.cancelled()],
             Err(error) => vec![self.failed(&error)],
+        }
+    }
+
+    fn show(&self, bytes: &[u8]) {
+        if !bytes.is_empty() && !self.summary {
+            let text = String::from_utf8_lossy(bytes);
+            lock(&self.partial).text.push_str(&text);
+            self.observer.notice(Notice::Text(&text));
+        }
+    }
+
+    fn show_reasoning(&self, bytes: &[u8]) {
+        if !bytes.is_empty() && !self.summary {
+            let text = String::from_utf8_lossy(bytes);
+            lock(&self.partial).reasoning.push_str(&text);
+            self.observer.notice(Notice::Reasoning(&text));
         }
     }
 

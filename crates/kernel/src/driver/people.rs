@@ -14,6 +14,8 @@ pub enum Notice<'a> {
     Event(&'a Event),
     /// Text of the model as it arrives; it is not in the log yet.
     Text(&'a str),
+    /// What the model thinks aloud, as it arrives; it is not in the log yet.
+    Reasoning(&'a str),
     /// Masked output of a command as it arrives.
     Output(CallId, &'a [u8]),
 }

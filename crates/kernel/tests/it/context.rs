@@ -37,6 +37,7 @@ fn completed(sim: &Simulation, text: &str, summary: bool) -> ModelCompleted {
     ModelCompleted {
         ordinal: sim.state.ordinal,
         text: text.to_owned(),
+        reasoning: String::new(),
         calls: Vec::new(),
         finish: "stop".to_owned(),
         tokens: [("output".to_owned(), 10)].into(),

@@ -111,6 +111,7 @@ impl Simulation {
         let body = ModelCompleted {
             ordinal: self.state.ordinal,
             text: text.to_owned(),
+            reasoning: String::new(),
             calls: calls.collect(),
             finish: "stop".to_owned(),
             tokens: [("output".to_owned(), 10)].into(),

@@ -334,6 +334,7 @@ fn answers_that_cannot_be_acted_on_end_the_turn_with_a_known_code() {
         let body = ModelCompleted {
             ordinal: 0,
             text: "half".to_owned(),
+            reasoning: String::new(),
             calls: (0..calls).map(call).collect(),
             finish: finish.to_owned(),
             tokens: [("output".to_owned(), 10)].into(),

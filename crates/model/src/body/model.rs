@@ -47,6 +47,9 @@ pub struct ModelCompleted {
     pub ordinal: u64,
     /// Text of the answer.
     pub text: String,
+    /// What the model thought aloud, as far as its provider shows it, secrets masked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
     /// Calls, in order.
     pub calls: Vec<WrittenCall>,
     /// Why it ended: `stop`, `tool_calls`, `length`, `refusal`, `content_filter`, `paused`.
@@ -101,11 +104,14 @@ pub struct ModelFailed {
     pub answered: bool,
 }
 
-/// `model.partial`: text that had arrived when the stream stopped or 2 s had passed.
+/// `model.partial`: what had arrived since the one before when the stream stopped or 2 s had passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelPartial {
     /// Which answer it belongs to.
     pub ordinal: u64,
-    /// All text so far.
+    /// More of the text.
     pub text: String,
+    /// More of what the model thinks aloud.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
 }

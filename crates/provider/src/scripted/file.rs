@@ -48,6 +48,7 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) enum Say {
     Text(String),
+    Reasoning(String),
     Call { id: String, wire_name: String, arguments: String },
 }
 
@@ -124,6 +125,7 @@ struct RawStep {
 #[serde(rename_all = "snake_case")]
 enum RawEmit {
     Text(String),
+    Reasoning(String),
     Call(RawCall),
     Error(RawError),
 }
@@ -222,6 +224,7 @@ fn check_step(raw: RawStep, line: u64, ids: &mut BTreeSet<String>) -> Result<Ste
         let refuse = |why: String| Problem { line, why };
         match emit.value {
             RawEmit::Text(text) => says.push(Say::Text(text)),
+            RawEmit::Reasoning(text) => says.push(Say::Reasoning(text)),
             RawEmit::Call(call) => says.push(check_call(call, ids).map_err(refuse)?),
             RawEmit::Error(error) => {
                 if position + 1 != count {

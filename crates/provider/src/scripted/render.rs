@@ -27,6 +27,12 @@ pub(super) fn stream(step: &Step, request: &ModelRequest) -> Vec<u8> {
                     push_delta(&mut body, &mut first, json!({field: piece}));
                 }
             }
+            Say::Reasoning(text) => {
+                said_bytes += text.len();
+                for piece in pieces(text) {
+                    push_delta(&mut body, &mut first, json!({"reasoning_content": piece}));
+                }
+            }
             Say::Call { id, wire_name, arguments } => {
                 said_bytes += arguments.len();
                 push_delta(

@@ -33,7 +33,8 @@ pub(crate) fn metrics(service: &Service, ask: &Ask) -> Result<Reply> {
         open_streams: all.iter().map(|one| one.streams.open()).sum(),
         events: service.kernel.log().signed_head()?.tree.size,
     };
-    Ok(Reply::of_bytes(StatusCode::OK, METRICS, service.metrics.text(now).into_bytes()))
+    let text = service.metrics.text(now) + &service.watcher.text();
+    Ok(Reply::of_bytes(StatusCode::OK, METRICS, text.into_bytes()))
 }
 
 /// The description of the API, for programs.

@@ -85,7 +85,7 @@ pub(crate) fn usage(service: &Service, ask: &Ask) -> Result<Reply> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct OnBranch {
     /// Id or name; the main branch unless it is given.
-    branch: Option<String>,
+    pub(crate) branch: Option<String>,
 }
 
 /// Makes again what the kernel made of a branch's inputs. A difference is an answer, not an error.

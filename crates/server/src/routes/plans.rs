@@ -1,6 +1,6 @@
 //! Plans: generated interfaces that are checked, shown and kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{Expected, Plans, Quota, Run};
@@ -8,7 +8,7 @@ use glasshouse_model::Seq;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::Action;
-use glasshouse_plan::{Event, Html, ProfileName};
+use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ struct View<'a> {
     dropped: &'a [String],
 }
 
-fn view(status: StatusCode, run: &Run) -> Reply {
+pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
     let body = View {
         run: run.seq,
         plan: &run.plan,
@@ -59,8 +59,12 @@ fn view(status: StatusCode, run: &Run) -> Reply {
 /// The plans under the policy of a project; under the shipped one where none is named.
 fn plans(service: &Service, ask: &Ask, project: Option<PathBuf>) -> Result<Plans> {
     let project = project.map(|project| ask.project(project)).transpose()?;
-    let project = project.unwrap_or_else(|| service.home.clone());
-    Ok(service.kernel.plans(&project, Quota::default())?.until(&service.ending))
+    plans_in(service, &project.unwrap_or_else(|| service.home.clone()))
+}
+
+/// The same for a directory that the caller may name.
+pub(super) fn plans_in(service: &Service, project: &Path) -> Result<Plans> {
+    Ok(service.kernel.plans(project, Quota::default())?.until(&service.ending))
 }
 
 fn plan_id(ask: &Ask) -> Result<String> {
@@ -143,6 +147,38 @@ fn profile_of(plans: &mut Plans, plan: &str, asked: Option<ProfileName>) -> Resu
         Some(asked) => Ok(asked),
         None => Ok(plans.profile_of(plan)?.unwrap_or(ProfileName::Strict)),
     }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PlanProbe")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToProbe {
+    /// The plan's text.
+    plan: String,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+}
+
+/// What a plan needs and whether it can be had. That it is refused is an answer, not an error.
+pub(crate) fn probe(_: &Service, ask: &Ask) -> Result<Reply> {
+    let ToProbe { plan, profile } = ask.json()?;
+    let profile = Profile::named(ask.profile(profile.unwrap_or(ProfileName::Strict))?);
+    Ok(match glasshouse_plan::parse(&plan, &profile.limits()) {
+        Ok(plan) => Reply::ok(&glasshouse_plan::probe(&plan, &profile)),
+        Err(error) => {
+            let report = Report::of(&error);
+            Reply::ok(&json!({
+                "ok": false, "safe": false, "issues": report.issues,
+                "issue_count": report.issue_count, "dependencies": [],
+            }))
+        }
+    })
+}
+
+/// Lists plans and runs no more; the log keeps their events.
+pub(crate) fn clear(service: &Service, ask: &Ask) -> Result<Reply> {
+    let cleared = plans(service, ask, None)?.clear_history()?;
+    Ok(Reply::ok(&json!({ "cleared": true, "plans": cleared.plans, "runs": cleared.runs })))
 }
 
 /// The state that is shown.

@@ -1,13 +1,13 @@
 //! `session export`, `session import` and `session check-export`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_log::{ExportBlobs, Exported, Imported, check_export};
-use glasshouse_model::{Digest, Exit, SessionId};
+use glasshouse_model::{BranchId, Digest, Exit, SessionId};
 
 use crate::error::Error;
 use crate::{fail, output};
@@ -54,6 +54,38 @@ pub(super) fn write(
             "{} contents that its events name are not here: erased, or lost (`glasshouse audit verify` tells)",
             exported.absent_blobs
         ));
+    }
+    Ok(Exit::Done.status())
+}
+
+/// Writes a branch's documents into a new directory.
+pub(super) fn lay_out(
+    kernel: &Kernel,
+    branch: &BranchId,
+    out: &Path,
+    json: bool,
+) -> Result<u8, Error> {
+    let failed = |path: &Path, cause: std::io::Error| {
+        Error::new(codes::OUTPUT_LOST, format!("cannot write {}", path.display())).why(cause)
+    };
+    let files = kernel.layout(branch)?;
+    let owned = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    // What an agent did is for its owner's eyes until they say otherwise.
+    DirBuilder::new().mode(0o700).create(out).map_err(|cause| fail::not_created(out, &cause))?;
+    let mut bytes = 0;
+    for (path, content) in &files {
+        let path = out.join(path);
+        path.parent().map_or(Ok(()), owned).map_err(|e| failed(&path, e))?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(content)).map_err(|e| failed(&path, e))?;
+        bytes += content.len();
+    }
+    if json {
+        let told = serde_json::json!({ "branch": branch, "files": files.len(), "bytes": bytes });
+        output::json_line(&told);
+    } else {
+        output::note(&format!("{} files written, {bytes} bytes", files.len()));
     }
     Ok(Exit::Done.status())
 }

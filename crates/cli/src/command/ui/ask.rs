@@ -1,22 +1,15 @@
 //! `glasshouse ui plan` and `ui run`: a model makes the plan.
-//!
-//! The model is held to the plan's schema as well as its server can. What comes is judged like any
-//! plan; one that fails is sent back once with what is wrong where, and what is no plan at all is
-//! shown as the text it is. Nothing broken is mended.
 
 use std::path::PathBuf;
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::driver::Questions;
+use glasshouse_kernel::plans::{Heard, prompted};
 use glasshouse_model::Exit;
-use glasshouse_plan::intake::{self, Kind};
+use glasshouse_plan::Context;
+use glasshouse_plan::intake::Kind;
 use glasshouse_plan::stream::Stream;
-use glasshouse_plan::{Context, Profile, Report};
-use glasshouse_provider::codes as provider_codes;
-use glasshouse_provider::{
-    Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat, Provider, Secret,
-};
-use serde_json::{Value, json};
+use glasshouse_provider::{Cancel, Provider, Secret};
+use serde_json::json;
 
 use super::{SURFACE, fault, runs, show};
 use crate::args::AskArguments;
@@ -25,12 +18,6 @@ use crate::error::Error;
 use crate::models::{self, Connected};
 use crate::{home, input, output};
 
-/// Most tokens of a plan.
-const MAX_OUTPUT_TOKENS: u32 = 16_384;
-/// Most problems that a model is told of at once.
-const MAX_TOLD_ISSUES: usize = 8;
-/// Most bytes of its own answer that a model gets back to repair.
-const MAX_REPAIR_BYTES: usize = 12_000;
 /// Name of the run whose previews are shown.
 const RUN: u64 = 1;
 
@@ -69,14 +56,6 @@ impl Asked {
     }
 }
 
-/// A plan and what it was made of.
-struct Made {
-    plan: Value,
-    kind: Kind,
-    report: Report,
-    repaired: bool,
-}
-
 pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     if then == Then::Print && arguments.options.show.page {
         return Err(Error::new(codes::USAGE, "`ui plan` prints the plan, and no page of it")
@@ -91,8 +70,25 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         let switch = cancel.clone();
         runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
         runtime.block_on(async {
-            let questions = kernel.questions(&here, &*provider, &secrets)?;
-            Asking { questions, model: &model, profile: &profile, arguments, cancel }.make().await
+            let mut questions = kernel.questions(&here, &*provider, &secrets)?;
+            let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
+            let is_shown = arguments.options.show.json && arguments.preview;
+            let mut preview = Stream::new(RUN, &profile, &context);
+            let mut hear = |heard: Heard<'_>| match heard {
+                Heard::Begins => preview = Stream::new(RUN, &profile, &context),
+                Heard::Note(note) => output::note(note),
+                Heard::Text(text) if is_shown => {
+                    preview.push(text.as_bytes());
+                    if let Some(frame) = preview.frame() {
+                        output::json_line(&json!({"preview": frame}));
+                    }
+                }
+                Heard::Text(_) => {}
+            };
+            let prompt = arguments.prompt.as_str();
+            prompted(&mut questions, &model, prompt, &profile, &mut hear, &cancel)
+                .await
+                .map_err(Error::from)
         })?
     };
     if made.repaired {
@@ -120,146 +116,4 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
             Ok(Exit::Done.status())
         }
     }
-}
-
-struct Asking<'a, 'k> {
-    questions: Questions<'k>,
-    model: &'a str,
-    profile: &'a Profile,
-    arguments: &'a AskArguments,
-    cancel: Cancel,
-}
-
-impl Asking<'_, '_> {
-    async fn make(mut self) -> Result<Made, Error> {
-        let prompt = self.arguments.prompt.as_str();
-        let mut request = ModelRequest {
-            model: self.model.to_owned(),
-            system: taught(self.profile),
-            messages: vec![Message::user(prompt)],
-            max_output_tokens: MAX_OUTPUT_TOKENS,
-            format: Some(OutputFormat {
-                name: "runtime_plan".to_owned(),
-                schema: glasshouse_plan::schema(),
-                // Trees without end are outside what servers enforce in full.
-                strict: false,
-            }),
-            ..ModelRequest::default()
-        };
-        let mut answer = self.ask(&request).await;
-        if let Err(error) = &answer
-            && error.is(provider_codes::PROVIDER_INVALID_REQUEST)
-        {
-            output::note("the server refuses the schema; asking for plain text");
-            request.format = None;
-            answer = self.ask(&request).await;
-        }
-        let answer = answer?;
-        let first = judge(prompt, &answer, self.profile)?;
-        if first.report.safe && first.kind != Kind::Text {
-            return Ok(first);
-        }
-        request.messages.push(Message::Assistant {
-            text: answer.text[..answer.text.floor_char_boundary(MAX_REPAIR_BYTES)].to_owned(),
-            calls: Vec::new(),
-            carry: None,
-        });
-        request.messages.push(Message::user(repair(&first)));
-        let second = match self.ask(&request).await {
-            Ok(answer) => judge(prompt, &answer, self.profile)?,
-            Err(error) => return if first.report.safe { Ok(first) } else { Err(error) },
-        };
-        // A second text is no better than the first one.
-        let better = second.report.safe && second.kind != Kind::Text;
-        let made = if better || !first.report.safe { second } else { first };
-        Ok(Made { repaired: better, ..made })
-    }
-
-    /// Asks, and shows the plan while it arrives.
-    async fn ask(&mut self, request: &ModelRequest) -> Result<Completion, Error> {
-        let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
-        let mut preview = Stream::new(RUN, self.profile, &context);
-        let json = self.arguments.options.show.json && self.arguments.preview;
-        let mut sink = |delta: Delta| {
-            if let Delta::Text(text) = delta
-                && json
-            {
-                preview.push(text.as_bytes());
-                if let Some(frame) = preview.frame() {
-                    output::json_line(&json!({"preview": frame}));
-                }
-            }
-        };
-        Ok(self.questions.ask(request.clone(), &mut sink, &self.cancel).await?)
-    }
-}
-
-/// Makes a plan of an answer and judges it. An answer that was cut has no plan: what of it looks
-/// whole would mean something else.
-fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made, Error> {
-    if answer.finish == Finish::Length {
-        return Err(Error::new(codes::ANSWER_LENGTH, "the plan is not whole")
-            .why("the model's answer reached its length limit")
-            .fix("ask for a smaller interface, or use a model with a larger output"));
-    }
-    if let Some(refused) = answer.refused() {
-        return Err(refused.into());
-    }
-    let made = intake::read(prompt, &answer.text, "plan");
-    let report = match show::parse(&made.plan.to_string(), profile) {
-        Ok(plan) => glasshouse_plan::check_to_show(&plan, profile),
-        Err(error) => Report::of(&error),
-    };
-    Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })
-}
-
-/// What a model is told of its first answer.
-fn repair(made: &Made) -> String {
-    if made.kind == Kind::Text {
-        return "That holds no RuntimePlan. Answer with the JSON of one plan and nothing else."
-            .to_owned();
-    }
-    let mut text =
-        "That plan is refused. Correct exactly this, and answer with the JSON of the whole \
-                    plan and nothing else:"
-            .to_owned();
-    for issue in made.report.issues.iter().take(MAX_TOLD_ISSUES) {
-        let at = if issue.pointer.is_empty() { "(root)" } else { &issue.pointer };
-        text.push_str(&format!("\n- at {at}: {} ({}). {}", issue.message, issue.code, issue.fix));
-    }
-    text
-}
-
-/// The system prompt: what a plan is, and what the profile in force allows.
-fn taught(profile: &Profile) -> String {
-    let sources = if profile.allow_runtime_source_modules {
-        format!("`source` may hold up to {} bytes of code", profile.max_runtime_source_bytes)
-    } else {
-        "no `source`".to_owned()
-    };
-    let modules = if profile.max_allowed_imports == 0 {
-        "no imports".to_owned()
-    } else {
-        format!(
-            "at most {} imports, from {}",
-            profile.max_allowed_imports,
-            profile.allowed_modules.join(", ")
-        )
-    };
-    format!(
-        "You build user interfaces. Answer with one RuntimePlan: JSON and nothing else, in this order of \
-         members: specVersion, id, version, root, capabilities, state.\n\
-         What is in force: at most {} nodes, {} levels deep; {sources}; {modules}; tags that are refused: {}; \
-         {}. Give each input a label and each image an alt text.\n\
-         The schema:\n{}",
-        profile.max_node_count,
-        profile.max_tree_depth,
-        profile.blocked_tags.join(", "),
-        if profile.allow_inline_event_handlers {
-            "event handlers only name transitions of `state`"
-        } else {
-            "no inline event handlers; events name transitions of `state`"
-        },
-        glasshouse_plan::schema(),
-    )
 }

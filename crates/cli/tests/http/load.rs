@@ -1,0 +1,202 @@
+//! Load on loopback: many who listen, many who work, readers that are slow, and a server that is killed. The short
+//! forms run always, the full ones by `cargo xtask soak`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{Served, Stream};
+use crate::harness::Place;
+use crate::streams::Line;
+
+/// Resident memory in KiB.
+fn memory_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Value below which 99 of 100 are.
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[(times.len() * 99).div_ceil(100) - 1]
+}
+
+/// Many listen and nothing happens to them, many work, and requests are answered all the while.
+fn listen_and_work(idle: usize, running: usize, requests: usize) {
+    let place = Place::new();
+    let line = Line::new(&place);
+    line.append(10);
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let before_kib = memory_kib(served.pid());
+    let mut listeners: Vec<Stream> =
+        (0..idle).map(|_| served.follow(crate::streams::STREAM, &[])).collect();
+    for listener in &mut listeners {
+        assert_eq!(listener.next().unwrap().id, Some(1));
+    }
+    let with_idle_kib = memory_kib(served.pid());
+    let talk = "version: 1\nsteps:\n  - { delay_ms: 5000, emit: [ { text: Done. } ] }\n";
+    let sessions: Vec<String> = (0..running).map(|_| served.session(&project, talk)).collect();
+    let mut streams: Vec<Stream> =
+        sessions.iter().map(|session| served.events_of(session)).collect();
+    sessions.iter().for_each(|session| {
+        served.turn(session, "go");
+    });
+    let answered: Vec<Duration> = (0..requests)
+        .map(|at| {
+            let began = Instant::now();
+            served.get(&format!("/v1/sessions/{}", sessions[at % sessions.len()])).expect(200);
+            began.elapsed()
+        })
+        .collect();
+    let with_all_kib = memory_kib(served.pid());
+    for stream in &mut streams {
+        let ids: Vec<u64> = stream.until_end().iter().map(|frame| frame.id.unwrap()).collect();
+        assert!(ids.iter().copied().eq(1..=ids.len() as u64));
+    }
+    // Who listened all the time hears what comes, once.
+    line.append(1);
+    for listener in &mut listeners {
+        assert!((2..=11).all(|seq| listener.next().unwrap().id == Some(seq)));
+    }
+    let (p99, each) = (p99(answered), (with_idle_kib - before_kib) / idle as u64);
+    eprintln!(
+        "{idle} idle streams: {each} KiB each; {running} turns: {with_all_kib} KiB in all; p99 of a request {p99:?}"
+    );
+    assert!(each < 256, "{each} KiB for a stream");
+    assert!(with_all_kib < 1 << 20, "{with_all_kib} KiB");
+}
+
+/// Fast readers are not held back by slow ones, and a slow one misses nothing and costs nothing.
+fn read_slowly_and_fast(events: usize, readers: usize) {
+    let place = Place::new();
+    let line = Line::new(&place);
+    line.append(events);
+    let served = Served::new(&place);
+    let slow: Vec<Stream> =
+        (0..readers).map(|_| served.follow(crate::streams::STREAM, &[])).collect();
+    let began = Instant::now();
+    let times: Vec<Duration> = std::thread::scope(|scope| {
+        let read = || {
+            let mut stream = served.follow(crate::streams::STREAM, &[]);
+            stream.ids_up_to(events as u64);
+            began.elapsed()
+        };
+        let fast: Vec<_> = (0..readers).map(|_| scope.spawn(read)).collect();
+        fast.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
+    let kib = memory_kib(served.pid());
+    let a_second = (events * readers) as f64 / began.elapsed().as_secs_f64();
+    eprintln!(
+        "{readers} fast beside {readers} slow readers of {events}: {a_second:.0} events a second, p99 {:?}, {kib} KiB",
+        p99(times)
+    );
+    assert!(kib < 512 << 10, "{kib} KiB");
+    for mut stream in slow {
+        stream.ids_up_to(events as u64);
+    }
+}
+
+/// Killed again and again while sessions run: whoever listens goes on after the last event that it has, and finds
+/// each event once and every turn with one end.
+fn kill(rounds: usize) {
+    let place = Place::new();
+    let project = place.shell_project();
+    let steps: String = (0..3)
+        .map(|n| format!("  - {{ delay_ms: 30, emit: [ {{ call: {{ id: c{n}, tool: fs.read, args: {{ path: src/tool.sh }} }} }} ] }}\n"))
+        .collect();
+    let talk = format!("version: 1\nsteps:\n{steps}  - emit: [ {{ text: Done. }} ]\n");
+    let mut served = Served::new(&place);
+    let mut seen: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
+    for round in 0..rounds {
+        let session = served.session(&project, &talk);
+        seen.insert(session.clone(), Vec::new());
+        let acknowledged = served.turn(&session, "go");
+        let mut stream = served.events_of(&session);
+        // At another moment each time.
+        for _ in 0..3 + round % 17 {
+            let Some(frame) = stream.next() else { break };
+            let entry = (frame.id.unwrap(), frame.data["hash"].as_str().unwrap().to_owned());
+            seen.get_mut(&session).unwrap().push(entry);
+            if frame.data["kind"].as_str().is_some_and(|kind| kind == "turn.completed") {
+                break;
+            }
+        }
+        assert!(acknowledged > 0);
+        served.kill();
+        served = Served::new(&place);
+        if served.get(&format!("/v1/sessions/{session}")).json()["state"] == "interrupted" {
+            served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
+        }
+    }
+    for (session, mut events) in seen {
+        let path = format!("/v1/sessions/{session}/events/stream");
+        let last = events.last().map_or(0, |(id, _)| *id);
+        let state = served.get(&format!("/v1/sessions/{session}")).json()["state"].clone();
+        let is_over = state == "answered";
+        // What carried it on was killed, too, in the round after.
+        if state == "interrupted" {
+            served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
+        }
+        let mut stream = served.follow(&path, &[("last-event-id", &last.to_string())]);
+        let all = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+        let is_told = all["events"].as_array().unwrap().iter().any(|event| {
+            event["kind"] == "turn.completed" && event["seq"].as_u64().unwrap() <= last
+        });
+        if !(is_over && is_told) {
+            for frame in stream.until("turn.completed") {
+                events.push((frame.id.unwrap(), frame.data["hash"].as_str().unwrap().to_owned()));
+            }
+        }
+        assert!(events.iter().map(|(id, _)| *id).eq(1..=events.len() as u64), "{session}");
+        let all = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+        let list = all["events"].as_array().unwrap();
+        for (at, hash) in &events {
+            assert_eq!(list[usize::try_from(*at).unwrap() - 1]["hash"], *hash, "{session} {at}");
+        }
+        let count = |kind: &str| list.iter().filter(|event| event["kind"] == kind).count();
+        assert_eq!(count("turn.completed"), 1, "{session}");
+        assert_eq!(
+            count("turn.started"),
+            count("turn.completed") + count("turn.interrupted"),
+            "{session}"
+        );
+        assert_eq!(count("tool.completed"), 3, "{session}");
+    }
+    assert_eq!(served.post("/v1/audit/verify", &json!({})).json()["ok"], true);
+}
+
+#[test]
+fn idle_streams_and_running_turns_cost_little() {
+    listen_and_work(200, 20, 200);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn a_thousand_idle_streams_and_a_hundred_turns() {
+    listen_and_work(1_000, 100, 1_000);
+}
+
+#[test]
+fn slow_readers_and_fast_ones_read_the_same() {
+    read_slowly_and_fast(2_000, 5);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn fifty_slow_readers_and_fifty_fast_ones_of_a_hundred_thousand_events() {
+    read_slowly_and_fast(100_000, 50);
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_loses_nothing() {
+    kill(5);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo xtask soak` runs it"]
+fn a_server_that_is_killed_a_hundred_times_loses_nothing() {
+    kill(100);
+}

@@ -1,0 +1,95 @@
+//! The pages of the server in a real browser.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::chat::node_with;
+use crate::client::Served;
+use crate::harness::{Place, skipped};
+
+const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+
+#[test]
+fn the_playground_and_the_reference_in_a_browser() {
+    const TEST: &str = "the_playground_and_the_reference_in_a_browser";
+    let is_there = |program: &&&str| {
+        Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success())
+    };
+    let Some(program) = PROGRAMS.iter().find(is_there) else {
+        return skipped(TEST, "no chromium is installed");
+    };
+    if Command::new("node").arg("--version").output().is_err() {
+        return skipped(TEST, "no node is installed");
+    }
+    let place = Place::new();
+    let served = Served::new(&place);
+    let url = format!("http://{}", served.address);
+    let pictures = place.path("pictures");
+    std::fs::create_dir(&pictures).unwrap();
+    let arguments = [program, &*url, pictures.to_str().unwrap()];
+    let ran = node_with(&place, "playground.mjs", &arguments, &served.token, None);
+    let report = ran.expect_status(0).last();
+    assert!(report["closed"].as_str().unwrap().starts_with("Enter the token"), "{report}");
+    for (name, expected) in [
+        ("address", json!(true)),
+        ("asked", json!("Ask: done")),
+        ("event", json!("Event: done")),
+        ("state", json!({ "count": 1 })),
+        ("second", json!("Show: done")),
+        ("frame", json!(true)),
+        ("sandbox", json!("")),
+        ("refused", json!("Show: plan_refused")),
+        ("probe", json!("Probe: done")),
+        ("probed", json!(false)),
+        ("cleared", json!("Clear: done")),
+        ("left", json!(0)),
+        ("inline", json!(false)),
+        ("errors", json!([])),
+        ("outside", json!([])),
+    ] {
+        assert_eq!(report[name], expected, "{name}: {report}");
+    }
+    let text = |name: &str| report[name].as_str().unwrap_or_else(|| panic!("{name}: {report}"));
+    assert!(text("shown").starts_with("counter, version 1, revision 0"), "{report}");
+    assert!(text("shownSecond").starts_with("counter, version 2"), "{report}");
+    assert!(text("rolledBack").starts_with("counter, version 1"), "{report}");
+    assert!(text("patches").contains("It is 1."), "{report}");
+    assert!(text("replayed").contains("equal"), "{report}");
+    assert!(text("why").contains("script"), "{report}");
+    assert!(report["previews"].as_u64().unwrap() > 1, "{report}");
+    for name in ["playground.png", "docs.png"] {
+        let picture = std::fs::read(pictures.join(name)).unwrap();
+        assert!(picture.starts_with(b"\x89PNG") && picture.len() > 10_000, "{name}");
+        if std::env::var_os("GLASSHOUSE_BLESS").is_some() {
+            let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
+            std::fs::create_dir_all(&to).unwrap();
+            std::fs::write(to.join(name), picture).unwrap();
+        }
+    }
+}
+
+/// Without the token a page shows nothing, and it asks nobody else for anything.
+#[test]
+fn pages_need_no_token_and_have_a_policy() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let host = &served.address;
+    for path in ["/playground", "/playground.js", "/playground.css", "/docs", "/docs.js"] {
+        let answer =
+            served.raw(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n")).expect(200);
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{path}"
+        );
+        let script = policy.split(';').find(|part| part.trim().starts_with("script-src")).unwrap();
+        assert_eq!(script.trim(), "script-src 'self'");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let text = answer.text();
+        assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
+        let foreign = served.raw(&format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\n\r\n"));
+        assert_eq!(foreign.code(), "host_refused", "{path}");
+    }
+}

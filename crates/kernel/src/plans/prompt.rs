@@ -1,0 +1,187 @@
+//! A model makes a plan.
+//!
+//! The model is held to the plan's schema as well as its server can. What comes is judged like any
+//! plan; one that fails is sent back once with what is wrong where, and what is no plan at all is
+//! shown as the text it is. Nothing broken is mended.
+
+use glasshouse_plan::intake::{self, Kind};
+use glasshouse_plan::{Profile, Report};
+use glasshouse_provider::codes as provider_codes;
+use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
+use serde_json::Value;
+
+use crate::driver::Questions;
+use crate::{Error, Result, codes};
+
+/// Most tokens of a plan.
+const MAX_OUTPUT_TOKENS: u32 = 16_384;
+/// Most problems that a model is told of at once.
+const MAX_TOLD_ISSUES: usize = 8;
+/// Most bytes of its own answer that a model gets back to repair.
+const MAX_REPAIR_BYTES: usize = 12_000;
+
+/// A plan and what it was made of.
+#[derive(Debug)]
+pub struct Made {
+    /// The plan.
+    pub plan: Value,
+    /// What the answer was.
+    pub kind: Kind,
+    /// What the profile says of the plan.
+    pub report: Report,
+    /// Whether it is the model's second one.
+    pub repaired: bool,
+}
+
+/// What is heard while a plan is made.
+#[derive(Debug, Clone, Copy)]
+pub enum Heard<'a> {
+    /// An answer begins; what was heard of the one before is void.
+    Begins,
+    /// More of the answer.
+    Text(&'a str),
+    /// Something to tell the person.
+    Note(&'static str),
+}
+
+/// Hears what happens while a plan is made.
+pub type Hear<'a> = dyn FnMut(Heard<'_>) + Send + 'a;
+
+/// Asks a model for a plan.
+///
+/// # Errors
+/// `answer_length`; what a model that refuses is told as; as [`Questions::ask`].
+pub async fn prompted(
+    questions: &mut Questions<'_>,
+    model: &str,
+    prompt: &str,
+    profile: &Profile,
+    hear: &mut Hear<'_>,
+    cancel: &Cancel,
+) -> Result<Made> {
+    let mut request = ModelRequest {
+        model: model.to_owned(),
+        system: taught(profile),
+        messages: vec![Message::user(prompt)],
+        max_output_tokens: MAX_OUTPUT_TOKENS,
+        format: Some(OutputFormat {
+            name: "runtime_plan".to_owned(),
+            schema: glasshouse_plan::schema(),
+            // Trees without end are outside what servers enforce in full.
+            strict: false,
+        }),
+        ..ModelRequest::default()
+    };
+    let mut answer = ask(questions, &request, hear, cancel).await;
+    if let Err(error) = &answer
+        && error.is(provider_codes::PROVIDER_INVALID_REQUEST)
+    {
+        hear(Heard::Note("the server refuses the schema; asking for plain text"));
+        request.format = None;
+        answer = ask(questions, &request, hear, cancel).await;
+    }
+    let answer = answer?;
+    let first = judge(prompt, &answer, profile)?;
+    if first.report.safe && first.kind != Kind::Text {
+        return Ok(first);
+    }
+    request.messages.push(Message::Assistant {
+        text: answer.text[..answer.text.floor_char_boundary(MAX_REPAIR_BYTES)].to_owned(),
+        calls: Vec::new(),
+        carry: None,
+    });
+    request.messages.push(Message::user(repair(&first)));
+    let second = match ask(questions, &request, hear, cancel).await {
+        Ok(answer) => judge(prompt, &answer, profile)?,
+        Err(error) => return if first.report.safe { Ok(first) } else { Err(error) },
+    };
+    // A second text is no better than the first one.
+    let better = second.report.safe && second.kind != Kind::Text;
+    let made = if better || !first.report.safe { second } else { first };
+    Ok(Made { repaired: better, ..made })
+}
+
+async fn ask(
+    questions: &mut Questions<'_>,
+    request: &ModelRequest,
+    hear: &mut Hear<'_>,
+    cancel: &Cancel,
+) -> Result<Completion> {
+    hear(Heard::Begins);
+    let mut sink = |delta: Delta| {
+        if let Delta::Text(text) = delta {
+            hear(Heard::Text(&text));
+        }
+    };
+    questions.ask(request.clone(), &mut sink, cancel).await
+}
+
+/// Makes a plan of an answer and judges it. An answer that was cut has no plan: what of it looks
+/// whole would mean something else.
+fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made> {
+    if answer.finish == Finish::Length {
+        return Err(Error::new(codes::ANSWER_LENGTH, "the plan is not whole")
+            .why("the model's answer reached its length limit")
+            .fix("ask for a smaller interface, or use a model with a larger output"));
+    }
+    if let Some(refused) = answer.refused() {
+        return Err(refused.into());
+    }
+    let made = intake::read(prompt, &answer.text, "plan");
+    let report = match glasshouse_plan::parse(&made.plan.to_string(), &profile.limits()) {
+        Ok(plan) => glasshouse_plan::check_to_show(&plan, profile),
+        Err(error) => Report::of(&error),
+    };
+    Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })
+}
+
+/// What a model is told of its first answer.
+fn repair(made: &Made) -> String {
+    if made.kind == Kind::Text {
+        return "That holds no RuntimePlan. Answer with the JSON of one plan and nothing else."
+            .to_owned();
+    }
+    let mut text =
+        "That plan is refused. Correct exactly this, and answer with the JSON of the whole \
+                    plan and nothing else:"
+            .to_owned();
+    for issue in made.report.issues.iter().take(MAX_TOLD_ISSUES) {
+        let at = if issue.pointer.is_empty() { "(root)" } else { &issue.pointer };
+        text.push_str(&format!("\n- at {at}: {} ({}). {}", issue.message, issue.code, issue.fix));
+    }
+    text
+}
+
+/// The system prompt: what a plan is, and what the profile in force allows.
+fn taught(profile: &Profile) -> String {
+    let sources = if profile.allow_runtime_source_modules {
+        format!("`source` may hold up to {} bytes of code", profile.max_runtime_source_bytes)
+    } else {
+        "no `source`".to_owned()
+    };
+    let modules = if profile.max_allowed_imports == 0 {
+        "no imports".to_owned()
+    } else {
+        format!(
+            "at most {} imports, from {}",
+            profile.max_allowed_imports,
+            profile.allowed_modules.join(", ")
+        )
+    };
+    format!(
+        "You build user interfaces. Answer with one RuntimePlan: JSON and nothing else, in this order of \
+         members: specVersion, id, version, root, capabilities, state.\n\
+         What is in force: at most {} nodes, {} levels deep; {sources}; {modules}; tags that are refused: {}; \
+         {}. Give each input a label and each image an alt text.\n\
+         The schema:\n{}",
+        profile.max_node_count,
+        profile.max_tree_depth,
+        profile.blocked_tags.join(", "),
+        if profile.allow_inline_event_handlers {
+            "event handlers only name transitions of `state`"
+        } else {
+            "no inline event handlers; events name transitions of `state`"
+        },
+        glasshouse_plan::schema(),
+    )
+}

@@ -1,0 +1,159 @@
+//! Plans that a model makes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use glasshouse_kernel::Config;
+use glasshouse_kernel::codes;
+use glasshouse_kernel::plans::{Heard, Made, prompted};
+use glasshouse_model::body::RunMode;
+use glasshouse_plan::intake::Kind;
+use glasshouse_plan::stream::Stream;
+use glasshouse_plan::{Context, Profile, ProfileName};
+use glasshouse_provider::Cancel;
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::plans::{plans_in, view};
+use crate::ask::{Ask, invalid};
+use crate::models::Connected;
+use crate::problem::Problem;
+use crate::reply::{Reply, json_bytes};
+use crate::service::Service;
+use crate::{Error, Result};
+
+/// Longest prompt in bytes.
+const MAX_PROMPT_BYTES: usize = 32 << 10;
+/// Name of the run whose previews are shown.
+const RUN: u64 = 1;
+/// Name of the surface that ids are prefixed with.
+const SURFACE: &str = "plan";
+/// Lines that wait for a slow client; a model is not held back by one, its previews are left out.
+const MAX_LINES: usize = 256;
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "PlanPrompt")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Prompt {
+    /// What the interface is for.
+    prompt: String,
+    provider: Option<String>,
+    model: Option<String>,
+    base_url: Option<String>,
+    /// Scenario of the scripted provider.
+    scenario: Option<String>,
+    #[schemars(with = "Option<String>")]
+    profile: Option<ProfileName>,
+    project: Option<PathBuf>,
+}
+
+/// Asks for a plan; `hear` is told of it while it comes.
+fn make(
+    service: &Service,
+    asked: &Prompt,
+    hear: &mut glasshouse_kernel::plans::Hear<'_>,
+    cancel: &Cancel,
+) -> Result<Made> {
+    if asked.prompt.trim().is_empty() || asked.prompt.len() > MAX_PROMPT_BYTES {
+        return Err(invalid("the prompt cannot be used")
+            .why(format!("it is 1 to {MAX_PROMPT_BYTES} bytes of words")));
+    }
+    let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
+    let Prompt { provider, model, base_url, .. } = asked.clone();
+    let config = Config { provider, model, base_url, ..Config::default() };
+    let Connected { provider, secrets, model } =
+        service.desk.connect(config, &project, asked.scenario.as_deref())?;
+    let mut questions = service.kernel.questions(&project, &*provider, &secrets)?;
+    let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
+    let making = prompted(&mut questions, &model, &asked.prompt, &profile, hear, cancel);
+    Ok(service.desk.block_on(making)?)
+}
+
+/// Shows what a model made.
+fn show(service: &Service, asked: &Prompt, made: &Made) -> Result<Reply> {
+    if !made.report.safe {
+        let first = made.report.issues.first();
+        let why = first.map(|issue| format!("{} at {}", issue.message, issue.pointer));
+        return Err(Error::new(codes::PLAN_REFUSED, "the model's plan is refused")
+            .why(why.unwrap_or_default())
+            .with("issues", made.report.issue_count));
+    }
+    let profile = asked.profile.unwrap_or(ProfileName::Strict);
+    let text = made.plan.to_string();
+    let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
+    let run = plans_in(service, &project)?.show(&text, RunMode::Prompt, false, profile)?;
+    Ok(view(StatusCode::CREATED, &run))
+}
+
+/// What is asked for, within what the caller's tenant may ask for.
+fn asked(ask: &Ask) -> Result<Prompt> {
+    let asked: Prompt = ask.json()?;
+    if asked.base_url.is_some() {
+        ask.check_host("base_url")?;
+    }
+    let project = asked.project.clone().map(|project| ask.project(project)).transpose()?;
+    let profile = Some(ask.profile(asked.profile.unwrap_or(ProfileName::Strict))?);
+    Ok(Prompt { project, profile, ..asked })
+}
+
+/// Makes, shows and registers a plan.
+pub(crate) fn whole(service: &Service, ask: &Ask) -> Result<Reply> {
+    let asked = asked(ask)?;
+    let made = make(service, &asked, &mut |_| {}, &Cancel::new())?;
+    show(service, &asked, &made)
+}
+
+/// The same, told while it happens. The client that leaves stops the question, which costs money.
+pub(crate) fn stream(service: &Service, ask: &Ask) -> Result<Reply> {
+    let asked = asked(ask)?;
+    let (lines, taken) = mpsc::channel(MAX_LINES);
+    let service = service.share()?;
+    std::thread::Builder::new()
+        .name("prompt".to_owned())
+        .spawn(move || told(&service, &asked, &lines))
+        .map_err(|e| Error::new(crate::codes::SERVER_FAILED, "no thread is left").why(e))?;
+    Ok(Reply::lines(taken))
+}
+
+fn told(service: &Arc<Service>, asked: &Prompt, lines: &mpsc::Sender<Bytes>) {
+    let line = |value: &Value| Bytes::from([json_bytes(value), b"\n".to_vec()].concat());
+    let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
+    let cancel = Cancel::new();
+    let Ok(context) = Context::new(SURFACE) else { return };
+    let mut preview = Stream::new(RUN, &profile, &context);
+    let mut hear = |heard: Heard<'_>| {
+        let told = match heard {
+            Heard::Begins => {
+                preview = Stream::new(RUN, &profile, &context);
+                json!({ "type": "begins" })
+            }
+            Heard::Note(note) => json!({ "type": "note", "note": note }),
+            Heard::Text(text) => {
+                preview.push(text.as_bytes());
+                let Some(frame) = preview.frame() else { return };
+                json!({ "type": "preview", "frame": frame })
+            }
+        };
+        if lines.is_closed() {
+            cancel.cancel();
+        }
+        let _ = lines.try_send(line(&told));
+    };
+    let made = make(service, asked, &mut hear, &cancel);
+    let last = made.and_then(|made| {
+        let reply = show(service, asked, &made)?;
+        let run: Value = serde_json::from_slice(reply.whole()).unwrap_or_default();
+        let is_text = made.kind == Kind::Text;
+        Ok(json!({
+            "type": "done", "plan": made.plan, "repaired": made.repaired, "text_only": is_text,
+            "run": run,
+        }))
+    });
+    let last =
+        last.unwrap_or_else(|error| json!({ "type": "error", "problem": Problem::of(error) }));
+    let _ = lines.blocking_send(line(&last));
+}

@@ -1,0 +1,146 @@
+// What the client does with a connection: requests, problems, streams. No package is needed.
+
+/** Where a server is, and what it wants to know. */
+export type Server = {
+  /** As `glasshouse serve` printed it. */
+  url: string
+  /** What its token file holds. */
+  token: string
+  /** In the place of the global `fetch`. */
+  fetch?: typeof fetch
+}
+
+/** What any request may have. */
+export type More = {
+  signal?: AbortSignal
+  /** For instance `Idempotency-Key`. */
+  headers?: Record<string, string>
+}
+
+type Request = {
+  query?: Record<string, unknown>
+  body?: unknown
+  more: More
+}
+
+/** An answer that tells an error: a problem of RFC 9457 with the members that errors have everywhere. */
+export class GlasshouseError extends Error {
+  readonly status: number
+  readonly code: string
+  readonly fix: string
+  readonly retryable: boolean
+  readonly context: Record<string, unknown>
+
+  constructor(status: number, problem: Record<string, unknown>) {
+    super(String(problem.detail ?? `status ${status}`))
+    this.name = 'GlasshouseError'
+    this.status = status
+    this.code = String(problem.code ?? '')
+    this.fix = String(problem.fix ?? '')
+    this.retryable = problem.retryable === true
+    this.context = (problem.context ?? {}) as Record<string, unknown>
+  }
+}
+
+/** A frame of a stream. */
+export type Frame = {
+  /** What to send as `Last-Event-ID` to go on after it. */
+  id: string | undefined
+  /** `message` unless the server says. */
+  event: string
+  data: string
+}
+
+/** A stream that is open; leaving the loop closes it. */
+export type Connection = AsyncIterable<Frame>
+
+/** Sends requests. */
+export class Transport {
+  readonly #server: Server
+
+  constructor(server: Server) {
+    this.#server = { ...server, url: server.url.replace(/\/+$/, '') }
+  }
+
+  async #send(method: string, path: string, request: Request): Promise<Response> {
+    const url = new URL(this.#server.url + path)
+    for (const [name, value] of Object.entries(request.query ?? {})) {
+      if (value !== undefined && value !== null) url.searchParams.set(name, String(value))
+    }
+    const headers: Record<string, string> = {
+      authorization: `Bearer ${this.#server.token}`,
+      ...request.more.headers,
+    }
+    const init: RequestInit = { method, headers, redirect: 'error' }
+    if (request.more.signal) init.signal = request.more.signal
+    if (request.body !== undefined) {
+      headers['content-type'] = 'application/json'
+      init.body = JSON.stringify(request.body)
+    }
+    const answer = await (this.#server.fetch ?? fetch)(url, init)
+    if (answer.ok) return answer
+    const text = await answer.text()
+    let problem: Record<string, unknown>
+    try {
+      problem = JSON.parse(text)
+    } catch {
+      problem = { detail: text }
+    }
+    throw new GlasshouseError(answer.status, problem)
+  }
+
+  /** An answer as JSON; `undefined` where there is none. */
+  async json<T>(method: string, path: string, request: Request): Promise<T> {
+    const text = await (await this.#send(method, path, request)).text()
+    return (text === '' ? undefined : JSON.parse(text)) as T
+  }
+
+  async text(method: string, path: string, request: Request): Promise<string> {
+    return (await this.#send(method, path, request)).text()
+  }
+
+  async bytes(method: string, path: string, request: Request): Promise<Uint8Array> {
+    return new Uint8Array(await (await this.#send(method, path, request)).arrayBuffer())
+  }
+
+  async stream(method: string, path: string, request: Request): Promise<Connection> {
+    const answer = await this.#send(method, path, request)
+    return frames(answer.body ?? new ReadableStream())
+  }
+}
+
+async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
+  const reader = body.getReader()
+  const decoder = new TextDecoder()
+  let rest = ''
+  let frame: Frame = { id: undefined, event: 'message', data: '' }
+  let hasData = false
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      // Lines of this server end with one character, so none is cut in two.
+      const lines = (rest + decoder.decode(value, { stream: true })).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) {
+        if (line === '') {
+          if (hasData) yield frame
+          frame = { id: frame.id, event: 'message', data: '' }
+          hasData = false
+          continue
+        }
+        const colon = line.indexOf(':')
+        const name = colon < 0 ? line : line.slice(0, colon)
+        const text = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '')
+        if (name === 'id') frame.id = text
+        if (name === 'event') frame.event = text
+        if (name === 'data') {
+          frame.data += hasData ? `\n${text}` : text
+          hasData = true
+        }
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => undefined)
+  }
+}
