@@ -370,7 +370,7 @@ mod tests {
             "reviewing: - t - - - - - - - - c c",
             "k committing: - - - - - - - - - - c c",
             "exploring: - t - v v - - - - - c -",
-            "a retroactive: - - - - v - - - - - c -",
+            "a retroactive: - - - v v - - - - - c -",
         ];
         check(Mode::Strict, false, false, strict);
         let explored = [
@@ -382,7 +382,7 @@ mod tests {
             "reviewing: - a - - - - - - - - e e",
             "k committing: - - - - - - - - - - e e",
             "exploring: - - - v v - - - - - - -",
-            "a retroactive: - - - - v - - - - - e -",
+            "a retroactive: - - - v v - - - - - e -",
         ];
         check(Mode::Explore, false, false, explored);
         check(Mode::Debug, false, false, explored);
@@ -396,7 +396,7 @@ mod tests {
             "reviewing: - t e - - - - - - - e e",
             "k committing: - - e - - - - - - - e e",
             "exploring: - t - v v - - - - - - -",
-            "a retroactive: - - e - v - - - - - e -",
+            "a retroactive: - - e v v - - - - - e -",
         ];
         check(Mode::Strict, true, false, exempt);
         // Once a new test failed, sources are written as ever, and a project without tests proves nothing.
@@ -409,7 +409,7 @@ mod tests {
             "reviewing: - t e - - - - - - - c c",
             "k committing: - - e - - - - - - - c c",
             "exploring: - t - v v - - - - - c -",
-            "a retroactive: - - e - v - - - - - c -",
+            "a retroactive: - - e v v - - - - - c -",
         ];
         check(Mode::Strict, true, true, red);
     }
