@@ -324,41 +324,43 @@ mod tests {
         }
     }
 
+    /// Every column of nine rows, each of one state.
+    fn check(mode: Mode, exempt: bool, red: bool, rows: [&str; 9]) {
+        for row in rows {
+            let (from, row) = row.split_once(": ").unwrap();
+            let from = STATES.iter().find(|(letter, _)| from.starts_with(*letter)).unwrap().1;
+            let exemption = exempt.then(|| Exemption {
+                request: 1,
+                category: ExemptionCategory::Documentation,
+                paths: BTreeSet::new(),
+                expires_us: 1,
+            });
+            let state = State {
+                mode: Some(mode),
+                workflow: Some(from),
+                exemption,
+                red: red.then_some(1),
+                ..State::default()
+            };
+            let found: String = COLUMNS
+                .into_iter()
+                .map(|happens| match moved(state.clone(), happens) {
+                    None => "-".to_owned(),
+                    Some(moved) => {
+                        assert_eq!(moved.from, from);
+                        let to = STATES.iter().find(|(_, state)| *state == moved.to).unwrap();
+                        to.0.to_string()
+                    }
+                })
+                .collect::<Vec<_>>()
+                .join(" ");
+            assert_eq!(found, row, "{mode} exempt {exempt} red {red} in {from}");
+        }
+    }
+
     /// Every state and every happening: the letter of the next state, `-` where nothing moves.
     #[test]
     fn every_state_moves_as_the_table_says() {
-        let check = |mode: Mode, exempt: bool, red: bool, rows: [&str; 9]| {
-            for row in rows {
-                let (from, row) = row.split_once(": ").unwrap();
-                let from = STATES.iter().find(|(letter, _)| from.starts_with(*letter)).unwrap().1;
-                let exemption = exempt.then(|| Exemption {
-                    request: 1,
-                    category: ExemptionCategory::Documentation,
-                    paths: BTreeSet::new(),
-                    expires_us: 1,
-                });
-                let state = State {
-                    mode: Some(mode),
-                    workflow: Some(from),
-                    exemption,
-                    red: red.then_some(1),
-                    ..State::default()
-                };
-                let found: String = COLUMNS
-                    .into_iter()
-                    .map(|happens| match moved(state.clone(), happens) {
-                        None => "-".to_owned(),
-                        Some(moved) => {
-                            assert_eq!(moved.from, from);
-                            let to = STATES.iter().find(|(_, state)| *state == moved.to).unwrap();
-                            to.0.to_string()
-                        }
-                    })
-                    .collect::<Vec<_>>()
-                    .join(" ");
-                assert_eq!(found, row, "{mode} exempt {exempt} red {red} in {from}");
-            }
-        };
         // Columns: message, plan, exempt; tests start on sources, on tests; they pass, fail, there are none,
         // the runner is missing, no evidence; merge rejected, branch merged.
         let strict = [
