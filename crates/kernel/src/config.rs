@@ -383,7 +383,7 @@ mod tests {
         check("", Ok(Config::default()));
         check("model: m\n", Ok(Config { model: Some("m".to_owned()), ..Config::default() }));
         let command = Some(vec!["sh".to_owned(), "t.sh".to_owned()]);
-        let test = TestConfig { command, globs: None, coverage: None };
+        let test = TestConfig { command, ..TestConfig::default() };
         check("test: {command: [sh, t.sh]}\n", Ok(Config { test, ..Config::default() }));
         check("modell: m\n", Err("modell"));
         check("mode: fast\n", Err("fast"));

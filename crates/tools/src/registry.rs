@@ -189,6 +189,15 @@ fn tools_load() -> Tool {
     )
 }
 
+fn request_exemption() -> Tool {
+    tool(
+        name::WORKFLOW_REQUEST_EXEMPTION,
+        Strategy::Head,
+        "Ask a person to let these files be changed without a failing test first: settings, \
+         documents, pictures, type declarations.",
+    )
+}
+
 fn builtin_tools() -> Vec<Tool> {
     vec![
         Tool {
@@ -246,12 +255,7 @@ fn builtin_tools() -> Vec<Tool> {
             Strategy::Head,
             "Declare the plan complete; call it before you write tests or code.",
         ),
-        tool(
-            name::WORKFLOW_REQUEST_EXEMPTION,
-            Strategy::Head,
-            "Ask a person to let these files be changed without a failing test first: settings, \
-             documents, pictures, type declarations.",
-        ),
+        request_exemption(),
         tools_load(),
         web_fetch(),
         tool(

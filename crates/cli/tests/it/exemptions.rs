@@ -88,8 +88,9 @@ fn e2e_nothing_but_a_person_grants_an_exemption() {
         assert!(!states(&events).contains(&"exploring"));
         place.run(&["session", "replay", session.as_str()]).expect_status(0);
     };
-    let allows = "{ name: yes, match: { syscall: workflow.request_exemption }, action: allow }";
-    let denies = "{ name: no, match: { syscall: workflow.request_exemption, argv_prefix: documentation }, action: deny }";
+    let allows =
+        "{ name: asked-for, match: { syscall: workflow.request_exemption }, action: allow }";
+    let denies = "{ name: never, match: { syscall: workflow.request_exemption, argv_prefix: documentation }, action: deny }";
     check(allows, "", 1, "no_approver");
     check(
         allows,

@@ -265,8 +265,10 @@ steps:
         assert_eq!(count(&events(&place), &Kind::WorkflowExemptionDecided), 0, "{kind:?} {tenant}");
         clear(&place, &name);
     }
-    // A wider scope gives no right to the next request: it is for this one.
-    answer(&place, &["approve", &name.to_string(), "--scope", "session"]);
+    // A wider answer is none: the next request is asked for again.
+    let wider = ["review", "approve", &name.to_string(), "--scope", "session", "--json"];
+    assert_eq!(place.run(&wider).expect_status(2).last()["error"]["code"], "grant_narrow");
+    answer(&place, &["approve", &name.to_string()]);
     assert_eq!(running.wait(PATIENCE), Some(0));
     let events = events(&place);
     let decided =

@@ -169,8 +169,7 @@ impl Session {
         if !is_glance {
             self.recorder.record_with(std::mem::take(&mut drafts), cells).await?;
         }
-        let named = path.as_ref().map(CanonicalPath::as_str);
-        let labels = self.state().taint.result(&arguments, named);
+        let taint = self.state().taint.result(&arguments, path.as_ref().map(CanonicalPath::as_str));
         // The state is that after the start: a test run's start is a transition.
         let execution = Execution {
             id,
@@ -180,7 +179,7 @@ impl Session {
             arguments,
             state: self.state().workflow().to_string(),
             confines: self.state().confines(),
-            labels,
+            labels: taint,
             outside: self.outside.clone(),
             session: self.id().clone(),
             agent: self.agent(),

@@ -412,7 +412,7 @@ fn a_rule_names_a_syscall_that_there_can_be() {
             rule(&format!("{{ name: a, match: {{ syscall: [fs.read, {name}] }}, action: deny }}"));
         let error = compile(&text).unwrap_err().report();
         assert_eq!(error.code, "policy_bad_value", "{name}");
-        assert_eq!((&error.context["line"], &error.context["column"]), (&2.into(), &43.into()));
+        assert_eq!((&error.context["line"], &error.context["column"]), (&2.into(), &44.into()));
         let suggestion = error.context.get("suggestion").and_then(|word| word.as_str());
         assert_eq!(suggestion, meant, "{name}: {error:?}");
     };
