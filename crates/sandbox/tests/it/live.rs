@@ -156,6 +156,24 @@ fn d10_d11_a_terminal_ends_with_its_command() {
     });
 }
 
+/// A descriptor of the owner's, the first process's or the terminal's other side, left open by mistake, is
+/// a way out.
+#[test]
+fn a_command_at_a_terminal_has_nothing_but_the_terminal() {
+    let script = "ls -l /proc/$$/fd | sed -n 's/.*-> //p'";
+    let shown = |seen: &str| seen.lines().map(str::to_owned).collect::<Vec<_>>();
+    Scene::new().run(&sh(script), Some(WINDOW), |running, _input| {
+        let (_, seen) = running.end();
+        assert_eq!(shown(&seen), ["/dev/pts/0"; 3], "{seen}");
+    });
+    // The control: what is left open is seen.
+    let left = format!("exec 7</etc/passwd; {script}");
+    Scene::new().run(&sh(&left), Some(WINDOW), |running, _input| {
+        let (_, seen) = running.end();
+        assert!(shown(&seen).contains(&"/etc/passwd".to_owned()), "{seen}");
+    });
+}
+
 /// TIOCSTI types into a terminal: with one that is shared, into the shell of whoever started us.
 #[test]
 fn nothing_is_typed_into_a_terminal() {
