@@ -9,6 +9,7 @@ mod ask;
 mod branching;
 mod cells;
 mod decide;
+mod examined;
 mod execute;
 mod explain;
 mod fetch;
@@ -64,6 +65,7 @@ pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub(crate) use decide::decide_uncounted;
 pub use decide::{boundary_denial, now_us};
+pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};
 pub use fetch::Outside;
 pub use grants::{GrantRow, GrantState};
@@ -162,6 +164,7 @@ impl Kernel {
             return Ok(Arc::clone(host));
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
+        examined::tell(&self.log, &host)?;
         self.sweep_aside();
         self.rotate_aside();
         // A log that takes nothing says so to whatever comes next.

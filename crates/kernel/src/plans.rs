@@ -171,7 +171,7 @@ impl Plans {
     ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
-        let coder = Coder::new(host);
+        let coder = Coder::new(host, log.clone());
         Ok(Self { log, home: None, policy, user, governor, coder, fold })
     }
 

@@ -67,8 +67,7 @@ impl Bench {
         let live = self.host.create(&self.spec).unwrap();
         println!("level {}, {} pairs, program {:?}", live.attestation(), self.pairs, self.argv);
         let program = Program::new(self.argv);
-        let (raw, inside) =
-            interleaved(self.pairs, || program.run(), || run(&live, self.argv));
+        let (raw, inside) = interleaved(self.pairs, || program.run(), || run(&live, self.argv));
         report("command in a live sandbox", &raw, &inside, Bound::Ratio(1.2));
         report("command in a live sandbox, added", &raw, &inside, Bound::Added(500.0));
         live.destroy().unwrap();
@@ -83,8 +82,7 @@ impl Bench {
 
     fn whole(&self, undisturbed: f64) {
         let program = Program::new(self.argv);
-        let (raw, whole) =
-            interleaved(self.pairs, || program.run(), || self.make_run_destroy());
+        let (raw, whole) = interleaved(self.pairs, || program.run(), || self.make_run_destroy());
         report("create, run, destroy", &raw, &whole, Bound::Ratio(5.0));
         // The kernel takes namespaces down behind the scenes, which slows the raw start beside it:
         // the ratio to an undisturbed one belongs to an honest answer.
@@ -106,7 +104,8 @@ impl Bench {
             run(&sandbox, self.argv);
             let ran = Instant::now();
             sandbox.destroy().unwrap();
-            for (stage, took) in stages.iter_mut().zip([made - started, ran - made, ran.elapsed()]) {
+            for (stage, took) in stages.iter_mut().zip([made - started, ran - made, ran.elapsed()])
+            {
                 stage.push(took);
             }
         }
@@ -130,7 +129,15 @@ impl Bench {
     fn bubblewrap(&self) {
         let bwrap = || {
             let status = std::process::Command::new("bwrap")
-                .args(["--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib"])
+                .args([
+                    "--unshare-all",
+                    "--ro-bind",
+                    "/usr",
+                    "/usr",
+                    "--symlink",
+                    "usr/lib",
+                    "/lib",
+                ])
                 .args(["--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev"])
                 .args(self.argv)
                 .status();

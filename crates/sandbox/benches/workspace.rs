@@ -55,7 +55,8 @@ fn main() {
             Digest::of(&fs::read(upper.join(name(number))).unwrap());
         }
     };
-    let diff = || assert_eq!(dirty.seal(&blobs, &dirty.unchanged()).unwrap().changed.len(), CHANGED);
+    let diff =
+        || assert_eq!(dirty.seal(&blobs, &dirty.unchanged()).unwrap().changed.len(), CHANGED);
     let (read, sealed) = interleaved(samples, read_all, diff);
     report("diff beside reading the changed files", &read, &sealed, Bound::Added(1_000.0));
 }

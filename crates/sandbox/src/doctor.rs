@@ -1,6 +1,6 @@
 //! The doctor: builds a sandbox, attacks it, and says what held.
 
-pub(crate) mod examination;
+mod examination;
 mod hosts;
 
 use std::fs;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::examination::Examination;
 use crate::host::{self, probe};
 use crate::tree;
 use crate::{
@@ -71,8 +72,7 @@ impl Probe {
 /// Builds a sandbox in `config.home`, attacks it from inside and reports. Never fails: what goes
 /// wrong is in the report, with level `refused`.
 ///
-/// What it finds is kept below `home`: until an examination finds better, no sandbox on this host claims
-/// more, and where an attack succeeded nothing runs.
+/// Sandboxes to come do not know what it found unless they are told: see [`Examination`].
 #[must_use]
 pub fn doctor(config: &HostConfig) -> DoctorReport {
     let mut native = examine(config).unwrap_or_else(|error| {
@@ -88,12 +88,11 @@ pub fn doctor(config: &HostConfig) -> DoctorReport {
         }
     });
     native.probes.extend(hosts::Facts::read().probes());
-    native.probes.extend(examination::keep(&config.home, &native));
     DoctorReport { level: native.level, backends: vec![native] }
 }
 
 fn examine(config: &HostConfig) -> Result<BackendReport> {
-    let host = SandboxHost::start_examination(config.clone())?;
+    let host = SandboxHost::start(config.clone())?;
     let bait = Bait::lay(&config.home)?;
     let mut spec = SandboxSpec::new("doctor", TemplateName::CodeExecutor.template());
     spec.overlay = Some(bait.layers.clone());

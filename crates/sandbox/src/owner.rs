@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use glasshouse_ipc::{Channel, handshake};
 
-use crate::doctor::examination;
 use crate::egress::{Egress, EgressProxy};
 use crate::sandbox::Sandbox;
 use crate::spec::{SandboxSpec, WORKSPACE};
@@ -53,8 +52,8 @@ pub(crate) struct Link {
     channel: Mutex<Option<Channel>>,
     child: Mutex<Child>,
     run_dir: PathBuf,
-    /// Whether this host is examined itself: what was found before must not stop that.
-    is_examination: bool,
+    /// What an examination found, for all sandboxes to come.
+    examined: Mutex<Option<Level>>,
     cleaner: SyncSender<PathBuf>,
     tickets: AtomicU64,
 }
@@ -66,15 +65,6 @@ impl SandboxHost {
     /// `sandbox_spec_invalid` for a relative program path, `isolation_unavailable`,
     /// `sandbox_system`, `sandbox_lost`.
     pub fn start(config: HostConfig) -> Result<Self> {
-        Self::begin(config, false)
-    }
-
-    /// As [`SandboxHost::start`], for an examination.
-    pub(crate) fn start_examination(config: HostConfig) -> Result<Self> {
-        Self::begin(config, true)
-    }
-
-    fn begin(config: HostConfig, is_examination: bool) -> Result<Self> {
         if !config.program.is_absolute() {
             return Err(Error::new(codes::SPEC_INVALID, "the host program's path is relative"));
         }
@@ -112,7 +102,7 @@ impl SandboxHost {
             channel: Mutex::new(Some(ours)),
             child: Mutex::new(child),
             run_dir,
-            is_examination,
+            examined: Mutex::new(None),
             cleaner: start_cleaner(),
             tickets: AtomicU64::new(0),
         };
@@ -194,10 +184,14 @@ impl SandboxHost {
         }
     }
 
-    /// What the last examination of this host says about every sandbox on it.
+    /// Tells what an examination of this machine found: no sandbox made from now on claims more, and
+    /// where an attack succeeded none is made.
+    pub fn set_examined(&self, level: Option<Level>) {
+        *guard(&self.link.examined) = level;
+    }
+
     fn examined(&self) -> Option<Level> {
-        let home = self.link.run_dir.parent()?;
-        if self.link.is_examination { None } else { examination::level(home) }
+        *guard(&self.link.examined)
     }
 
     /// Removes what dead host processes left below `home`; with `dry_run` only names it.

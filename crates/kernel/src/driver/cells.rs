@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_log::{Cell, CellWrite, Log, SessionRow};
-use glasshouse_model::body::{GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange};
+use glasshouse_model::body::{
+    GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange, SandboxExamined,
+};
 use glasshouse_model::{Digest, Draft, Event, Kind};
 use glasshouse_policy::REVOKED;
 use serde::Serialize;
 
 use super::decide::now_us;
 use super::journal::Journal;
-use super::{Kernel, grants, rules};
+use super::{Kernel, examined, grants, rules};
 use crate::plans::{self, Runs};
 use crate::{Error, Result, codes};
 
@@ -25,7 +27,7 @@ const ATTEMPTS: usize = 5;
 /// Cells read at a time.
 const PAGE: usize = 256;
 /// Spaces whose cells give a right: one that no event made goes.
-const RIGHTS: [&str; 2] = [rules::ACCEPTED_SPACE, grants::GRANTS];
+const RIGHTS: [&str; 3] = [rules::ACCEPTED_SPACE, grants::GRANTS, examined::SPACE];
 
 /// A cell that was not as the events say, and was made again or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,8 +111,15 @@ impl Kernel {
 /// Every cell that is compared.
 fn present(log: &Log) -> Result<BTreeMap<Name, Cell>> {
     let mut cells = BTreeMap::new();
-    for space in [rules::ACCEPTED_SPACE, grants::GRANTS, grants::USES, plans::SPACE, plans::QUOTAS]
-    {
+    let spaces = [
+        rules::ACCEPTED_SPACE,
+        grants::GRANTS,
+        grants::USES,
+        plans::SPACE,
+        plans::QUOTAS,
+        examined::SPACE,
+    ];
+    for space in spaces {
         let mut after = String::new();
         loop {
             let page = log.cells(space, &after, PAGE)?;
@@ -132,6 +141,10 @@ fn expected(log: &Log) -> Result<Expected> {
     let mut cells = Expected::new();
     for (project, (_, digest)) in fold.accepted {
         let (space, key, bytes) = rules::accepted_cell(&project, digest)?;
+        cells.insert((space, key), bytes);
+    }
+    if let Some((_, found)) = fold.examined {
+        let (space, key, bytes) = examined::cell(&found)?;
         cells.insert((space, key), bytes);
     }
     for (grant, bytes) in fold.given {
@@ -158,6 +171,8 @@ fn expected(log: &Log) -> Result<Expected> {
 struct Fold {
     /// By project: the position of the newest acceptance, and what was accepted.
     accepted: BTreeMap<String, (u64, Digest)>,
+    /// The position of the newest examination, and what it found.
+    examined: Option<(u64, SandboxExamined)>,
     /// By standing grant: its cell.
     given: BTreeMap<String, Vec<u8>>,
     /// By grant: the largest counter.
@@ -196,11 +211,17 @@ impl Fold {
         match event.kind() {
             Kind::PolicyUpdated => {
                 let Ok(change) = event.body_as::<PolicyChange>() else { return Ok(()) };
-                let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
-                let position = record.map_or(0, |record| record.position);
+                let position = position(log, event)?;
                 let newest = self.accepted.entry(change.project).or_insert((0, Digest::ZERO));
                 if position >= newest.0 {
                     *newest = (position, change.text.blob);
+                }
+            }
+            Kind::SandboxExamined => {
+                let Ok(found) = event.body_as() else { return Ok(()) };
+                let position = position(log, event)?;
+                if self.examined.as_ref().is_none_or(|newest| position >= newest.0) {
+                    self.examined = Some((position, found));
                 }
             }
             Kind::GrantIssued => {
@@ -222,4 +243,10 @@ impl Fold {
         }
         Ok(())
     }
+}
+
+/// Where an event is among all events of the log.
+fn position(log: &Log, event: &Event) -> Result<u64> {
+    let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
+    Ok(record.map_or(0, |record| record.position))
 }

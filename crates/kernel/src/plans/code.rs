@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use glasshouse_log::Log;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::state::State;
 use glasshouse_plan::{Event, Limits, Plan, Profile};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::of_plan;
 use crate::Result;
+use crate::driver::tell_what_was_examined;
 
 /// The lane that runs code on a server: a process of its own, in a sandbox without a network.
 const LANE: &str = "isolated-vm";
@@ -28,6 +30,8 @@ const DEFAULT_EXPORT: &str = "default";
 /// Runs code of plans; its host begins with the first plan that carries some.
 pub(super) struct Coder {
     config: HostConfig,
+    /// Says what was found when this machine was examined.
+    log: Log,
     host: OnceLock<SandboxHost>,
     engine: Engine,
 }
@@ -62,16 +66,20 @@ pub(super) struct Coded {
 }
 
 impl Coder {
-    pub(super) fn new(config: HostConfig) -> Self {
-        Self { config, host: OnceLock::new(), engine: Engine::new() }
+    pub(super) fn new(config: HostConfig, log: Log) -> Self {
+        Self { config, log, host: OnceLock::new(), engine: Engine::new() }
     }
 
     fn host(&self) -> Result<&SandboxHost> {
-        if let Some(host) = self.host.get() {
-            return Ok(host);
-        }
-        let host = SandboxHost::start(self.config.clone())?;
-        Ok(self.host.get_or_init(|| host))
+        let host = match self.host.get() {
+            Some(host) => host,
+            None => {
+                let host = SandboxHost::start(self.config.clone())?;
+                self.host.get_or_init(|| host)
+            }
+        };
+        tell_what_was_examined(&self.log, host)?;
+        Ok(host)
     }
 
     /// Runs the code of a plan that may be shown here; `None` for one that has none and asks for no

@@ -240,7 +240,11 @@ fn children(pid: u32) -> Vec<u32> {
     let threads = entries(Path::new(&format!("/proc/{pid}/task")));
     let children = threads.iter().map(|thread| fs::read_to_string(thread.join("children")));
     let children: Vec<String> = children.filter_map(Result::ok).collect();
-    children.iter().flat_map(|text| text.split_whitespace()).map(|pid| pid.parse().unwrap()).collect()
+    children
+        .iter()
+        .flat_map(|text| text.split_whitespace())
+        .map(|pid| pid.parse().unwrap())
+        .collect()
 }
 
 /// Those children of a host process that have a process namespace of their own.

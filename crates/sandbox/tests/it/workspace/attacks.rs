@@ -67,7 +67,10 @@ fn marks_of_a_layer_cannot_be_made_inside() {
 
     // Whatever was made, files of the base are where they were: for the next sandbox and for the seal.
     let next = scene.sandbox();
-    assert_eq!(shell(&next, "cat base.txt dir/deep.txt; ls dir").ok(), "base\ndeep\ndeep.txt\nnew.txt\n");
+    assert_eq!(
+        shell(&next, "cat base.txt dir/deep.txt; ls dir").ok(),
+        "base\ndeep\ndeep.txt\nnew.txt\n"
+    );
     next.destroy().unwrap();
     let seal = scene.workspace.seal(&Blobs::default(), &scene.workspace.unchanged()).unwrap();
     let changed: Vec<&str> = seal.changed.iter().map(|change| change.path.as_str()).collect();
