@@ -21,7 +21,8 @@ use crate::Digest;
 
 pub use call::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
-    FileMutated, GrantUsed, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    FileMutated, GrantUsed, PolicyDecided, SandboxEvent, SandboxExamined, ToolProposed,
+    ToolStarted,
 };
 pub use grant::{
     Egress, GrantEnded, GrantIssued, GrantRule, GrantScope, KeyEvent, PluginEvent, StandingTerms,

@@ -52,13 +52,18 @@ fn main() {
 
     let read_all = || {
         for number in 0..CHANGED {
-            Digest::of(&fs::read(upper.join(name(number))).unwrap());
+            blobs.put(&fs::read(upper.join(name(number))).unwrap()).unwrap();
         }
     };
     let diff =
         || assert_eq!(dirty.seal(&blobs, &dirty.unchanged()).unwrap().changed.len(), CHANGED);
     let (read, sealed) = interleaved(samples, read_all, diff);
-    report("diff beside reading the changed files", &read, &sealed, Bound::Added(1_000.0));
+    report(
+        "diff beside reading and storing the changed files",
+        &read,
+        &sealed,
+        Bound::Added(1_000.0),
+    );
 }
 
 fn times(samples: usize, mut act: impl FnMut()) -> Vec<Duration> {
@@ -82,8 +87,12 @@ fn name(number: usize) -> String {
     format!("d{}/f{number}", number % 100)
 }
 
+/// Lines that differ, one of them by `word`.
 fn content(number: usize, word: &str) -> String {
-    format!("{word} {number}\n").repeat(FILE_BYTES / 12)
+    const LINE_BYTES: usize = 20;
+    let lines = FILE_BYTES / LINE_BYTES;
+    let text = |line| if line == lines / 2 { word } else { "line" };
+    (0..lines).map(|line| format!("{} {line:06} {number:06}\n", text(line))).collect()
 }
 
 fn base(place: &Path) -> Arc<FrozenBase> {
@@ -104,7 +113,7 @@ fn change(upper: &Path) {
     for number in 0..CHANGED {
         let at = upper.join(name(number));
         fs::create_dir_all(at.parent().unwrap()).unwrap();
-        fs::write(at, content(number, "changed")).unwrap();
+        fs::write(at, content(number, "edit")).unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -223,7 +224,10 @@ impl Bait {
         let failed = |error: std::io::Error| {
             Error::new(codes::SYSTEM, "cannot prepare the examination").why(error)
         };
-        let name = format!("glasshouse-doctor-{}", std::process::id());
+        static EXAMINATIONS: AtomicU32 = AtomicU32::new(0);
+        let number = EXAMINATIONS.fetch_add(1, Ordering::Relaxed);
+        // Two may run at a time, and an abstract name is the whole machine's.
+        let name = format!("glasshouse-doctor-{}-{number}", std::process::id());
         let directory = home.join("run").join(&name);
         let lower = directory.join("base");
         let layers = OverlayDirs {

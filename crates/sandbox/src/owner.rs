@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use glasshouse_ipc::{Channel, handshake};
+use glasshouse_model::CanonicalPath;
 
 use crate::egress::{Egress, EgressProxy};
 use crate::sandbox::Sandbox;
 use crate::spec::{SandboxSpec, WORKSPACE};
 use crate::template::Network;
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
+use crate::workspace::beneath::Root;
 use crate::{Attestation, Error, Level, OverlayDirs, Result, codes, host, leftovers, tree};
 
 /// How long creating may take: milliseconds as a rule, more on an overloaded machine.
@@ -142,6 +144,7 @@ impl SandboxHost {
             // What finds no place in the queue is named again by the next mount of these layers.
             let _ = self.link.cleaner.try_send(path);
         }
+        make_cache_points(spec)?;
         let ticket = self.link.tickets.fetch_add(1, Ordering::Relaxed);
         let order = Order {
             ticket,
@@ -341,6 +344,23 @@ fn make_mount_points(layer: &Path, spec: &SandboxSpec) -> std::io::Result<bool> 
         }
     }
     Ok(any)
+}
+
+/// Makes the place of each mount inside a cache, which root could not make there either. Commands write
+/// to caches, so no link on the way is followed.
+fn make_cache_points(spec: &SandboxSpec) -> Result<()> {
+    for (cache, mount) in spec.caches.iter().flat_map(|c| spec.mounts.iter().map(move |m| (c, m))) {
+        let Ok(below) = mount.target.strip_prefix(&cache.target) else { continue };
+        let what = || format!("cannot mount at {}", mount.target.display());
+        let refused = |why: Error| Error::new(codes::MOUNT_REFUSED, what()).why(why);
+        // What holds a name in the place is the place itself.
+        let name = below.join("name");
+        let name = name.to_str().and_then(|text| CanonicalPath::parse(text).ok());
+        let name = name.ok_or_else(|| Error::new(codes::SPEC_INVALID, what()))?;
+        let cache = Root::open(&cache.source).map_err(refused)?;
+        cache.make_holder(&name, None).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// Makes the directories from a layer's root down to one of it, readable for all whatever the umask.

@@ -463,7 +463,8 @@ fn e2e_what_the_doctor_found_is_in_the_log_and_nothing_betters_it_unseen() {
     let (space, key) = ("sandbox.examined".to_owned(), "host".to_owned());
     let bytes = Some(better.to_string().into_bytes());
     let cell = glasshouse_log::CellWrite { space, key, expected_version: None, bytes };
-    let row = log.sessions().unwrap().remove(0);
+    let rows = log.sessions().unwrap();
+    let row = rows.into_iter().find(|row| row.session.as_str() != "s_log").unwrap();
     let event = glasshouse_model::Draft::new(Kind::Heartbeat, &1);
     let append = glasshouse_log::Append {
         cells: vec![cell],

@@ -113,14 +113,17 @@ impl Prepared {
             Some(dirs) => root.workspace(base, &Layers::open(base, dirs)?, &scratch)?,
             None => root.temporary(base, &scratch, "work", "workspace", 0o755)?,
         }
+        let mut places = Vec::new();
         for mount in &order.mounts {
-            for (below, tree) in layers.read_only(&mount.source, &scratch)? {
-                root.attach_host(&mount.target.join(below), &tree)?;
-            }
+            let trees = layers.read_only(&mount.source, &scratch)?.into_iter();
+            places.extend(trees.map(|(below, tree)| (mount.target.join(below), tree)));
         }
         for cache in &order.caches {
-            root.attach_host(&cache.target, &own(base, &cache.source)?)?;
+            places.push((cache.target.clone(), own(base, &cache.source)?));
         }
+        // Outer places first: a mount over the place of another would hide it.
+        places.sort_by_key(|(target, _)| target.components().count());
+        places.iter().try_for_each(|(target, tree)| root.attach_host(target, tree))?;
         root.become_root(base)?;
         Ok(layers.are_complete())
     }

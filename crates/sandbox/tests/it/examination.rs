@@ -48,7 +48,8 @@ fn what_was_found_is_stamped_on_every_sandbox_and_no_file_betters_it() {
     assert_eq!(refused.code(), "isolation_unavailable", "{refused}");
     // Another examination, and nothing else, says that it is gone. It is not stopped by the last one.
     let config = HostConfig { program: program(), home: home.directory.path().to_owned() };
-    let found = Examination::of(&doctor(&config)).unwrap();
+    let report = doctor(&config);
+    let found = Examination::of(&report).unwrap_or_else(|| panic!("{report:#?}"));
     assert_ne!(found.level, Level::Refused);
     home.host.set_examined(found.level_now());
     assert_eq!(home.host.create(&spec).unwrap().attestation().level(), found.level);
