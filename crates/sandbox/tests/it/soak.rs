@@ -263,11 +263,20 @@ fn first_processes(host: u32) -> Vec<u32> {
 /// Groups anywhere that carry the host process's number.
 fn groups(host: u32) -> Vec<PathBuf> {
     let prefix = format!("glasshouse-{host}-");
+    // Numbers come again: one that lives is another test's.
+    let lives = |name: &str| {
+        let started = name[prefix.len()..].split('-').next().unwrap_or_default().to_owned();
+        let stat = fs::read_to_string(format!("/proc/{host}/stat")).unwrap_or_default();
+        // After the name, which may hold anything but ends with the last bracket.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        fields.split(' ').nth(19) == Some(&*started)
+    };
     let mut found = Vec::new();
     let mut queue = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = queue.pop() {
         for path in entries(&directory).into_iter().filter(|path| path.is_dir()) {
-            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(&prefix) && !lives(&name) {
                 found.push(path.clone());
             }
             if !path.is_symlink() {

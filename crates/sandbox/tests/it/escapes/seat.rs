@@ -77,7 +77,7 @@ impl Native {
         spec.template.seccomp = attempt.profile;
         spec.template.max_pids = 64;
         spec.template.memory_bytes = 256 << 20;
-        spec.template.disk_bytes = 64 << 20;
+        spec.template.disk_bytes = 32 << 20;
         spec.template.max_duration_ms = 40_000;
         let mount = |source: PathBuf, target: &str| ReadOnlyMount {
             source: source.canonicalize().unwrap(),
