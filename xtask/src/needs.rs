@@ -14,7 +14,7 @@ pub(crate) enum Use {
 
 /// How a missing need is met.
 enum Source {
-    Debian(&'static str),
+    Debian(&'static [&'static str]),
     Cargo(&'static str),
 }
 
@@ -34,7 +34,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "cc",
         probe: &["--version"],
-        source: Source::Debian("build-essential"),
+        source: Source::Debian(&["build-essential"]),
         purpose: "compiles the bundled SQLite and links",
         required: true,
         used_by: &[Use::Test, Use::Bench],
@@ -42,7 +42,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "git",
         probe: &["--version"],
-        source: Source::Debian("git"),
+        source: Source::Debian(&["git"]),
         purpose: "repositories that the tests make, freeze, review and commit to",
         required: true,
         used_by: &[Use::Test],
@@ -58,7 +58,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "python3",
         probe: &["--version"],
-        source: Source::Debian("python3"),
+        source: Source::Debian(&["python3"]),
         purpose: "Python projects in the sandbox, and attacks written in it",
         required: false,
         used_by: &[Use::Test],
@@ -66,15 +66,38 @@ const NEEDS: &[Need] = &[
     Need {
         program: "node",
         probe: &["--version"],
-        source: Source::Debian("nodejs"),
+        source: Source::Debian(&["nodejs"]),
         purpose: "npm projects in the sandbox",
+        required: false,
+        used_by: &[Use::Test],
+    },
+    Need {
+        program: "go",
+        probe: &["version"],
+        source: Source::Debian(&["golang-go"]),
+        purpose: "Go projects in the sandbox",
+        required: false,
+        used_by: &[Use::Test],
+    },
+    Need {
+        program: "mvn",
+        probe: &["--version"],
+        source: Source::Debian(&[
+            "maven",
+            "default-jdk-headless",
+            "libmaven-compiler-plugin-java",
+            "libmaven-resources-plugin-java",
+            "libsurefire-java",
+            "junit4",
+        ]),
+        purpose: "Maven projects in the sandbox",
         required: false,
         used_by: &[Use::Test],
     },
     Need {
         program: "make",
         probe: &["--version"],
-        source: Source::Debian("make"),
+        source: Source::Debian(&["make"]),
         purpose: "the shell sample repository",
         required: false,
         used_by: &[Use::Test],
@@ -82,7 +105,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "chromium",
         probe: &["--version"],
-        source: Source::Debian("chromium"),
+        source: Source::Debian(&["chromium"]),
         purpose: "hostile plans and the pages of the server in a browser",
         required: false,
         used_by: &[Use::Test],
@@ -90,7 +113,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "promtool",
         probe: &["--version"],
-        source: Source::Debian("prometheus"),
+        source: Source::Debian(&["prometheus"]),
         purpose: "alerts and the dashboard",
         required: false,
         used_by: &[Use::Test],
@@ -98,7 +121,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "busybox",
         probe: &["true"],
-        source: Source::Debian("busybox-static"),
+        source: Source::Debian(&["busybox-static"]),
         purpose: "a static program, so that a measurement leaves the dynamic loader out",
         required: false,
         used_by: &[Use::Test, Use::Bench],
@@ -106,10 +129,10 @@ const NEEDS: &[Need] = &[
     Need {
         program: "bwrap",
         probe: &["--version"],
-        source: Source::Debian("bubblewrap"),
+        source: Source::Debian(&["bubblewrap"]),
         purpose: "the sandbox that ours is measured against",
         required: false,
-        used_by: &[Use::Bench],
+        used_by: &[Use::Test, Use::Bench],
     },
 ];
 
@@ -124,7 +147,7 @@ pub(crate) fn ensure(place: &Place, by: Use) -> Result<(), Failure> {
     let mut packages = Vec::new();
     for need in missing() {
         match need.source {
-            Source::Debian(package) => packages.push(package),
+            Source::Debian(of) => packages.extend(of.iter().copied()),
             Source::Cargo(krate) if may_install => {
                 report(run(place.cargo().args(["install", "--locked", krate])));
             }
@@ -153,7 +176,7 @@ impl Need {
 
     fn remedy(&self) -> String {
         match self.source {
-            Source::Debian(package) => format!("run `apt-get install {package}`"),
+            Source::Debian(of) => format!("run `apt-get install {}`", of.join(" ")),
             Source::Cargo(krate) => format!("run `cargo install --locked {krate}`"),
         }
     }
@@ -207,7 +230,7 @@ mod tests {
         let need = Need {
             program: "glasshouse-no-such-program",
             probe: &[],
-            source: Source::Debian("package"),
+            source: Source::Debian(&["package"]),
             purpose: "nothing",
             required: false,
             used_by: &[Use::Test],

@@ -14,6 +14,7 @@ mod debt;
 mod decide;
 mod ending;
 mod erasing;
+mod examined;
 mod execute;
 mod explain;
 mod fetch;
@@ -79,6 +80,7 @@ pub use cells::RepairedCell;
 pub(crate) use decide::decide_uncounted;
 pub use decide::{boundary_denial, now_us};
 pub use erasing::{Erasing, Erasure};
+pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};
 pub use fetch::Outside;
 pub use grants::{GrantRow, GrantState};
@@ -164,7 +166,7 @@ impl Kernel {
             (real_path(program), Keeping::default(), Outside::default());
         let outer = home.clone();
         let config = HostConfig { program: program.clone(), home: home.clone() };
-        let coder = Arc::new(Coder::new(config));
+        let coder = Arc::new(Coder::new(config, log.clone()));
         Ok(Self { log, home, outer, program, network, host, coder, keeping, outside })
     }
 
@@ -210,6 +212,7 @@ impl Kernel {
             return Ok(Arc::clone(host));
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
+        examined::tell(&self.log, &host)?;
         self.sweep_aside();
         self.rotate_aside();
         // A log that takes nothing says so to whatever comes next.

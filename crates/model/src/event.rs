@@ -384,6 +384,7 @@ kinds! {
     SandboxCreated = "sandbox.created",
     SandboxFailed = "sandbox.failed",
     SandboxDestroyed = "sandbox.destroyed",
+    SandboxExamined = "sandbox.examined",
     EgressConnected = "egress.connected",
     EgressDenied = "egress.denied",
     WorkflowTransitioned = "workflow.transitioned",

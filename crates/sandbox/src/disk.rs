@@ -1,9 +1,9 @@
 //! Watches how much a command adds to the workspace and to its caches, since file systems rarely have
 //! a quota.
 //!
-//! Counting costs a walk, so it is done only when the file system has lost enough space for the limit
-//! to be within reach. The free space is everybody's: others' writes can cause a walk in vain, never a
-//! wrong verdict. Files that have no name any more are found where they are held: in the processes of
+//! Counting costs a walk, so it is done only when the file system has lost enough space, or enough files,
+//! for the limit to be within reach. What is free is everybody's: others' writes can cause a walk in
+//! vain, never a wrong verdict. Files that have no name any more are found where they are held: in the processes of
 //! the sandbox.
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::tree::used_bytes;
+use crate::tree::{ENTRY_BYTES, used_bytes};
 
 /// Bytes in a unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
@@ -33,8 +33,8 @@ pub(crate) struct Place {
 /// The watch of one command on one place.
 pub(crate) struct DiskWatch<'a> {
     place: &'a Place,
-    /// Free space when the place was last known to be within its limit.
-    free_bytes: u64,
+    /// What was free when the place was last known to be within its limit.
+    free: Free,
     /// How much space may vanish from then on before it is counted again.
     slack_bytes: u64,
     next: Instant,
@@ -46,7 +46,7 @@ impl<'a> DiskWatch<'a> {
 
     pub(crate) fn new(place: &'a Place) -> Self {
         Self {
-            free_bytes: free(&place.dir),
+            free: Free::of(&place.dir),
             slack_bytes: place.limit_bytes / 8,
             place,
             next: Instant::now() + Self::INTERVAL,
@@ -62,14 +62,14 @@ impl<'a> DiskWatch<'a> {
         }
         self.next = now + Self::INTERVAL;
         let Place { dir, device, limit_bytes } = self.place;
-        let free_now = free(dir);
-        if self.free_bytes.saturating_sub(free_now) < self.slack_bytes {
+        let free_now = Free::of(dir);
+        if free_now.lost_since(&self.free) < self.slack_bytes {
             return false;
         }
         let nameless = process_of(init).map_or(0, |init| nameless(init, *device));
         let used = used_bytes(dir).saturating_add(nameless);
         self.next += now.elapsed() * WALK_SHARE;
-        self.free_bytes = free_now;
+        self.free = free_now;
         self.slack_bytes = limit_bytes.saturating_sub(used) / 2;
         used > *limit_bytes
     }
@@ -118,8 +118,26 @@ fn family(init: u32) -> Vec<u32> {
     family
 }
 
-fn free(path: &Path) -> u64 {
-    rustix::fs::statvfs(path).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+/// What is left of a file system.
+struct Free {
+    bytes: u64,
+    /// Files that can still be made; always 0 where there is no such number.
+    files: u64,
+}
+
+impl Free {
+    fn of(path: &Path) -> Self {
+        rustix::fs::statvfs(path).map_or(Self { bytes: 0, files: 0 }, |stat| Self {
+            bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            files: stat.f_favail,
+        })
+    }
+
+    /// How much less it is than before, in bytes as they are counted.
+    fn lost_since(&self, before: &Self) -> u64 {
+        let files = before.files.saturating_sub(self.files);
+        before.bytes.saturating_sub(self.bytes).max(files.saturating_mul(ENTRY_BYTES))
+    }
 }
 
 #[cfg(test)]
@@ -131,7 +149,7 @@ mod tests {
         let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
         let mut watch = DiskWatch::new(place);
         watch.next = Instant::now();
-        watch.free_bytes = free(&place.dir) + lost_bytes;
+        watch.free.bytes = Free::of(&place.dir).bytes + lost_bytes;
         watch.exceeded(&me)
     }
 
@@ -151,6 +169,27 @@ mod tests {
         assert!(look(64 << 10, 1 << 40));
         assert!(!look(64 << 10, 0), "no space was lost, so nothing is counted");
         assert!(!look(8 << 20, 1 << 40), "others wrote");
+    }
+
+    /// The failure: files without content take no space, so a command could use up all that a file system
+    /// has of files, whatever its limit.
+    #[test]
+    fn files_without_content_count() {
+        let upper = tempfile::tempdir().unwrap();
+        for number in 0..65 {
+            fs::write(upper.path().join(number.to_string()), "").unwrap();
+        }
+        let me = rustix::process::getpid();
+        let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
+        let look = |entries: u64, lost_files: u64| {
+            let place = place(upper.path(), entries * ENTRY_BYTES);
+            let files = Free::of(upper.path()).files + lost_files;
+            let mut watch = DiskWatch::new(&place);
+            (watch.next, watch.free) = (Instant::now(), Free { bytes: 0, files });
+            watch.exceeded(&me)
+        };
+        assert!(look(64, 1 << 20));
+        assert!(!look(1024, 1 << 20), "others made files");
     }
 
     /// The failure: a file that is deleted while it is open takes space that no walk finds, so a command

@@ -1,6 +1,6 @@
 //! The doctor: builds a sandbox, attacks it, and says what held.
 
-pub(crate) mod examination;
+mod examination;
 mod hosts;
 
 use std::fs;
@@ -9,9 +9,11 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::examination::Examination;
 use crate::host::{self, probe};
 use crate::tree;
 use crate::{
@@ -71,8 +73,7 @@ impl Probe {
 /// Builds a sandbox in `config.home`, attacks it from inside and reports. Never fails: what goes
 /// wrong is in the report, with level `refused`.
 ///
-/// What it finds is kept below `home`: until an examination finds better, no sandbox on this host claims
-/// more, and where an attack succeeded nothing runs.
+/// Sandboxes to come do not know what it found unless they are told: see [`Examination`].
 #[must_use]
 pub fn doctor(config: &HostConfig) -> DoctorReport {
     let mut native = examine(config).unwrap_or_else(|error| {
@@ -88,12 +89,11 @@ pub fn doctor(config: &HostConfig) -> DoctorReport {
         }
     });
     native.probes.extend(hosts::Facts::read().probes());
-    native.probes.extend(examination::keep(&config.home, &native));
     DoctorReport { level: native.level, backends: vec![native] }
 }
 
 fn examine(config: &HostConfig) -> Result<BackendReport> {
-    let host = SandboxHost::start_examination(config.clone())?;
+    let host = SandboxHost::start(config.clone())?;
     let bait = Bait::lay(&config.home)?;
     let mut spec = SandboxSpec::new("doctor", TemplateName::CodeExecutor.template());
     spec.overlay = Some(bait.layers.clone());
@@ -224,7 +224,10 @@ impl Bait {
         let failed = |error: std::io::Error| {
             Error::new(codes::SYSTEM, "cannot prepare the examination").why(error)
         };
-        let name = format!("glasshouse-doctor-{}", std::process::id());
+        static EXAMINATIONS: AtomicU32 = AtomicU32::new(0);
+        let number = EXAMINATIONS.fetch_add(1, Ordering::Relaxed);
+        // Two may run at a time, and an abstract name is the whole machine's.
+        let name = format!("glasshouse-doctor-{}-{number}", std::process::id());
         let directory = home.join("run").join(&name);
         let lower = directory.join("base");
         let layers = OverlayDirs {

@@ -180,7 +180,8 @@ impl Host {
             let ended: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
             for (ticket, _) in tickets.into_iter().zip(ended).filter(|(_, ended)| *ended) {
-                self.reap(ticket);
+                let nest = self.collect(ticket);
+                nest.into_iter().for_each(|nest| self.vacate(nest));
             }
             if asked {
                 match channel.receive::<ToHost>() {
@@ -217,8 +218,11 @@ impl Host {
                 }
             }
             ToHost::Reap { ticket } => {
-                self.reap(ticket);
-                channel.send(&FromHost::Done, &[])
+                let nest = self.collect(ticket);
+                // Whoever asked need not wait for the rest.
+                let sent = channel.send(&FromHost::Done, &[]);
+                nest.into_iter().for_each(|nest| self.vacate(nest));
+                sent
             }
             ToHost::Start { .. } => {
                 channel.send(&FromHost::Failed(Failure::new("start twice")), &[])
@@ -270,14 +274,20 @@ impl Host {
         }
     }
 
-    /// Ends a sandbox if it still runs, collects it and takes its groups back. Idempotent.
-    fn reap(&mut self, ticket: u64) {
-        let Some(Live { first, .. }) = self.live.remove(&ticket) else { return };
+    /// Ends a sandbox if it still runs and collects it; what it lived in is left. Idempotent.
+    fn collect(&mut self, ticket: u64) -> Option<Nest> {
+        let Live { first, .. } = self.live.remove(&ticket)?;
         first.end();
-        if self.free.len() < MAX_FREE_NESTS && first.nest.is_free() {
-            self.free.push(first.nest);
+        Some(first.nest)
+    }
+
+    /// Takes back what an ended sandbox lived in.
+    fn vacate(&mut self, nest: Nest) {
+        if self.free.len() < MAX_FREE_NESTS && nest.is_free() {
+            nest.forget();
+            self.free.push(nest);
         } else {
-            first.nest.remove();
+            nest.remove();
         }
     }
 

@@ -28,7 +28,7 @@ mod wire;
 
 pub use attest::{Attestation, CgroupFacts, Level, Privilege};
 pub use command::{Cancel, Command, Limit, RunResult, Status, Stream, Usage};
-pub use doctor::{BackendReport, DoctorReport, Probe, doctor};
+pub use doctor::{BackendReport, DoctorReport, Examination, Probe, doctor};
 pub use entry::{Entry, Task};
 pub use error::{Error, Result};
 pub use live::{Live, Order, Orders, Window};

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use glasshouse_ipc::{Channel, handshake};
+use glasshouse_model::CanonicalPath;
 
-use crate::doctor::examination;
 use crate::egress::{Egress, EgressProxy};
 use crate::sandbox::Sandbox;
 use crate::spec::{SandboxSpec, WORKSPACE};
 use crate::template::Network;
 use crate::wire::{Failure, FromHost, FromInit, Order, PROTOCOL, SERVICE, ToHost};
+use crate::workspace::beneath::Root;
 use crate::{Attestation, Error, Level, OverlayDirs, Result, codes, host, leftovers, tree};
 
 /// How long creating may take: milliseconds as a rule, more on an overloaded machine.
@@ -53,8 +54,8 @@ pub(crate) struct Link {
     channel: Mutex<Option<Channel>>,
     child: Mutex<Child>,
     run_dir: PathBuf,
-    /// Whether this host is examined itself: what was found before must not stop that.
-    is_examination: bool,
+    /// What an examination found, for all sandboxes to come.
+    examined: Mutex<Option<Level>>,
     cleaner: SyncSender<PathBuf>,
     tickets: AtomicU64,
 }
@@ -66,15 +67,6 @@ impl SandboxHost {
     /// `sandbox_spec_invalid` for a relative program path, `isolation_unavailable`,
     /// `sandbox_system`, `sandbox_lost`.
     pub fn start(config: HostConfig) -> Result<Self> {
-        Self::begin(config, false)
-    }
-
-    /// As [`SandboxHost::start`], for an examination.
-    pub(crate) fn start_examination(config: HostConfig) -> Result<Self> {
-        Self::begin(config, true)
-    }
-
-    fn begin(config: HostConfig, is_examination: bool) -> Result<Self> {
         if !config.program.is_absolute() {
             return Err(Error::new(codes::SPEC_INVALID, "the host program's path is relative"));
         }
@@ -112,7 +104,7 @@ impl SandboxHost {
             channel: Mutex::new(Some(ours)),
             child: Mutex::new(child),
             run_dir,
-            is_examination,
+            examined: Mutex::new(None),
             cleaner: start_cleaner(),
             tickets: AtomicU64::new(0),
         };
@@ -152,6 +144,7 @@ impl SandboxHost {
             // What finds no place in the queue is named again by the next mount of these layers.
             let _ = self.link.cleaner.try_send(path);
         }
+        make_cache_points(spec)?;
         let ticket = self.link.tickets.fetch_add(1, Ordering::Relaxed);
         let order = Order {
             ticket,
@@ -194,10 +187,14 @@ impl SandboxHost {
         }
     }
 
-    /// What the last examination of this host says about every sandbox on it.
+    /// Tells what an examination of this machine found: no sandbox made from now on claims more, and
+    /// where an attack succeeded none is made.
+    pub fn set_examined(&self, level: Option<Level>) {
+        *guard(&self.link.examined) = level;
+    }
+
     fn examined(&self) -> Option<Level> {
-        let home = self.link.run_dir.parent()?;
-        if self.link.is_examination { None } else { examination::level(home) }
+        *guard(&self.link.examined)
     }
 
     /// Removes what dead host processes left below `home`; with `dry_run` only names it.
@@ -347,6 +344,23 @@ fn make_mount_points(layer: &Path, spec: &SandboxSpec) -> std::io::Result<bool> 
         }
     }
     Ok(any)
+}
+
+/// Makes the place of each mount inside a cache, which root could not make there either. Commands write
+/// to caches, so no link on the way is followed.
+fn make_cache_points(spec: &SandboxSpec) -> Result<()> {
+    for (cache, mount) in spec.caches.iter().flat_map(|c| spec.mounts.iter().map(move |m| (c, m))) {
+        let Ok(below) = mount.target.strip_prefix(&cache.target) else { continue };
+        let what = || format!("cannot mount at {}", mount.target.display());
+        let refused = |why: Error| Error::new(codes::MOUNT_REFUSED, what()).why(why);
+        // What holds a name in the place is the place itself.
+        let name = below.join("name");
+        let name = name.to_str().and_then(|text| CanonicalPath::parse(text).ok());
+        let name = name.ok_or_else(|| Error::new(codes::SPEC_INVALID, what()))?;
+        let cache = Root::open(&cache.source).map_err(refused)?;
+        cache.make_holder(&name, None).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// Makes the directories from a layer's root down to one of it, readable for all whatever the umask.

@@ -236,6 +236,10 @@ fn remove_files(fd: &OwnedFd) -> Result<Emptying, Errno> {
     Ok(left)
 }
 
+/// The least that a name counts for: an empty file has no blocks, and uses up what a file system has of
+/// files.
+pub(crate) const ENTRY_BYTES: u64 = 4096;
+
 /// Bytes on disk below a directory; links are counted, not followed. What vanishes while walking takes
 /// no space. A directory that its owner may not read is made readable: it would hide what it holds.
 pub(crate) fn used_bytes(path: &Path) -> u64 {
@@ -266,7 +270,8 @@ fn used_in(fd: &OwnedFd) -> (u64, Vec<CString>) {
             continue;
         }
         let Ok(stat) = rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        total = total.saturating_add(u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES);
+        let bytes = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES;
+        total = total.saturating_add(bytes.max(ENTRY_BYTES));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             directories.push(name.to_owned());
         }

@@ -1,7 +1,7 @@
 //! `glasshouse doctor`: what isolation this machine gives, by measurement.
 
 use glasshouse_model::Exit;
-use glasshouse_sandbox::{HostConfig, Level};
+use glasshouse_sandbox::{HostConfig, Level, Probe};
 
 use crate::error::Error;
 use crate::home;
@@ -10,7 +10,11 @@ use crate::output::{self, Style, styled};
 /// Runs the command.
 pub(crate) fn run(json: bool) -> Result<u8, Error> {
     let config = HostConfig { program: home::program()?, home: home::data_dir()? };
-    let report = glasshouse_sandbox::doctor(&config);
+    let mut report = glasshouse_sandbox::doctor(&config);
+    let kept = home::kernel().and_then(|kernel| Ok(kernel.record_examination(&report)?));
+    if let Some(native) = report.backends.first_mut() {
+        native.probes.push(recorded(kept.err()));
+    }
     if json {
         output::json_line(&report);
     } else {
@@ -35,4 +39,18 @@ pub(crate) fn run(json: bool) -> Result<u8, Error> {
         }
     }
     Ok(if report.level == Level::Refused { Exit::NoIsolation } else { Exit::Done }.status())
+}
+
+/// Whether sandboxes to come know what was found: without that they go on claiming what they read back.
+fn recorded(failure: Option<Error>) -> Probe {
+    let (result, remedy) = match failure {
+        None => ("held".to_owned(), String::new()),
+        Some(error) => (error.to_string(), "make the data directory writable".to_owned()),
+    };
+    Probe {
+        name: "kept".to_owned(),
+        claim: "later sandboxes know what was found: it is in the log".to_owned(),
+        result,
+        remedy,
+    }
 }

@@ -417,17 +417,78 @@ steps:
     check("{ min_isolation: no-landlock }", "completed");
 }
 
+/// Records what an examination of this host would have found.
+fn examined_as(place: &Place, level: &str) {
+    use glasshouse_sandbox::{BackendReport, DoctorReport, Level, Probe};
+    let level: Level = serde_json::from_value(level.into()).unwrap();
+    let made = Probe {
+        name: "create".to_owned(),
+        claim: String::new(),
+        result: "held".to_owned(),
+        remedy: String::new(),
+    };
+    let native = BackendReport { name: "native".to_owned(), level, probes: vec![made] };
+    let program = Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+    let kernel = glasshouse_kernel::Kernel::open(&place.home(), program).unwrap();
+    kernel.record_examination(&DoctorReport { level, backends: vec![native] }).unwrap();
+}
+
+/// What an examination found lay in a file beside the log: whoever wrote a better level into it, or took
+/// it away, bettered what every later event claimed, and nothing told of it.
+#[test]
+fn e2e_what_the_doctor_found_is_in_the_log_and_nothing_betters_it_unseen() {
+    let place = Place::new();
+    place.run(&["doctor"]).expect_status(0);
+    let told = |kind: &str| {
+        let said = place.run(&["audit", "log", "--kind", kind, "--json"]).expect_status(0);
+        said.stdout.lines().count()
+    };
+    assert_eq!(told("sandbox.examined"), 1);
+    let claimed = || {
+        let ran = place.run(&["sandbox", "run", "--json", "--", "true"]).expect_status(0);
+        ran.last()["isolation"].as_str().unwrap().to_owned()
+    };
+    assert_ne!(claimed(), "native:no-landlock");
+    examined_as(&place, "no-landlock");
+    assert_eq!(claimed(), "native:no-landlock");
+
+    // By a file as there was one: nobody reads it.
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let better = serde_json::json!({ "level": "full", "boot": boot.trim(), "failed": [] });
+    std::fs::write(place.home().join("examination.json"), better.to_string()).unwrap();
+    assert_eq!(claimed(), "native:no-landlock");
+
+    // By the cell, with an event that says nothing of it: found, and made again from the events.
+    let log = place.log();
+    let (space, key) = ("sandbox.examined".to_owned(), "host".to_owned());
+    let bytes = Some(better.to_string().into_bytes());
+    let cell = glasshouse_log::CellWrite { space, key, expected_version: None, bytes };
+    let rows = log.sessions().unwrap();
+    let row = rows.into_iter().find(|row| row.session.as_str() != "s_log").unwrap();
+    let event = glasshouse_model::Draft::new(Kind::Heartbeat, &1);
+    let append = glasshouse_log::Append {
+        cells: vec![cell],
+        ..glasshouse_log::Append::new(row.session, row.main, vec![event])
+    };
+    log.append(append).unwrap();
+    drop(log);
+    assert_ne!(claimed(), "native:no-landlock", "the control: a sandbox believes the cell");
+    place.run(&["audit", "check-state"]).expect_status(5);
+    assert_eq!(claimed(), "native:no-landlock");
+    assert_eq!(told("log.recovered"), 1);
+
+    // An examination, and nothing else, finds better.
+    place.run(&["doctor"]).expect_status(0);
+    assert_ne!(claimed(), "native:no-landlock");
+}
+
 /// A host that isolates less than a rule demands runs nothing of what the rule allows.
 #[test]
 fn e2e_a_call_is_denied_where_the_host_isolates_too_weakly() {
     let check = |examined: &str, demanded: &str, status: &str| {
         let place = Place::new();
         let project = place.shell_project();
-        // What an examination of this host would have kept.
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let kept = serde_json::json!({ "level": examined, "boot": boot.trim(), "failed": ["x"] });
-        std::fs::create_dir_all(place.home()).unwrap();
-        std::fs::write(place.home().join("examination.json"), kept.to_string()).unwrap();
+        examined_as(&place, examined);
         let rules = format!(
             "capabilities:\n  - {{ name: model, match: {{ syscall: model.call }}, action: allow }}\n  \
              - {{ name: run, match: {{ syscall: shell.run }}, action: allow, \

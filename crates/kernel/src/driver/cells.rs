@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_log::{Cell, CellWrite, Log, SessionRow};
 use glasshouse_model::body::{
-    DebtUpdated, GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange,
+    DebtUpdated, GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange, SandboxExamined,
 };
 use glasshouse_model::{Digest, Draft, Event, Kind};
 use glasshouse_policy::REVOKED;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::decide::now_us;
 use super::journal::Journal;
-use super::{Kernel, debt, grants, rules};
+use super::{Kernel, debt, examined, grants, rules};
 use crate::plans::{self, Runs};
 use crate::{Error, Result, codes};
 
@@ -27,11 +27,18 @@ const ATTEMPTS: usize = 5;
 /// Cells read at a time.
 const PAGE: usize = 256;
 /// Spaces whose cells give or take a right: one that no event made goes.
-const RIGHTS: [&str; 3] = [rules::ACCEPTED_SPACE, grants::GRANTS, debt::SPACE];
+const RIGHTS: [&str; 4] = [rules::ACCEPTED_SPACE, grants::GRANTS, debt::SPACE, examined::SPACE];
 
 /// Every space whose cells are compared.
-const SPACES: [&str; 6] =
-    [rules::ACCEPTED_SPACE, grants::GRANTS, grants::USES, plans::SPACE, plans::QUOTAS, debt::SPACE];
+const SPACES: [&str; 7] = [
+    rules::ACCEPTED_SPACE,
+    grants::GRANTS,
+    grants::USES,
+    plans::SPACE,
+    plans::QUOTAS,
+    debt::SPACE,
+    examined::SPACE,
+];
 
 /// A cell that was not as the events say, and was made again or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -143,6 +150,10 @@ fn expected(log: &Log) -> Result<Expected> {
         let (space, key, bytes) = debt::cell(&debt)?;
         cells.insert((space, key), bytes);
     }
+    if let Some((_, found)) = fold.examined {
+        let (space, key, bytes) = examined::cell(&found)?;
+        cells.insert((space, key), bytes);
+    }
     for (grant, bytes) in fold.given {
         cells.insert((grants::GRANTS.to_owned(), grant), bytes);
     }
@@ -163,18 +174,14 @@ fn expected(log: &Log) -> Result<Expected> {
     Ok(cells)
 }
 
-/// Where an event stands among those of all branches.
-fn position(log: &Log, event: &Event) -> Result<u64> {
-    let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
-    Ok(record.map_or(0, |record| record.position))
-}
-
 #[derive(Default)]
 struct Fold {
     /// By project: the position of the newest acceptance, and what was accepted.
     accepted: BTreeMap<String, (u64, Digest)>,
     /// By project: the position of the newest debt, and it.
     owed: BTreeMap<String, (u64, DebtUpdated)>,
+    /// The position of the newest examination, and what it found.
+    examined: Option<(u64, SandboxExamined)>,
     /// By standing grant: its cell.
     given: BTreeMap<String, Vec<u8>>,
     /// By grant: the largest counter.
@@ -227,6 +234,13 @@ impl Fold {
                     self.owed.insert(debt.project.clone(), (position, debt));
                 }
             }
+            Kind::SandboxExamined => {
+                let Ok(found) = event.body_as() else { return Ok(()) };
+                let position = position(log, event)?;
+                if self.examined.as_ref().is_none_or(|newest| position >= newest.0) {
+                    self.examined = Some((position, found));
+                }
+            }
             Kind::GrantIssued => {
                 let Ok(GrantIssued { grant, standing: Some(terms), .. }) = event.body_as() else {
                     return Ok(());
@@ -246,4 +260,10 @@ impl Fold {
         }
         Ok(())
     }
+}
+
+/// Where an event is among all events of the log.
+fn position(log: &Log, event: &Event) -> Result<u64> {
+    let record = log.records(&event.header.branch, event.seq(), 1)?.pop();
+    Ok(record.map_or(0, |record| record.position))
 }

@@ -32,7 +32,7 @@ use super::network::{Network, Running, allowed_by_hand, to_the_log};
 use super::rules::shipped;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
-use super::{Kernel, operation_id};
+use super::{Kernel, examined, operation_id};
 use crate::merge::{self, Authority, Input, OperationDir};
 use crate::session::{USER, WEB};
 use crate::{Error, Result, codes};
@@ -313,6 +313,7 @@ impl Kernel {
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
+        examined::tell(&self.log, &host)?;
         let sandbox = if one.allow_hosts.is_empty() {
             host.create(&spec)?
         } else {

@@ -23,10 +23,10 @@ use glasshouse_sandbox::{
     TemplateName, WritableMount,
 };
 
-use super::Kernel;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running};
 use super::start::put;
+use super::{Kernel, examined};
 use crate::classify::{Classifier, Contents};
 use crate::{Error, Result, codes};
 
@@ -322,6 +322,7 @@ impl Workbench {
             code: None,
             attestation: None,
         };
+        examined::tell(&self.blobs.0, &self.host)?;
         let made = match has_network {
             true => self.host.create_with_egress(&spec, self.network.egress()?),
             false => self.host.create(&spec),

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use glasshouse_log::Log;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::state::State;
 use glasshouse_plan::{Event, Limits, Plan, Profile};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::of_plan;
 use super::work::Means;
-use crate::driver::Cancel;
+use crate::driver::{Cancel, tell_what_was_examined};
 use crate::{Error, Result, codes};
 
 /// The lane that runs code on a server: a process of its own, in a sandbox without a network.
@@ -32,6 +33,8 @@ const DEFAULT_EXPORT: &str = "default";
 #[derive(Debug)]
 pub(crate) struct Coder {
     config: HostConfig,
+    /// Says what was found when this machine was examined.
+    log: Log,
     engine: Engine,
     host: OnceLock<SandboxHost>,
     /// How many workers wait for plans.
@@ -68,9 +71,9 @@ pub(super) struct Coded {
 }
 
 impl Coder {
-    pub(crate) fn new(config: HostConfig) -> Self {
+    pub(crate) fn new(config: HostConfig, log: Log) -> Self {
         let (host, ready) = (OnceLock::new(), AtomicUsize::new(0));
-        Self { config, engine: Engine::new(), host, ready }
+        Self { config, log, engine: Engine::new(), host, ready }
     }
 
     pub(crate) fn keep_ready(&self, count: usize) {
@@ -93,11 +96,15 @@ impl Coder {
     }
 
     fn host(&self) -> Result<&SandboxHost> {
-        if let Some(host) = self.host.get() {
-            return Ok(host);
-        }
-        let host = SandboxHost::start(self.config.clone())?;
-        Ok(self.host.get_or_init(|| host))
+        let host = match self.host.get() {
+            Some(host) => host,
+            None => {
+                let host = SandboxHost::start(self.config.clone())?;
+                self.host.get_or_init(|| host)
+            }
+        };
+        tell_what_was_examined(&self.log, host)?;
+        Ok(host)
     }
 
     /// Runs the code of a plan that may be shown here; `None` for one that has none and asks for no

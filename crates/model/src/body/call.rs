@@ -264,6 +264,19 @@ pub struct SandboxEvent {
     pub attestation: Option<Value>,
 }
 
+/// `sandbox.examined`: what attacks on a sandbox of this machine found. Until another says better, no
+/// sandbox claims more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxExamined {
+    /// The level reached by measurement, for example `full`.
+    pub level: String,
+    /// The start of the machine that was examined.
+    pub boot: String,
+    /// Claims that did not hold.
+    #[serde(default)]
+    pub failed: Vec<String>,
+}
+
 /// `file.mutated`: one path that a tool changed, where no seal tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileMutated {

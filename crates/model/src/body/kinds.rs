@@ -80,6 +80,7 @@ bodies! {
     ApprovalAnswered: ApprovalAnswered;
     ApprovalResolved: ApprovalResolved;
     SandboxEvent: SandboxCreated, SandboxFailed, SandboxDestroyed;
+    SandboxExamined: SandboxExamined;
     Egress: EgressConnected, EgressDenied;
     WorkflowTransitioned: WorkflowTransitioned;
     ExemptionRequested: WorkflowExemptionRequested;

@@ -41,6 +41,12 @@ impl Layering {
         Ok(Self { empty, mounts, complete: true, files: 0 })
     }
 
+    /// Gives the layer of nothing a place in the scratch space, with which it ends.
+    pub(super) fn settle(&self, scratch: &OwnedFd) -> Result<(), Failure> {
+        mkdirat(scratch, "empty", Mode::from_raw_mode(0o700)).during("make a layer's place")?;
+        attach(scratch.as_fd(), "empty", &self.empty)
+    }
+
     /// Whether every directory so far got a layer of its own.
     pub(super) fn are_complete(&self) -> bool {
         self.complete

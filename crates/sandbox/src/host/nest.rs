@@ -5,6 +5,7 @@
 //! moves once, and every sandbox that uses the leaf after that costs nobody anything. The clone is
 //! a child of the host process, not of its maker: who makes it cannot take it down.
 
+use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
@@ -22,9 +23,14 @@ use crate::wire::{Context as _, Failure};
 /// How long a clone may take; the first also waits for the move into the leaf.
 const CLONE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks for one clone; the descriptor is its end of a channel.
+/// What the inhabitant is told.
 #[derive(Debug, Serialize, Deserialize)]
-struct Ask;
+enum Ask {
+    /// One clone; the descriptor is its end of a channel.
+    Clone,
+    /// The last clone has ended: let go of its mounts. Nothing is answered.
+    Forget,
+}
 
 /// The leaf and its inhabitant.
 pub(super) struct Nest {
@@ -59,13 +65,19 @@ impl Nest {
         let failed = |error: glasshouse_ipc::Error| Failure::new(error.to_string());
         let (link, theirs) = pair()?;
         let theirs = OwnedFd::from(theirs);
-        self.channel.send(&Ask, &[theirs.as_fd()]).map_err(failed)?;
+        self.channel.send(&Ask::Clone, &[theirs.as_fd()]).map_err(failed)?;
         let answer = self.channel.receive_within::<Result<(), Failure>>(CLONE_LIMIT);
         let mut answer = answer.map_err(failed)?;
         answer.message?;
         let pidfd = answer.descriptors.pop();
         let pidfd = pidfd.ok_or_else(|| Failure::new("receive the first process"))?;
         Ok(Hatched { pidfd, link })
+    }
+
+    /// Has the mounts of an ended first process taken down, while nobody waits for that.
+    pub(super) fn forget(&self) {
+        // A process that is gone has let go of everything.
+        let _ = self.channel.send(&Ask::Forget, &[]);
     }
 
     /// As [`Group::limit`].
@@ -107,8 +119,13 @@ fn keep(group: &Group, base: &Base, programs: &Programs, mut channel: Channel) -
     if base.privilege == Privilege::Rootless {
         namespaces |= libc::CLONE_NEWUSER;
     }
+    let mut mounts: Option<File> = None;
     loop {
         let Ok(Some(received)) = channel.receive::<Ask>() else { sys::exit_now(0) };
+        if matches!(received.message, Ask::Forget) {
+            drop(mounts.take());
+            continue;
+        }
         let cloned = settled.clone().and_then(|()| {
             sys::clone3(namespaces, None, sys::Parent::OfCaller).during("make namespaces")
         });
@@ -120,7 +137,11 @@ fn keep(group: &Group, base: &Base, programs: &Programs, mut channel: Channel) -
                     _ => sys::exit_now(1),
                 }
             }
-            Ok(sys::Forked::Parent((_, pidfd))) => {
+            Ok(sys::Forked::Parent((pid, pidfd))) => {
+                // The end of the last process of a mount namespace waits until all of its mounts are
+                // gone, and whoever waits for the process waits for that. Held here, they outlast it
+                // until somebody has time. Where it cannot be opened all is as slow as it was.
+                mounts = File::open(format!("/proc/{pid}/ns/mnt")).ok();
                 channel.send(&Ok::<(), Failure>(()), &[pidfd.as_fd()])
             }
             Err(failure) => channel.send(&Err::<(), Failure>(failure), &[]),

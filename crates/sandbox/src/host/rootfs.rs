@@ -82,15 +82,16 @@ pub(crate) fn prepare(base: &Base) -> Result<Prepared, Failure> {
         .during("detach mounts from the host")?;
     let mut layers = Layering::new()?;
     let system = System::of_host(base, &mut layers)?;
-    let devices = host_devices()?;
     let root = Root::make(&base.mountpoint)?;
     root.skeleton()?;
     // Attached where the host's files are: it disappears with them. Each unmount would cost a
-    // grace period of the kernel, milliseconds on a busy machine.
+    // grace period of the kernel, milliseconds on a busy machine, and so does the end of a mount
+    // that never had a place.
     let scratch = scratch(base)?;
+    layers.settle(&scratch)?;
     root.temporary(base, &scratch, "tmp", "tmp", 0o1777)?;
     root.temporary(base, &scratch, "home", "home/agent", 0o755)?;
-    let devices = root.devices(base, &devices)?;
+    let devices = root.devices(base)?;
     super::proc::mount(&root.root)?;
     Ok(Prepared { root, layers, system, scratch, devices })
 }
@@ -112,35 +113,29 @@ impl Prepared {
             Some(dirs) => root.workspace(base, &Layers::open(base, dirs)?, &scratch)?,
             None => root.temporary(base, &scratch, "work", "workspace", 0o755)?,
         }
+        let mut places = Vec::new();
         for mount in &order.mounts {
-            for (below, tree) in layers.read_only(&mount.source, &scratch)? {
-                root.attach_host(&mount.target.join(below), &tree)?;
-            }
+            let trees = layers.read_only(&mount.source, &scratch)?.into_iter();
+            places.extend(trees.map(|(below, tree)| (mount.target.join(below), tree)));
         }
         for cache in &order.caches {
-            root.attach_host(&cache.target, &own(base, &cache.source)?)?;
+            places.push((cache.target.clone(), own(base, &cache.source)?));
         }
+        // Outer places first: a mount over the place of another would hide it.
+        places.sort_by_key(|(target, _)| target.components().count());
+        places.iter().try_for_each(|(target, tree)| root.attach_host(target, tree))?;
         root.become_root(base)?;
         Ok(layers.are_complete())
     }
 }
 
-/// Devices of the host, mounted where nodes cannot be made.
-type Devices = Vec<(&'static str, OwnedFd)>;
-
-fn host_devices() -> Result<Devices, Failure> {
-    let mut devices = Vec::new();
-    for name in DEVICES {
-        let path = Path::new("/dev").join(name);
-        if path.exists() {
-            let tree = clone_tree(&path, OpenTreeFlags::empty())?;
-            // Devices can be written all the same; their times and modes cannot.
-            let flags = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
-            set(tree.as_fd(), flags, None, &path)?;
-            devices.push((name, tree));
-        }
-    }
-    Ok(devices)
+/// A device of the host as a mount, for where nodes cannot be made.
+fn host_device(path: &Path) -> Result<OwnedFd, Failure> {
+    let tree = clone_tree(path, OpenTreeFlags::empty())?;
+    // Devices can be written all the same; their times and modes cannot.
+    let flags = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+    set(tree.as_fd(), flags, None, path)?;
+    Ok(tree)
 }
 
 /// Directories of `/etc` that hold nothing secret and that programs need: which alternative is
@@ -314,20 +309,24 @@ impl Root {
 
     /// `/dev`, of which shared memory is a part. Nodes of our own share neither times nor watches
     /// with the host's; where none can be made, the host's are mounted.
-    fn devices(&self, base: &Base, devices: &[(&str, OwnedFd)]) -> Result<OwnedFd, Failure> {
+    fn devices(&self, base: &Base) -> Result<OwnedFd, Failure> {
         let tree = tmpfs(
             ROOT_SIZE,
             "0755",
             MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
         )?;
         attach(self.root.as_fd(), "dev", &tree)?;
-        for (name, device) in devices {
+        for name in DEVICES {
             let path = format!("dev/{name}");
-            if base.privilege == Privilege::Root && self.node(&path, device).is_ok() {
+            let theirs = Path::new("/").join(&path);
+            if !theirs.exists() {
+                continue;
+            }
+            if base.privilege == Privilege::Root && self.node(&path, &theirs).is_ok() {
                 continue;
             }
             self.file(&path)?;
-            attach(self.root.as_fd(), &path, device)?;
+            attach(self.root.as_fd(), &path, &host_device(&theirs)?)?;
         }
         for (name, target) in [
             ("fd", "/proc/self/fd"),
@@ -358,8 +357,8 @@ impl Root {
     }
 
     /// Makes a device node like another.
-    fn node(&self, path: &str, like: &OwnedFd) -> Result<(), Errno> {
-        let device = fstat(like)?.st_rdev;
+    fn node(&self, path: &str, like: &Path) -> Result<(), Errno> {
+        let device = rustix::fs::stat(like)?.st_rdev;
         let all = Mode::from_raw_mode(0o666);
         rustix::fs::mknodat(&self.root, path, FileType::CharacterDevice, all, device)?;
         rustix::fs::chmodat(&self.root, path, all, AtFlags::empty())?;

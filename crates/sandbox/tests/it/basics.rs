@@ -1,10 +1,11 @@
 //! A sandbox is made, is what it says it is, and is gone.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use glasshouse_sandbox::{
-    Level, Privilege, ReadOnlyMount, SandboxSpec, Status, TemplateName, codes,
+    Level, Privilege, ReadOnlyMount, SandboxSpec, Status, TemplateName, WritableMount, codes,
 };
 
 use crate::support::*;
@@ -192,4 +193,67 @@ fn mounts_are_what_was_named_and_nothing_else() {
     check(at.join("link/toolchain").to_str().unwrap());
     check(at.join("link").to_str().unwrap());
     check(at.join("absent").to_str().unwrap());
+}
+
+/// The failure: a cache was mounted over what belongs into it, so a repository with dependencies had a
+/// registry that was not there.
+/// The attack on what mends it: a link in the cache, which commands write to, where the owner makes the
+/// place for the mount.
+#[test]
+fn a_mount_inside_a_cache_is_seen_and_a_link_on_its_way_leads_nowhere() {
+    let home = Home::new();
+    let at = |name: &str| {
+        fs::create_dir(home.path(name)).unwrap();
+        home.path(name).canonicalize().unwrap()
+    };
+    let (tools, cache, outside) = (at("tools"), at("cache"), at("outside"));
+    fs::write(tools.join("file"), "tool\n").unwrap();
+    let mut plain = home.spec("s1");
+    plain.caches = vec![WritableMount { source: cache.clone(), target: "/cache".into() }];
+    let mut spec = plain.clone();
+    spec.mounts = vec![ReadOnlyMount { source: tools, target: "/cache/deep/tools".into() }];
+    let sandbox = home.host.create(&spec).unwrap();
+    let script = "cat /cache/deep/tools/file; echo x > /cache/deep/own && cat /cache/deep/own; \
+                  echo x > /cache/deep/tools/x 2>/dev/null || echo refused";
+    assert_eq!(shell(&sandbox, script).ok(), "tool\nx\nrefused\n");
+    sandbox.destroy().unwrap();
+
+    let sandbox = home.host.create(&plain).unwrap();
+    let link = format!("rm -r /cache/deep && ln -s {} /cache/deep", outside.display());
+    shell(&sandbox, &link).ok();
+    sandbox.destroy().unwrap();
+    let refused = home.host.create(&spec).unwrap_err();
+    assert_eq!(refused.code(), "sandbox_mount_refused", "{refused}");
+    assert!(!outside.join("tools").exists());
+    // The control: made by its path, it is made outside.
+    fs::create_dir_all(cache.join("deep/tools")).unwrap();
+    assert!(outside.join("tools").exists());
+}
+
+/// Layers lie on disk as their owner's; inside they are the commands' user's, and a file of anybody else
+/// is nobody's.
+#[test]
+fn owners_are_shifted_into_the_sandbox_and_back() {
+    let home = Home::new();
+    let spec = home.spec("s1");
+    let others = home.path("s1/base/others.txt");
+    fs::write(&others, "others\n").unwrap();
+    if is_root() {
+        std::os::unix::fs::chown(&others, Some(12_345), Some(12_345)).unwrap();
+    }
+    let sandbox = home.host.create(&spec).unwrap();
+    let script = "echo new > new; echo more >> base.txt; \
+                  stat -c '%n %u %g' new base.txt dir dir/deep.txt others.txt";
+    let nobody = if is_root() { 65_534 } else { 1000 };
+    let expected = format!(
+        "new 1000 1000\nbase.txt 1000 1000\ndir 1000 1000\ndir/deep.txt 1000 1000\n\
+         others.txt {nobody} {nobody}\n"
+    );
+    assert_eq!(shell(&sandbox, script).ok(), expected);
+    sandbox.destroy().unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    for name in ["new", "base.txt"] {
+        assert_eq!(fs::metadata(home.path("s1/upper").join(name)).unwrap().uid(), own, "{name}");
+    }
+    assert_eq!(fs::read_to_string(home.path("s1/base/base.txt")).unwrap(), "base\n");
 }

@@ -156,6 +156,26 @@ fn d10_d11_a_terminal_ends_with_its_command() {
     });
 }
 
+/// A descriptor of the owner's, the first process's or the terminal's other side, left open by mistake, is
+/// a way out. The fourth that `ls` shows is the list itself.
+#[test]
+fn a_command_at_a_terminal_has_nothing_but_the_terminal() {
+    let shown = |seen: &str| -> Vec<String> {
+        let targets = seen.lines().filter_map(|line| Some(line.split_once(" -> ")?.1.trim()));
+        targets.filter(|target| !target.starts_with("/proc/")).map(str::to_owned).collect()
+    };
+    Scene::new().run(&sh("exec ls -l /proc/self/fd"), Some(WINDOW), |running, _input| {
+        let (_, seen) = running.end();
+        assert_eq!(shown(&seen), ["/dev/pts/0"; 3], "{seen}");
+    });
+    // The control: what is left open is seen.
+    let left = sh("exec 7</etc/passwd; exec ls -l /proc/self/fd");
+    Scene::new().run(&left, Some(WINDOW), |running, _input| {
+        let (_, seen) = running.end();
+        assert!(shown(&seen).contains(&"/etc/passwd".to_owned()), "{seen}");
+    });
+}
+
 /// TIOCSTI types into a terminal: with one that is shared, into the shell of whoever started us.
 #[test]
 fn nothing_is_typed_into_a_terminal() {

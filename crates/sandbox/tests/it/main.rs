@@ -15,6 +15,7 @@ mod limits;
 mod live;
 mod profiles;
 mod programs;
+mod published;
 mod recovery;
 mod rootless;
 mod soak;

@@ -101,7 +101,7 @@ fn cargo_builds_and_tests_a_crate() {
 }
 
 /// Where Debian puts Go, and where its own archive is unpacked.
-const GO: [&str; 2] = ["/usr/bin/go", "/usr/local/go/bin/go"];
+pub(crate) const GO: [&str; 2] = ["/usr/bin/go", "/usr/local/go/bin/go"];
 
 #[test]
 fn go_builds_and_tests_a_module() {
@@ -145,13 +145,13 @@ fn go_builds_and_tests_a_module() {
 }
 
 /// A repository that tests itself offline, with what is detected for it.
-struct Tested {
+pub(crate) struct Tested {
     sandbox: Sandbox,
     plan: TestPlan,
 }
 
 impl Tested {
-    fn new(home: &Home, repo: &Path, homes: &Homes) -> Self {
+    pub(crate) fn new(home: &Home, repo: &Path, homes: &Homes) -> Self {
         let at = |text: &str| PathBuf::from(text);
         let inside =
             Inside { workspace: at("/workspace"), cache: at("/cache"), tools: at("/opt/tools") };
@@ -172,7 +172,7 @@ impl Tested {
     }
 
     /// Its tests pass, and after a change that breaks it they fail: the control.
-    fn passes_and(&self, breaking: &str) {
+    pub(crate) fn passes_and(&self, breaking: &str) {
         for passed in [true, false] {
             let ran = run(&self.sandbox, &Command::new(self.plan.argv.clone()));
             let code = if let Status::Exited(code) = ran.result.status { code } else { -1 };
@@ -185,7 +185,7 @@ impl Tested {
 }
 
 /// What Debian's packages of Maven's plugins fill.
-const MAVEN_REPOSITORY: &str = "/usr/share/maven-repo";
+pub(crate) const MAVEN_REPOSITORY: &str = "/usr/share/maven-repo";
 
 #[test]
 fn maven_builds_and_tests_a_project() {

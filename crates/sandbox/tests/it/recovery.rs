@@ -110,9 +110,9 @@ fn first_processes(host: u32) -> Vec<u32> {
 #[test]
 #[ignore = "run by another test"]
 fn owner() {
+    let Ok(marker) = std::env::var("GLASSHOUSE_TEST_MARKER") else { return };
     let home = Home::new();
     let sandbox = home.sandbox("s1");
-    let marker = std::env::var("GLASSHOUSE_TEST_MARKER").unwrap();
     shell(&sandbox, &format!("setsid sleep {marker} & sleep {marker}"));
 }
 

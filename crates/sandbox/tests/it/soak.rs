@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,17 @@ const PART: usize = WHOLE / 20;
 /// How many there are at one time.
 const AT_ONCE: usize = 16;
 
-/// After so many, the host process is killed under those that live.
+/// After so many, the host process is killed under those that live, and then an owner is.
 const GENERATION: usize = 100;
+
+/// The least part of all that is lost, in percent; half is aimed at.
+const LEAST_LOST: usize = 40;
+
+/// How many an owner has when it is killed: they are short-lived, and on a busy machine seldom many.
+const FEW: usize = 3;
+
+/// Where an owner that is killed works.
+const OWNER_HOME: &str = "GLASSHOUSE_TEST_SOAK_HOME";
 
 /// How long the kernel may take to finish what was killed.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -64,7 +74,7 @@ fn come_and_go(count: usize) {
         let seed = u64::try_from(number).unwrap() + 2;
         let host = generation(home.path(), size, seed, &tally);
         peak_host_kib = peak_host_kib.max(host.memory_kib);
-        hosts.push(host.pid);
+        hosts.extend([host.pid, kill_an_owner(home.path(), &mut Dice(seed))]);
     }
     // What the last, killed host process left is found by the next one's start.
     drop(start(home.path()));
@@ -79,11 +89,13 @@ fn come_and_go(count: usize) {
     assert!(grown < MEMORY_SLACK_KIB, "this process grew by {grown} KiB");
     let (clean, lost) = (tally.clean.into_inner(), tally.lost.into_inner());
     assert_eq!(clean + lost, count);
-    assert!(lost >= count / 10, "only {lost} of {count} were lost, so this proves little");
+    let least = count * LEAST_LOST / 100;
+    assert!(lost >= least, "only {lost} of {count} were lost, so this proves little");
     eprintln!(
-        "soak: {count} sandboxes in {seconds:.1} s, {clean} ended well, {lost} lost, {} host \
-         processes killed; grown by {grown} KiB, host process at most {peak_host_kib} KiB",
-        hosts.len(),
+        "soak: {count} sandboxes in {seconds:.1} s, {clean} ended well, {lost} lost; {killed} host \
+         processes and {killed} owners with up to {AT_ONCE} sandboxes killed; grown by {grown} KiB, host \
+         process at most {peak_host_kib} KiB",
+        killed = hosts.len() / 2,
     );
 }
 
@@ -110,9 +122,7 @@ fn generation(home: &Path, size: usize, seed: u64, tally: &Tally) -> Ended {
                     if number >= size {
                         break;
                     }
-                    let lost = one(home, host, &format!("s{number}"), &mut dice);
-                    let count = if lost { &tally.lost } else { &tally.clean };
-                    count.fetch_add(1, Ordering::Relaxed);
+                    one(home, host, &format!("s{number}"), tally, &mut dice);
                 }
             });
         }
@@ -126,22 +136,72 @@ fn generation(home: &Path, size: usize, seed: u64, tally: &Tally) -> Ended {
     Ended { pid, memory_kib }
 }
 
+/// Not a test: the owner that a soak kills.
+#[test]
+#[ignore = "run by another test"]
+fn owner() {
+    let Some(home) = std::env::var_os(OWNER_HOME).map(PathBuf::from) else { return };
+    let (host, tally) = (start(&home), Tally::default());
+    std::thread::scope(|scope| {
+        for worker in 0..AT_ONCE {
+            let (home, host, tally) = (&home, &host, &tally);
+            scope.spawn(move || {
+                let mut dice = Dice(u64::try_from(worker).unwrap());
+                for number in 0_u64.. {
+                    one(home, host, &format!("owner{worker}-{number}"), tally, &mut dice);
+                }
+            });
+        }
+    });
+}
+
+/// Kills an owner at a random moment of its work; answers its host process, which ends by itself.
+fn kill_an_owner(home: &Path, dice: &mut Dice) -> u32 {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "soak::owner"])
+        .env(OWNER_HOME, home)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let host = loop {
+        let host = children(owner.id()).first().copied();
+        if let Some(host) = host.filter(|host| first_processes(*host).len() >= FEW) {
+            break host;
+        }
+        assert!(started.elapsed() < 3 * SETTLE, "the owner makes no sandboxes");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::sleep(Duration::from_millis(dice.next() % 50));
+    kill(owner.id());
+    owner.wait().unwrap();
+    // Its host process notices and cleans up after itself.
+    eventually_none("files of a killed owner's host process", || entries(&home.join("run")));
+    let _ = glasshouse_sandbox::remove_tree(&home.join("work"));
+    host
+}
+
 fn spec(home: &Path, name: &str) -> SandboxSpec {
     let mut spec = SandboxSpec::new(name, TemplateName::CodeExecutor.template());
     spec.overlay = Some(layers(&home.join("work").join(name)));
     spec
 }
 
-/// One sandbox to its end; whether it was lost.
-fn one(home: &Path, host: &SandboxHost, name: &str, dice: &mut Dice) -> bool {
+/// One sandbox to its end.
+///
+/// While fewer than half were lost it kills somebody's first process: its own, another's, or one that
+/// waits for its order or dies already, which is why the share is steered and not thrown for.
+fn one(home: &Path, host: &SandboxHost, name: &str, tally: &Tally, dice: &mut Dice) {
     let made = host.create(&spec(home, name));
     let outcome = made.and_then(|sandbox| {
-        let mut victims = dice.flip().then(|| first_processes(host.pid()));
-        let killer = dice.next();
+        let mut shots = 1;
         let mut sink = |_, _: &[u8]| {
-            // Somebody's first process: this one's, another's, or one that waits for its order.
-            if let Some(victims) = victims.take().filter(|victims| !victims.is_empty()) {
-                let at = usize::try_from(killer % victims.len() as u64).unwrap();
+            let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+            let victims = first_processes(host.pid());
+            if shots > 0 && of(&tally.lost) <= of(&tally.clean) && !victims.is_empty() {
+                shots -= 1;
+                let at = usize::try_from(dice.next()).unwrap() % victims.len();
                 kill(victims[at]);
             }
         };
@@ -150,13 +210,14 @@ fn one(home: &Path, host: &SandboxHost, name: &str, dice: &mut Dice) -> bool {
         if dice.flip() { sandbox.destroy() } else { Ok(()) }
     });
     let _ = glasshouse_sandbox::remove_tree(&home.join("work").join(name));
-    match outcome {
-        Ok(()) => false,
+    let count = match outcome {
+        Ok(()) => &tally.clean,
         Err(error) => {
             assert!(error.is(codes::SANDBOX_LOST), "{error}");
-            true
+            &tally.lost
         }
-    }
+    };
+    count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The same numbers every time.
@@ -179,8 +240,14 @@ fn kill(pid: u32) {
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    children.unwrap_or_default().split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    let threads = entries(Path::new(&format!("/proc/{pid}/task")));
+    let children = threads.iter().map(|thread| fs::read_to_string(thread.join("children")));
+    let children: Vec<String> = children.filter_map(Result::ok).collect();
+    children
+        .iter()
+        .flat_map(|text| text.split_whitespace())
+        .map(|pid| pid.parse().unwrap())
+        .collect()
 }
 
 /// Those children of a host process that have a process namespace of their own.
@@ -196,11 +263,20 @@ fn first_processes(host: u32) -> Vec<u32> {
 /// Groups anywhere that carry the host process's number.
 fn groups(host: u32) -> Vec<PathBuf> {
     let prefix = format!("glasshouse-{host}-");
+    // Numbers come again: one that lives is another test's.
+    let lives = |name: &str| {
+        let started = name[prefix.len()..].split('-').next().unwrap_or_default().to_owned();
+        let stat = fs::read_to_string(format!("/proc/{host}/stat")).unwrap_or_default();
+        // After the name, which may hold anything but ends with the last bracket.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        fields.split(' ').nth(19) == Some(&*started)
+    };
     let mut found = Vec::new();
     let mut queue = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = queue.pop() {
         for path in entries(&directory).into_iter().filter(|path| path.is_dir()) {
-            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(&prefix) && !lives(&name) {
                 found.push(path.clone());
             }
             if !path.is_symlink() {

@@ -1,6 +1,7 @@
 //! Workspaces end to end: freeze, seal, roll back, on real overlay mounts where the host allows them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod attacks;
 mod beneath;
 mod freezing;
 mod git_safety;

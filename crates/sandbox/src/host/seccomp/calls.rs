@@ -434,5 +434,6 @@ pub(super) const OF_A_PROCESS: [(i64, u32); 5] = [
     (libc::SYS_ioprio_set, 1),
 ];
 
-/// `ioctl` requests that type into another process's terminal.
-pub(super) const TERMINAL_INJECTION: [u32; 2] = [0x5412, 0x541C];
+/// `ioctl` requests that type into another process's terminal, and the one that gives a terminal to a
+/// protocol of the kernel: rarely used code, which the kernel even loads for it.
+pub(super) const TERMINAL_INJECTION: [u32; 3] = [0x5412, 0x541C, 0x5423];

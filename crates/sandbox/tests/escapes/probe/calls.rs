@@ -6,6 +6,9 @@
 use crate::{Outcome, checked, refusal};
 
 const NULL: usize = 0;
+/// Calls that are younger than the library's table.
+const STATMOUNT: i64 = 457;
+const LISTMOUNT: i64 = 458;
 const BAD: i64 = -1;
 
 pub(crate) fn attempt(name: &str, arguments: &[&str]) -> Option<Outcome> {
@@ -92,6 +95,8 @@ fn memory_and_files(name: &str) -> Option<i64> {
             "io_uring_enter" => libc::syscall(libc::SYS_io_uring_enter, BAD, 0, 0, 0, NULL, 0),
             "io_uring_register" => libc::syscall(libc::SYS_io_uring_register, BAD, 0, NULL, 0),
             "process_madvise" => libc::syscall(libc::SYS_process_madvise, BAD, NULL, 0, 0, 0),
+            "statmount" => libc::syscall(STATMOUNT, NULL, NULL, 0, 0),
+            "listmount" => libc::syscall(LISTMOUNT, NULL, NULL, 0, 0),
             "move_pages" => libc::syscall(libc::SYS_move_pages, 0, 0, NULL, NULL, NULL, 0),
             "migrate_pages" => libc::syscall(libc::SYS_migrate_pages, 0, 0, NULL, NULL),
             _ => return None,

@@ -77,8 +77,8 @@ impl Native {
         spec.template.seccomp = attempt.profile;
         spec.template.max_pids = 64;
         spec.template.memory_bytes = 256 << 20;
-        spec.template.disk_bytes = 64 << 20;
-        spec.template.max_duration_ms = 10_000;
+        spec.template.disk_bytes = 32 << 20;
+        spec.template.max_duration_ms = 40_000;
         let mount = |source: PathBuf, target: &str| ReadOnlyMount {
             source: source.canonicalize().unwrap(),
             target: target.into(),
@@ -149,7 +149,7 @@ fn wrapped(bait: &Bait, command: Vec<String>) -> Option<Outcome> {
         return None;
     }
     let mut process = Process::new("timeout");
-    process.args(["--signal=KILL", "20"]).arg(wrapper);
+    process.args(["--signal=KILL", "40"]).arg(wrapper);
     process.args(["--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]);
     process.args(["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]);
     process.args(["--setenv", "PATH", "/usr/bin:/bin", "--ro-bind", "/usr", "/usr"]);
@@ -176,7 +176,7 @@ pub(super) fn undefended(attempt: &Attempt, bait: &Bait) -> Outcome {
     let (work, shared) = (work.to_str().unwrap(), shared.to_str().unwrap());
     let here = Inside { work, shared, first_process: None };
     let mut process = Process::new("timeout");
-    process.args(["--signal=KILL", "20"]);
+    process.args(["--signal=KILL", "40"]);
     for (at, part) in attempt.control.iter().enumerate() {
         process.arg(bait.fill(part, &here));
         if at == 0 && part == "unshare" && !is_root() {
