@@ -135,7 +135,7 @@ exports.default = async ({ sink, run, ports, only }) => {
   }
   for (const [name, read] of Object.entries(exports.reads)) {
     try {
-      const found = await Promise.race([read(), new Promise((_, no) => setTimeout(no, 500))]);
+      const found = await Promise.race([read(), new Promise((_, no) => setTimeout(no, 5000))]);
       if (found !== undefined && found !== null) reads[name] = String(found).slice(0, 60);
     } catch {}
   }

@@ -15,8 +15,12 @@ use crate::node::skipped_for;
 
 const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How often a page is shown until everything arrived.
+const TRIES: usize = 3;
 /// Ways that leave a frame whatever its rules say.
 const RESIDUE: &[&str] = &["preconnect", "webrtc"];
+/// Time that the attack page gives an endless loop.
+const LOOP_MS: f64 = 300.0;
 /// By how much an endless loop may be late, on a machine with nothing else to do.
 const LATE_MS: f64 = 50.0;
 
@@ -193,8 +197,8 @@ fn browser() -> Option<&'static str> {
     })
 }
 
-/// Shows a page; answers its report, or nothing when it sends none in time.
-fn show(program: &str, server: &Server, address: &str, patience: Duration) -> Option<Value> {
+/// Shows a page; answers its report, or nothing when something else came first.
+fn show(program: &str, server: &Server, address: &str, came: &dyn Fn() -> bool) -> Option<Value> {
     let data = tempfile::tempdir().unwrap().keep();
     let mut command = Command::new(program);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
@@ -208,7 +212,7 @@ fn show(program: &str, server: &Server, address: &str, patience: Duration) -> Op
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let running = Running(child.unwrap(), data);
     let begun = Instant::now();
-    while begun.elapsed() < patience {
+    while begun.elapsed() < PATIENCE && !came() {
         if let Some((_, report)) = server.arrived.lock().unwrap().reports.pop() {
             // What was begun last may still be on its way.
             std::thread::sleep(Duration::from_millis(500));
@@ -234,44 +238,29 @@ fn names(table: &str) -> BTreeSet<String> {
     rest.lines().filter_map(name).collect()
 }
 
-fn strings<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
-    names.into_iter().map(str::to_owned).collect()
-}
-
 #[test]
 fn lanes_in_chromium_let_out_what_they_say() {
     let name = "chromium::lanes_in_chromium_let_out_what_they_say";
     let Some(program) = browser() else { return skipped_for(name, "no chromium is installed") };
     let server = Server::open();
-    // The control: a page, and a worker of it, from which nothing is taken.
-    let open = server.address("control.html", &server.input("open", None));
-    let control = show(program, &server, &open, PATIENCE).expect("the control reports");
-    let (anywhere, pages, workers) = (names("anywhere"), names("pages"), names("workers"));
-    let mut fired = server.hits("open");
-    fired.extend(server.hits("bare"));
-    let wanted: BTreeSet<String> = anywhere.union(&pages).cloned().collect();
-    assert!(wanted.len() >= 23, "{wanted:?}");
-    assert_eq!(wanted.difference(&fired).collect::<Vec<_>>(), [""; 0], "did not fire in a page");
-    let fired = server.hits("open-worker");
-    let wanted: BTreeSet<String> = anywhere.union(&workers).cloned().collect();
-    assert_eq!(wanted.difference(&fired).collect::<Vec<_>>(), [""; 0], "did not fire in a worker");
-    let read: BTreeSet<&String> = control["page"]["reads"].as_object().unwrap().keys().collect();
-    assert_eq!(read, names("reads").iter().collect(), "{control}");
-    for last in names("last") {
-        let address = server.address("control.html", &server.input("open", Some(&last)));
-        // Its place is gone with it, so it reports nothing; what arrives is what counts.
-        show(program, &server, &address, Duration::from_secs(4));
-        assert!(server.hits("open").contains(&last), "{last} did not fire");
-    }
-
+    check_control(program, &server);
     server.forget();
     let attack = server.address("index.html", &server.input("lane", None));
-    let report = show(program, &server, &attack, PATIENCE).expect("the attack reports");
+    let mut report = Value::Null;
+    // What is slow to arrive on a busy machine has three times to do so.
+    for _ in 0..TRIES {
+        report = show(program, &server, &attack, &|| false).expect("the attack reports");
+        if server.hits("bare").len() >= RESIDUE.len() {
+            break;
+        }
+    }
     let lanes = &report["lanes"];
-    assert_eq!(server.hits("lane-sandbox-worker"), strings([]), "of the worker lane");
-    assert_eq!(server.hits("lane-sandbox-iframe"), strings([]), "of the frame lane");
-    assert_eq!(server.hits("lane-standard"), strings([]), "of the lane of plans that name none");
-    assert_eq!(server.hits("bare"), strings(RESIDUE.iter().copied()), "what stays");
+    for lane in ["sandbox-worker", "sandbox-iframe", "standard"] {
+        assert_eq!(server.hits(&format!("lane-{lane}")), BTreeSet::new(), "of {lane}");
+    }
+    let residue: BTreeSet<String> = RESIDUE.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(server.hits("bare"), residue, "what stays");
+    let (anywhere, pages, workers) = (names("anywhere"), names("pages"), names("workers"));
     for (lane, tried) in [
         ("sandbox-worker", anywhere.union(&workers).count()),
         ("sandbox-iframe", anywhere.union(&pages).count()),
@@ -289,6 +278,41 @@ fn lanes_in_chromium_let_out_what_they_say() {
     check_answers(&report);
 }
 
+/// Every way fires in a page, or in a worker of it, from which nothing is taken.
+fn check_control(program: &str, server: &Server) {
+    let (anywhere, pages, workers) = (names("anywhere"), names("pages"), names("workers"));
+    let of_page: BTreeSet<String> = anywhere.union(&pages).cloned().collect();
+    let of_worker: BTreeSet<String> = anywhere.union(&workers).cloned().collect();
+    assert!(of_page.len() >= 23, "{of_page:?}");
+    let missing = || {
+        let mut fired = server.hits("open");
+        fired.extend(server.hits("bare"));
+        let in_worker = server.hits("open-worker");
+        let of_page = of_page.difference(&fired);
+        let all = of_page.chain(of_worker.difference(&in_worker)).cloned();
+        all.collect::<Vec<String>>()
+    };
+    let open = server.address("control.html", &server.input("open", None));
+    let mut report = Value::Null;
+    for _ in 0..TRIES {
+        report = show(program, server, &open, &|| false).expect("the control reports");
+        if missing().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(missing(), [""; 0], "did not fire");
+    let read: BTreeSet<String> =
+        report["page"]["reads"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(read, names("reads"), "{report}");
+    for last in names("last") {
+        let address = server.address("control.html", &server.input("open", Some(&last)));
+        // Its place is gone with it, so it reports nothing; what arrives is what counts.
+        let arrived = || server.hits("open").contains(&last);
+        show(program, server, &address, &arrived);
+        assert!(arrived(), "{last} did not fire");
+    }
+}
+
 /// The worker lane alone lets nothing out, also of the ways that have no name in a request.
 #[test]
 fn the_worker_lane_in_chromium_opens_no_connection() {
@@ -299,7 +323,7 @@ fn the_worker_lane_in_chromium_opens_no_connection() {
     input["lanes"] = json!(["sandbox-worker"]);
     input["loops"] = json!(["sandbox-worker", "sandbox-iframe"]);
     let attack = server.address("index.html", &input);
-    let report = show(program, &server, &attack, PATIENCE).expect("the attack reports");
+    let report = show(program, &server, &attack, &|| false).expect("the attack reports");
     assert_eq!(report["lanes"]["sandbox-worker"]["node"]["reads"], json!({}));
     assert_eq!(server.arrived.lock().unwrap().hits, BTreeSet::new());
     for lane in ["sandbox-worker", "sandbox-iframe"] {
@@ -308,19 +332,20 @@ fn the_worker_lane_in_chromium_opens_no_connection() {
 }
 
 /// Endless loops end, and the page around them goes on. A machine that is busy is late sometimes; a lane that does
-/// not end its code is late always.
+/// not end its code, or that stops the page, does so always.
 fn check_ends(loops: &Value) {
-    let runs = loops["runs"].as_array().unwrap();
-    let late = |run: &Value| run["run_ms"].as_f64().unwrap_or(f64::MAX) - 300.0;
-    let least = runs.iter().map(late).fold(f64::MAX, f64::min);
-    assert!(least <= LATE_MS, "{least} ms late: {runs:?}");
+    let runs = loops.as_array().unwrap();
+    let least = |key: &str| {
+        let all = runs.iter().map(|run| run[key].as_f64().unwrap_or(f64::MAX));
+        all.fold(f64::MAX, f64::min)
+    };
+    assert!(least("run_ms") <= LOOP_MS + LATE_MS, "{runs:?}");
+    assert!(least("page_waited_ms") < LOOP_MS / 2.0, "the page stood still: {runs:?}");
     for run in runs {
         assert_eq!(run["killed"], "deadline", "{run}");
         assert_eq!(run["limit"], "time", "{run}");
         assert_eq!(run["error"]["code"], "script_limit", "{run}");
     }
-    let waited = loops["slowest_ms"].as_f64().unwrap();
-    assert!(waited < 250.0, "the page stood still for {waited} ms");
 }
 
 /// What comes back is data of the task alone.
