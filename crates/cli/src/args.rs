@@ -81,10 +81,10 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Serve sessions, approvals and live events over HTTP
     Serve(ServeArguments),
-    /// Make, list, rotate and revoke API keys of the server
+    /// Make API keys of the server, list, rotate and revoke them
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Make, list, change and disable tenants of the server
+    /// Make tenants of the server, list, change and disable them
     #[command(subcommand)]
     Tenants(TenantsCommand),
     /// Run a command in a sandbox

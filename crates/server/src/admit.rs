@@ -51,7 +51,7 @@ impl Shared {
     /// Lets a request in.
     ///
     /// # Errors
-    /// `unauthorized`, in the same words whatever is wrong; `rate_limited` for an address that goes on trying.
+    /// `unauthorized`, in the same words whatever is wrong; `too_many_requests` for an address that goes on trying.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         headers: &HeaderMap,
@@ -68,7 +68,7 @@ impl Shared {
             match self.throttle.take(&format!("refused/{}", network(peer)), REFUSED) {
                 Ok(()) => error,
                 Err(wait) => {
-                    Error::new(codes::RATE_LIMITED, "too many requests without a valid token")
+                    Error::new(codes::TOO_MANY_REQUESTS, "too many requests without a valid token")
                         .with(RETRY_AFTER_S, wait.as_secs() + 1)
                 }
             }

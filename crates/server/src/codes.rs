@@ -80,8 +80,8 @@ pub const TENANT_RESTRICTED: Code = Code::new(
     "leave the named part out, or ask whoever runs the server to allow it",
 );
 /// More requests than the caller may send in this time.
-pub const RATE_LIMITED: Code =
-    Code::new("rate_limited", Exit::Conflict, true, "retry after the time that is named");
+pub const TOO_MANY_REQUESTS: Code =
+    Code::new("too_many_requests", Exit::Conflict, true, "retry after the time that is named");
 /// A quota of the tenant that is used up.
 pub const QUOTA_EXHAUSTED: Code = Code::new(
     "quota_exhausted",
@@ -183,7 +183,7 @@ pub const ALL: &[Code] = &[
     MODE_UNDECIDED,
     ROLE_FORBIDDEN,
     TENANT_RESTRICTED,
-    RATE_LIMITED,
+    TOO_MANY_REQUESTS,
     QUOTA_EXHAUSTED,
     IDENTITY_UNAVAILABLE,
     SERVER_CONFIG_INVALID,

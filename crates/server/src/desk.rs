@@ -288,6 +288,17 @@ impl Desk {
         }
     }
 
+    /// Refuses a turn of a session that was deleted: nothing of what it said is there.
+    fn check_kept(&self, session: &SessionId) -> Result<()> {
+        if !self.kernel.log().is_forgotten(session)? {
+            return Ok(());
+        }
+        let what = format!("session {session} was deleted");
+        Err(Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what)
+            .why("its bodies were erased")
+            .fix("start another session"))
+    }
+
     /// Refuses a turn of a branch whose session waits for an answer about its mode: what comes first is that
     /// answer, and no request is held for it.
     fn check_mode(&self, branch: &BranchId) -> Result<()> {
@@ -311,6 +322,7 @@ impl Desk {
     pub(crate) fn start(self: &Arc<Self>, task: Task) -> Result<Done<Seq>> {
         let branch = task.branch.branch.clone();
         let here = branch.clone();
+        self.check_kept(&task.branch.session)?;
         self.check_mode(&branch)?;
         let cancel = Cancel::new()?;
         if let Some(turn) = self.take_place(&task, cancel.clone())? {

@@ -44,7 +44,7 @@ const STATUSES: &[(&str, StatusCode)] = &[
     ("request_too_slow", StatusCode::REQUEST_TIMEOUT),
     ("media_unsupported", StatusCode::UNSUPPORTED_MEDIA_TYPE),
     ("server_busy", StatusCode::TOO_MANY_REQUESTS),
-    ("rate_limited", StatusCode::TOO_MANY_REQUESTS),
+    ("too_many_requests", StatusCode::TOO_MANY_REQUESTS),
     ("quota_exhausted", StatusCode::TOO_MANY_REQUESTS),
     ("identity_unavailable", StatusCode::SERVICE_UNAVAILABLE),
     ("headers_too_many", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),

@@ -175,7 +175,7 @@ async fn admit(
 }
 
 fn limited(wait: Duration) -> Error {
-    Error::new(codes::RATE_LIMITED, "too many requests in too short a time")
+    Error::new(codes::TOO_MANY_REQUESTS, "too many requests in too short a time")
         .with(RETRY_AFTER_S, wait.as_secs() + 1)
 }
 

@@ -80,7 +80,7 @@ pub(crate) enum TenantsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change what a tenant may do; what is not given is no longer limited
+    /// Set what a tenant may do; what is not given is no longer limited
     Update(TenantArguments),
     /// Let nobody use a tenant any more; what it recorded stays
     Disable {

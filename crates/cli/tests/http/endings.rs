@@ -98,7 +98,8 @@ fn a_deleted_session_says_nothing_any_more_and_proves_all_the_same() {
     let proof = served.get(&format!("/v1/audit/proofs/{branch}/2")).expect(200).json();
     assert_eq!(proof["event"]["hash"], events[1]["hash"]);
     let turns = format!("/v1/sessions/{session}/turns");
-    assert!((400..500).contains(&served.post(&turns, &json!({ "message": "more" })).status));
+    let refused = served.post(&turns, &json!({ "message": "more" })).expect(410);
+    assert_eq!(refused.code(), "session_archived");
     place.run(&["session", "list"]).expect_status(0);
 }
 

@@ -131,7 +131,6 @@ fn only_a_token_of_the_provider_for_this_server_is_let_in() {
     let check = |what: &str, token: &str, expected: u16| {
         let answer = served.send_as(token, "GET /v1/sessions", &[], None);
         assert_eq!(answer.status, expected, "{what}: {}", answer.text());
-        answer
     };
     let good = issuer.sign(&header, &claims());
     // The control.
@@ -191,6 +190,21 @@ fn only_a_token_of_the_provider_for_this_server_is_let_in() {
         ),
         401,
     );
+    // Keys were asked for once or twice, whoever sent what.
+    assert!(issuer.asked.load(Ordering::SeqCst) <= 6, "{}", issuer.asked.load(Ordering::SeqCst));
+}
+
+/// What a token says has to be said for this server, now, and of a tenant that is there.
+#[test]
+fn what_a_token_says_is_looked_at_claim_by_claim() {
+    let (place, issuer) = (Place::new(), Issuer::new(false));
+    place.run(&["tenants", "create", "acme"]).expect_status(0);
+    let served = Served::with(&place, &["--config", &issuer.settings(&place)]);
+    let header = json!({ "alg": "ES256", "typ": "JWT", "kid": "one" });
+    let check = |what: &str, token: &str, expected: u16| {
+        let answer = served.send_as(token, "GET /v1/sessions", &[], None);
+        assert_eq!(answer.status, expected, "{what}: {}", answer.text());
+    };
     for (what, changed) in [
         ("expired", json!({ "exp": now_s() - 90 })),
         ("without an end", json!({ "exp": null })),
@@ -224,8 +238,6 @@ fn only_a_token_of_the_provider_for_this_server_is_let_in() {
     assert_eq!(served.send_as(&admin, "GET /v1/tenants", &[], None).status, 403);
     let who = served.send_as(&admin, "GET /v1/whoami", &[], None).expect(200).json();
     assert_eq!((&who["tenant"], &who["id"]), (&json!("acme"), &json!("ada")));
-    // Keys were asked for once or twice, whoever sent what.
-    assert!(issuer.asked.load(Ordering::SeqCst) <= 6, "{}", issuer.asked.load(Ordering::SeqCst));
 }
 
 fn null() -> Value {

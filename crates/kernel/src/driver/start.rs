@@ -104,16 +104,7 @@ impl Kernel {
             program_version: env!("CARGO_PKG_VERSION").to_owned(),
             request: new.request.as_ref().map(|(_, request)| request.clone()),
         };
-        // A limit that cannot be watched is no limit.
-        let unpriced =
-            |model: &&String| new.provider.cost_micros(model, &TokenUsage::default()).is_none();
-        let mut models = std::iter::once(&body.model).chain(&body.settings.fallback_models);
-        if body.budget.cost_micros.is_some()
-            && let Some(model) = models.find(unpriced)
-        {
-            return Err(Error::new(codes::PRICE_UNKNOWN, "the session's budget has a cost")
-                .why(format!("no price is known for the model `{model}`")));
-        }
+        check_prices(&body, new.provider.as_ref())?;
         let session = match new.request {
             Some((session, _)) => session,
             None => SessionId::from_random(random()?),
@@ -330,6 +321,19 @@ impl Session {
             head_commit: frozen.head_commit,
         };
         self.recorder.record(vec![Draft::new(Kind::WorkspaceFrozen, &body)]).await
+    }
+}
+
+/// A limit that cannot be watched is no limit.
+fn check_prices(body: &SessionCreated, provider: &dyn Provider) -> Result<()> {
+    let unpriced = |model: &&String| provider.cost_micros(model, &TokenUsage::default()).is_none();
+    let mut models = std::iter::once(&body.model).chain(&body.settings.fallback_models);
+    match models.find(unpriced) {
+        Some(model) if body.budget.cost_micros.is_some() => {
+            Err(Error::new(codes::PRICE_UNKNOWN, "the session's budget has a cost")
+                .why(format!("no price is known for the model `{model}`")))
+        }
+        _ => Ok(()),
     }
 }
 

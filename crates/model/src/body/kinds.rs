@@ -245,16 +245,23 @@ mod tests {
                 body["description"].as_str().unwrap_or_default().replace('\n', " ")
             );
             page += "| Member | Type | |\n|---|---|---|\n";
-            let required = body["required"].as_array().cloned().unwrap_or_default();
-            for (member, value) in body["properties"].as_object().into_iter().flatten() {
-                let shown = if required.contains(&json!(member)) {
-                    format!("`{member}`")
-                } else {
-                    format!("[`{member}`]")
-                };
-                let about = value["description"].as_str().unwrap_or_default().replace('\n', " ");
-                page +=
-                    &format!("| {shown} | {} | {} |\n", type_of(value), about.replace('|', "/"));
+            // A body that is one of several has the members of each.
+            let one_of: Vec<&Value> = match body["anyOf"].as_array() {
+                Some(any) => any.iter().map(|one| &schema["$defs"][&type_of(one)]).collect(),
+                None => vec![body],
+            };
+            for body in one_of {
+                let required = body["required"].as_array().cloned().unwrap_or_default();
+                for (member, value) in body["properties"].as_object().into_iter().flatten() {
+                    let shown = match required.contains(&json!(member)) {
+                        true => format!("`{member}`"),
+                        false => format!("[`{member}`]"),
+                    };
+                    let about =
+                        value["description"].as_str().unwrap_or_default().replace('\n', " ");
+                    let about = about.replace('|', "/");
+                    page += &format!("| {shown} | {} | {about} |\n", type_of(value));
+                }
             }
         }
         page
