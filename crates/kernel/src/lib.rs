@@ -14,6 +14,7 @@ pub mod codes;
 pub mod config;
 pub mod driver;
 pub mod error;
+pub mod extension;
 pub mod merge;
 pub mod plans;
 pub mod session;

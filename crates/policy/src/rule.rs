@@ -30,6 +30,7 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::PLAN_COMPLETE,
     name::TOOLS_LOAD,
     name::UI_RENDER,
+    name::UI_IMPORT,
     name::SANDBOX_MOUNT,
     name::POLICY_UPDATE,
     name::SESSION_SET_MODE,

@@ -76,6 +76,7 @@ fn main() {
             drop(first.worker(&place.host).unwrap());
         }),
     );
+    rules(&place, &first, runs);
     let endless = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
     let mut late: Vec<u64> = (0..20)
         .map(|_| run_with(&place, &first, endless, 200).receipt.duration_us.saturating_sub(200_000))
@@ -83,6 +84,33 @@ fn main() {
     late.sort_unstable();
     println!("{:44} {:>9.3} ms", "killed after its deadline, worst of 20", late[19] as f64 / 1e3);
     node();
+}
+
+/// One call of a policy's rules: a worker that is kept, and a process for each call.
+fn rules(place: &Place, engine: &Engine, runs: usize) {
+    let manifest = BTreeMap::new();
+    let code = "export function evaluate(call: any) {
+        if (call.syscall === 'fs.write' && call.path.endsWith('.sql'))
+            return { effect: 'require_review', reason: 'the schema changes' };
+    }";
+    let runtime = Runtime::Renderify;
+    let source = Source { code, language: Language::Ts, runtime, manifest: &manifest };
+    let task = Task {
+        export: "evaluate".to_owned(),
+        or_default: false,
+        makes: glasshouse_script::Makes::Data,
+        runtime,
+        input: serde_json::json!({"syscall": "fs.write", "path": "db/1.sql"}),
+        now_ms: 0,
+        seed: 1,
+        limits: Limits { time_ms: 100, ..Limits::default() },
+    };
+    let cancel = Cancel::new().unwrap();
+    let worker = engine.worker(&place.host).unwrap();
+    let program = worker.compile(&source, &cancel).unwrap();
+    let call = || worker.call(&program, &task, &cancel).unwrap().node.unwrap();
+    assert_eq!(call()["effect"], "require_review");
+    report("one call of rules in TypeScript", &median(runs, || drop(call())));
 }
 
 fn compiled(code: &str) {
@@ -104,6 +132,8 @@ fn run_with(place: &Place, engine: &Engine, code: &str, time_ms: u64) -> Ran {
         Source { code, language: Language::Tsx, runtime: Runtime::Preact, manifest: &manifest };
     let task = Task {
         export: "default".to_owned(),
+        or_default: false,
+        makes: glasshouse_script::Makes::Node,
         runtime: Runtime::Preact,
         input: serde_json::json!({}),
         now_ms: 0,

@@ -4,17 +4,24 @@
 //! Code that fails leaves the plan's own root, which was checked as well, and the record says why. A
 //! plan whose source may not run, or that asks for a lane that is not here, is refused.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use glasshouse_model::body::PlanCode;
-use glasshouse_plan::state::State;
-use glasshouse_plan::{Event, Limits, Plan, Profile};
+use glasshouse_plan::json::Json;
+use glasshouse_plan::state::{State, StateLimits};
+use glasshouse_plan::{Event, Issue, Limits, Plan, Profile};
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
-use glasshouse_script::{Engine, Language, Ran, Runtime, Source, Task, worker};
+use glasshouse_script::{
+    DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
+    Runtime, Source, Task, Worker,
+};
 use serde_json::{Value, json};
 
+use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
 use crate::Result;
+use crate::driver::now_us;
 
 /// The lane that runs code on a server: a process of its own, in a sandbox without a network.
 const LANE: &str = "isolated-vm";
@@ -22,14 +29,13 @@ const LANE: &str = "isolated-vm";
 pub const LANES: &[&str] = &[LANE];
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
-/// The export that is shown when a source names none, or one that it has not.
-const DEFAULT_EXPORT: &str = "default";
 
 /// Runs code of plans; its host begins with the first plan that carries some.
-pub(super) struct Coder {
+pub struct Coder {
     config: HostConfig,
     host: OnceLock<SandboxHost>,
     engine: Engine,
+    cache: ModuleCache,
 }
 
 /// Time and chance as code sees them. They are in the record, so a replay has the same.
@@ -54,16 +60,80 @@ impl Moment {
 }
 
 /// A plan whose code has run.
-pub(super) struct Coded {
+pub struct Coded {
     /// The plan to show.
-    pub(super) plan: Plan,
+    pub plan: Plan,
     /// What is recorded; nothing when there was no code.
-    pub(super) record: Option<PlanCode>,
+    pub record: Option<PlanCode>,
+}
+
+/// Whether a module of a plan's source is there to be run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Preflight {
+    /// Its address.
+    pub address: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// From the plan to it.
+    pub chain: Vec<String>,
 }
 
 impl Coder {
-    pub(super) fn new(config: HostConfig) -> Self {
-        Self { config, host: OnceLock::new(), engine: Engine::new() }
+    /// Code runs in sandboxes of this host, which is started when there is some.
+    #[must_use]
+    pub fn new(config: HostConfig) -> Self {
+        let cache = ModuleCache::of(&config.home);
+        Self { config, host: OnceLock::new(), engine: Engine::new(), cache }
+    }
+
+    pub(super) const fn cache(&self) -> &ModuleCache {
+        &self.cache
+    }
+
+    pub(super) fn worker(&self) -> Result<Worker<'_>> {
+        Ok(self.engine.worker(self.host()?)?)
+    }
+
+    /// What is wrong with the source of a plan, and which modules it would run with. Nothing is run and
+    /// nothing is fetched.
+    ///
+    /// # Errors
+    /// Those of the sandbox: what cannot be compiled in one is not compiled.
+    pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<(Vec<Preflight>, Vec<Issue>)> {
+        let lock = Lock::of(plan);
+        let Some(asked) = source(plan, &lock.places) else { return Ok(Default::default()) };
+        let cancel = Cancel::new()?;
+        let worker = self.worker()?;
+        let library = Pinned { lock: &lock, cache: &self.cache };
+        let finding = Finding {
+            library: &library,
+            manifest: &lock.places,
+            limits: graph_limits(plan, profile),
+            runtime: asked.runtime,
+        };
+        let graph = worker
+            .compile(&asked, &cancel)
+            .and_then(|program| worker.graph(program.wants(), &finding, &cancel));
+        match graph {
+            Ok(graph) => {
+                let found = graph.nodes.into_iter().map(|node| Preflight {
+                    address: node.found.address,
+                    kind: node.found.kind.as_str(),
+                    chain: node.chain,
+                });
+                Ok((found.collect(), Vec::new()))
+            }
+            Err(error) => Ok((Vec::new(), issues(error)?)),
+        }
+    }
+
+    /// Runs the code of a plan that is not kept, with its initial state.
+    ///
+    /// # Errors
+    /// As a run of a plan that is kept.
+    pub fn show(&self, plan: &Plan, profile: &Profile) -> Result<Option<Coded>> {
+        let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
+        self.run(plan, (&state, None), profile, Moment::at(now_us()))
     }
 
     fn host(&self) -> Result<&SandboxHost> {
@@ -95,6 +165,8 @@ impl Coder {
         let text = |key: &str| source.get(key).and_then(glasshouse_plan::json::Json::as_text);
         let task = Task {
             export: text("exportName").unwrap_or(DEFAULT_EXPORT).to_owned(),
+            or_default: true,
+            makes: Makes::Node,
             runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
             input: json!({
                 "context": {"userId": "anonymous", "variables": {}},
@@ -105,17 +177,9 @@ impl Coder {
             seed: moment.seed,
             limits: limits(plan, profile),
         };
-        let manifest = plan.manifest().into_iter().flatten();
-        let manifest = worker::manifest(
-            manifest.filter_map(|(name, entry)| Some((name, entry.get("resolvedUrl")?.as_text()?))),
-        );
-        let source = Source {
-            code: text("code").unwrap_or_default(),
-            language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
-            runtime: task.runtime,
-            manifest: &manifest,
-        };
-        let (ran, export_missing) = self.ran(&source, task)?;
+        let lock = Lock::of(plan);
+        let Some(source) = self::source(plan, &lock.places) else { return Ok(None) };
+        let ran = self.ran((plan, profile), (&source, &lock), &task)?;
         let mut record = PlanCode {
             requested: plan.lane().to_owned(),
             effective: LANE.to_owned(),
@@ -129,7 +193,7 @@ impl Coder {
             cpu_us: ran.receipt.cpu_us,
             limit: ran.receipt.limit.map(|limit| limit.as_str().to_owned()),
             killed: ran.receipt.killed.map(str::to_owned),
-            export_missing,
+            export_missing: ran.by_default,
             error: None,
         };
         let made: Option<Value> = match ran.node {
@@ -143,22 +207,102 @@ impl Coder {
         Ok(Some(Coded { plan, record: Some(record) }))
     }
 
-    /// Runs what the source exports under the name, or else its default.
-    fn ran(&self, source: &Source<'_>, mut task: Task) -> Result<(Ran, bool)> {
+    fn ran(
+        &self,
+        (plan, profile): (&Plan, &Profile),
+        (source, lock): (&Source<'_>, &Lock),
+        task: &Task,
+    ) -> Result<Ran> {
         let cancel = Cancel::new()?;
-        let worker = self.engine.worker(self.host()?)?;
+        let worker = self.worker()?;
         let program = worker.compile(source, &cancel)?;
-        let mut ran = worker.run(&program, &task, &cancel)?;
-        let missing = |ran: &Ran| {
-            ran.node.as_ref().is_err_and(|error| error.is(glasshouse_script::codes::EXPORT_MISSING))
-        };
-        let export_missing = task.export != DEFAULT_EXPORT && missing(&ran);
-        if export_missing {
-            DEFAULT_EXPORT.clone_into(&mut task.export);
-            ran = self.engine.worker(self.host()?)?.run(&program, &task, &cancel)?;
+        if program.wants().is_empty() {
+            return Ok(worker.run(&program, task, &cancel)?);
         }
-        Ok((ran, export_missing))
+        let whole = self.linked(&worker, &program, (plan, profile), lock, (source, &cancel))?;
+        Ok(worker.run(&whole, task, &cancel)?)
     }
+
+    /// A program with all its modules, from the cache.
+    fn linked(
+        &self,
+        worker: &Worker<'_>,
+        program: &Program,
+        (plan, profile): (&Plan, &Profile),
+        lock: &Lock,
+        (source, cancel): (&Source<'_>, &Cancel),
+    ) -> Result<Program> {
+        let library = Pinned { lock, cache: &self.cache };
+        let finding = Finding {
+            library: &library,
+            manifest: &lock.places,
+            limits: graph_limits(plan, profile),
+            runtime: source.runtime,
+        };
+        Ok(program.with(&worker.graph(program.wants(), &finding, cancel)?))
+    }
+}
+
+/// The source of a plan, for the compiler.
+pub(super) fn source<'p>(
+    plan: &'p Plan,
+    places: &'p BTreeMap<String, String>,
+) -> Option<Source<'p>> {
+    let source = plan.source()?;
+    let text = |key: &str| source.get(key).and_then(Json::as_text);
+    Some(Source {
+        code: text("code").unwrap_or_default(),
+        language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
+        runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
+        manifest: places,
+    })
+}
+
+/// How much a plan may load: what it asks for, within what the profile allows.
+pub(super) fn graph_limits(plan: &Plan, profile: &Profile) -> GraphLimits {
+    let defaults = GraphLimits::default();
+    let asked = plan.capabilities().and_then(|asked| asked.get("maxImports"));
+    let asked = asked.and_then(|asked| asked.to_value().as_f64());
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of modules; what is beyond the range becomes its end"
+    )]
+    let asked = asked.map_or(defaults.modules, |asked| asked as usize);
+    GraphLimits { modules: asked.min(profile.max_allowed_imports), ..defaults }
+}
+
+/// What is wrong with a source, as a report of the plan tells it.
+///
+/// # Errors
+/// The same error when it says nothing about the source.
+fn issues(error: glasshouse_script::Error) -> Result<Vec<Issue>> {
+    let report = error.report();
+    let known = |name: &str| glasshouse_script::codes::ALL.iter().find(|code| code.name == name);
+    let Some(code) = known(report.code.as_ref()) else { return Err(error.into()) };
+    let found: Vec<Diagnostic> = report
+        .context
+        .get("diagnostics")
+        .and_then(|found| serde_json::from_value(found.clone()).ok())
+        .unwrap_or_default();
+    let at = |code: &'static str, message: String, fix: String| Issue {
+        code,
+        pointer: "/source/code".to_owned(),
+        message,
+        fix,
+    };
+    if found.is_empty() {
+        let message = match report.why.is_empty() {
+            true => report.what,
+            false => format!("{}: {}", report.what, report.why),
+        };
+        return Ok(vec![at(code.name, message, report.fix)]);
+    }
+    let told = found.into_iter().map(|it| {
+        let code = known(&it.code).map_or(code.name, |code| code.name);
+        at(code, format!("{}:{}: {}", it.line, it.column, it.message), it.fix)
+    });
+    Ok(told.collect())
 }
 
 /// What the plan asks for, within what the profile allows.
