@@ -190,7 +190,9 @@ impl Kernel {
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        Plans::open(&self.log, policy, journal::local_user(), (quota, Arc::clone(&self.coder)))
+        let outside = self.outside.through(&self.network)?;
+        let with = (quota, Arc::clone(&self.coder));
+        Plans::open(&self.log, policy, journal::local_user(), with, outside)
     }
 
     fn host_config(&self) -> HostConfig {
@@ -638,7 +640,7 @@ fn in_place<T>(act: impl FnOnce() -> T) -> T {
 }
 
 /// Takes a lock; a thread that panicked while holding it left data that the log will correct.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

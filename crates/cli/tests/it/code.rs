@@ -247,3 +247,128 @@ fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
     let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
     assert_eq!(history["usage"]["running"], json!({}), "{history}");
 }
+
+/// The failure: what compiles markup in a page needs `unsafe-eval`. Here it is compiled before there is a
+/// page, and the page allows no script at all.
+#[test]
+fn e2e_d4_a_page_of_compiled_markup_allows_no_script() {
+    let place = Place::new();
+    let plan = plan(&place, "page", &counter(), &json!({}));
+    let ran = place.run(&["ui", "render-plan", &plan, "--profile", "trusted", "--page"]);
+    let page = ran.expect_status(0).stdout;
+    assert!(page.contains("Count: 0"), "{page}");
+    assert!(page.contains("default-src 'none'"), "{page}");
+    for word in ["<script", "unsafe-eval", "script-src", "useState"] {
+        assert!(!page.contains(word), "{word}: {page}");
+    }
+}
+
+/// Storage of browsers is refused where it is named, with its place, and no exception at start-up.
+#[test]
+fn e2e_h7_code_that_reaches_for_storage_is_told_where() {
+    let place = Place::new();
+    let code = "const kept = 1;\nlocalStorage.setItem('a', 'b'); export default () => kept";
+    let source = json!({"code": code, "language": "js"});
+    let plan = plan(&place, "storage", &source, &json!({}));
+    let checked = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
+    let report = checked.expect_status(3).last();
+    assert_eq!(report["issues"][0]["code"], "script_source_denied", "{report}");
+    assert_eq!(report["issues"][0]["message"], "2:1: `localStorage` is storage", "{report}");
+}
+
+/// Nothing that asks for less isolation is filtered in silence, and nothing is run instead.
+#[test]
+fn e2e_h8_less_isolation_is_refused_and_not_filtered() {
+    let place = Place::new();
+    let source = json!({"code": "export default 'ran'", "language": "js"});
+    for lane in ["allow-scripts allow-same-origin", "none", "", "Isolated-VM", "sandbox-iframe"] {
+        let asked = json!({"capabilities": {"executionProfile": lane}});
+        let plan = plan(&place, "lane", &source, &asked);
+        let ran = place.run(&["ui", "render-plan", &plan, "--profile", "relaxed"]);
+        assert!(matches!(ran.status, Some(2 | 3)), "{lane}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{lane}");
+    }
+    let control = plan(&place, "lane", &source, &json!({}));
+    let ran = place.run(&["ui", "render-plan", &control, "--profile", "relaxed"]).expect_status(0);
+    assert_eq!(ran.stdout.trim_end(), "ran");
+}
+
+/// What a tight sandbox must still do: a form, a link and a chart, in each profile that accepts them.
+#[test]
+fn e2e_h9_forms_links_and_charts_work_in_each_profile() {
+    let place = Place::new();
+    let text = |value: &str| json!({"type": "text", "value": value});
+    let node = |tag: &str, props: Value, children: Value| json!({"type": "element", "tag": tag, "props": props, "children": children});
+    let link = node("a", json!({"href": "https://ga.jspm.io/x"}), json!([text("more")]));
+    let button = node("button", json!({"type": "submit"}), json!([text("Send")]));
+    let form = node("form", json!({"onSubmit": "save"}), json!([button]));
+    let root = node("div", json!({}), json!([form, link]));
+    for profile in ["strict", "balanced", "trusted", "relaxed"] {
+        let file = place.path("form.json");
+        let whole =
+            json!({"specVersion": "runtime-plan/v1", "id": "form", "version": 1, "root": root});
+        std::fs::write(&file, whole.to_string()).unwrap();
+        let shown = show(&place, &file.display().to_string(), profile).expect_status(0).last();
+        let markup = shown["markup"].as_str().unwrap();
+        assert!(markup.contains("data-glasshouse-event-submit"), "{profile}: {markup}");
+        assert!(markup.contains("href=\"https://ga.jspm.io/x\""), "{profile}: {markup}");
+        assert!(!markup.contains("action="), "{profile}: {markup}");
+    }
+    let chart = json!({"language": "tsx", "runtime": "preact", "code":
+        "const data = [3, 1, 2];
+         export default () => <svg viewBox='0 0 30 30'>{data.map((n, at) =>
+            <rect x={at * 10} y={30 - n * 10} width={8} height={n * 10}/>)}</svg>"});
+    for (profile, works) in
+        [("strict", false), ("balanced", false), ("trusted", true), ("relaxed", true)]
+    {
+        let plan = plan(&place, "chart", &chart, &json!({}));
+        let ran = show(&place, &plan, profile);
+        assert_eq!(ran.status == Some(0), works, "{profile}: {ran:?}");
+        assert_eq!(ran.stdout.matches("<rect").count(), if works { 3 } else { 0 }, "{profile}");
+    }
+}
+
+#[test]
+fn e2e_a_check_compiles_and_tells_lines_and_columns() {
+    let place = Place::new();
+    for (code, want) in [
+        ("export default () =>\n  <p>{missing}</p>", "2:7: `missing` is neither defined"),
+        ("export default <p>", "1:"),
+        ("export default () => eval('1')", "1:22: `eval` makes code out of text"),
+    ] {
+        let source = json!({"code": code, "language": "tsx"});
+        let plan = plan(&place, "faulty", &source, &json!({}));
+        // The profile's own words come first where they find the same.
+        let report = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
+        let report = report.expect_status(3).last();
+        let message = report["issues"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with(want), "{code}: {report}");
+        assert_eq!(report["issues"][0]["pointer"], "/source/code");
+    }
+    let good = plan(&place, "good", &counter(), &json!({}));
+    let report = place.run(&["ui", "check", &good, "--profile", "trusted", "--json"]);
+    assert_eq!(report.expect_status(0).last()["safe"], true);
+    let probed = place.run(&["ui", "probe-plan", &good, "--profile", "trusted", "--json"]);
+    let probed = probed.expect_status(0).last();
+    assert_eq!((&probed["ok"], &probed["modules"]), (&json!(true), &json!([])), "{probed}");
+}
+
+#[test]
+fn e2e_a_streamed_plan_with_source_ends_with_what_its_code_makes() {
+    let place = Place::new();
+    for (name, code, status, markup) in [
+        ("made", "export default () => <b>made</b>", 0, "<b>made</b>"),
+        ("throws", "export default () => { throw new Error('x') }", 0, "own root"),
+        ("faulty", "export default () => <b>", 3, ""),
+        ("hostile", "export default () => <script>1</script>", 3, ""),
+    ] {
+        let source = json!({"code": code, "language": "tsx"});
+        let plan = plan(&place, name, &source, &json!({}));
+        let ran = place.run(&["ui", "stream", &plan, "--profile", "trusted"]);
+        assert_eq!((ran.status, ran.stdout.trim_end()), (Some(status), markup), "{name}: {ran:?}");
+        let ran = place.run(&["ui", "stream", &plan, "--profile", "trusted", "--json"]);
+        let last = ran.last();
+        assert_eq!(last["end"], if status == 0 { "complete" } else { "refused" }, "{name}: {last}");
+        assert_eq!(last["script"]["effective"].is_string(), status == 0, "{name}: {last}");
+    }
+}

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::Questions;
+use glasshouse_kernel::plans::{Hook, LANES, Plugins, Quota, Stages};
 use glasshouse_model::Exit;
 use glasshouse_plan::intake::{self, Kind};
 use glasshouse_plan::stream::Stream;
@@ -84,15 +85,17 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     }
     let Asked { here, provider, model, secrets } = Asked::of(arguments)?;
     let profile = arguments.options.profile.profile();
+    let kernel = home::kernel()?;
+    let plugins = runs::plugins(&kernel, &arguments.options.plugins)?;
     let made = {
-        let kernel = home::kernel()?;
         let runtime = task::runtime()?;
         let cancel = Cancel::new();
         let switch = cancel.clone();
         runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
         runtime.block_on(async {
             let questions = kernel.questions(&here, &*provider, &secrets)?;
-            Asking { questions, model: &model, profile: &profile, arguments, cancel }.make().await
+            let (model, profile, plugins) = (&*model, &profile, &plugins);
+            Asking { questions, model, profile, arguments, cancel, plugins }.make().await
         })?
     };
     if made.repaired {
@@ -109,7 +112,10 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     }
     let text = made.plan.to_string();
     match then {
-        Then::Run => runs::render(&text, false, &arguments.options),
+        Then::Run => {
+            let plans = runs::running(kernel.plans(&here, Quota::default())?, plugins)?;
+            runs::render_in(plans, (&text, false), &arguments.options, Stages::default())
+        }
         Then::Print => {
             if arguments.options.show.json {
                 output::json_line(&json!({"plan": made.plan, "repaired": made.repaired,
@@ -128,11 +134,13 @@ struct Asking<'a, 'k> {
     profile: &'a Profile,
     arguments: &'a AskArguments,
     cancel: Cancel,
+    plugins: &'a Plugins,
 }
 
 impl Asking<'_, '_> {
     async fn make(mut self) -> Result<Made, Error> {
-        let prompt = self.arguments.prompt.as_str();
+        let prompt = told(self.plugins, Hook::BeforeLlm, self.arguments.prompt.as_str().into())?;
+        let prompt = prompt.as_str();
         let mut request = ModelRequest {
             model: self.model.to_owned(),
             system: taught(self.profile),
@@ -155,7 +163,7 @@ impl Asking<'_, '_> {
             answer = self.ask(&request).await;
         }
         let answer = answer?;
-        let first = judge(prompt, &answer, self.profile)?;
+        let first = judge(prompt, &answer, self.profile, self.plugins)?;
         if first.report.safe && first.kind != Kind::Text {
             return Ok(first);
         }
@@ -166,7 +174,7 @@ impl Asking<'_, '_> {
         });
         request.messages.push(Message::user(repair(&first)));
         let second = match self.ask(&request).await {
-            Ok(answer) => judge(prompt, &answer, self.profile)?,
+            Ok(answer) => judge(prompt, &answer, self.profile, self.plugins)?,
             Err(error) => return if first.report.safe { Ok(first) } else { Err(error) },
         };
         // A second text is no better than the first one.
@@ -196,7 +204,12 @@ impl Asking<'_, '_> {
 
 /// Makes a plan of an answer and judges it. An answer that was cut has no plan: what of it looks
 /// whole would mean something else.
-fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made, Error> {
+fn judge(
+    prompt: &str,
+    answer: &Completion,
+    profile: &Profile,
+    plugins: &Plugins,
+) -> Result<Made, Error> {
     if answer.finish == Finish::Length {
         return Err(Error::new(codes::ANSWER_LENGTH, "the plan is not whole")
             .why("the model's answer reached its length limit")
@@ -205,12 +218,26 @@ fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made, E
     if let Some(refused) = answer.refused() {
         return Err(refused.into());
     }
-    let made = intake::read(prompt, &answer.text, "plan");
+    let text = told(plugins, Hook::AfterLlm, answer.text.as_str().into())?;
+    let input = json!({"prompt": prompt, "text": text});
+    let input = plugins.call(Hook::BeforeCodeGen, input)?;
+    let [prompt, text] = ["prompt", "text"].map(|key| input[key].as_str().unwrap_or_default());
+    let mut made = intake::read(prompt, text, "plan");
+    made.plan = plugins.call(Hook::AfterCodeGen, made.plan)?;
     let report = match show::parse(&made.plan.to_string(), profile) {
-        Ok(plan) => glasshouse_plan::check_to_show(&plan, profile),
+        Ok(plan) => glasshouse_plan::check_to_run(&plan, profile, LANES),
         Err(error) => Report::of(&error),
     };
     Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })
+}
+
+/// A text as hooks leave it.
+fn told(plugins: &Plugins, hook: Hook, text: Value) -> Result<String, Error> {
+    match plugins.call(hook, text)? {
+        Value::String(text) => Ok(text),
+        _ => Err(Error::new(codes::PLAN_HOOK_FAILED, "a plugin ended the run")
+            .why(format!("{} answers no text", hook.as_str()))),
+    }
 }
 
 /// What a model is told of its first answer.
