@@ -207,17 +207,17 @@ fn e2e_code_does_what_the_baseline_says() {
     }
 }
 
-/// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
-/// the run was stopped.
-#[test]
-fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
-    let place = Place::new();
-    let endless = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
-    let source = json!({ "code": endless, "language": "js", "runtime": "renderify" });
-    let time = json!({"capabilities": {"maxExecutionMs": 30_000}});
-    let file = plan(&place, "endless", &source, &time);
-    let mut running =
-        place.spawn(place.command(&["ui", "render-plan", &file, "--profile", "trusted", "--json"]));
+/// A plan whose code never looks up.
+fn endless(place: &Place) -> String {
+    let code = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
+    let source = json!({ "code": code, "language": "js", "runtime": "renderify" });
+    plan(place, "endless", &source, &json!({"capabilities": {"maxExecutionMs": 30_000}}))
+}
+
+/// Presses Ctrl-C when the code of a plan is under way. The command ends as a stopped one, nothing of it is
+/// left, and what it told comes back.
+fn interrupted(place: &Place, arguments: &[&str]) -> String {
+    let mut running = place.spawn(place.command(arguments));
     let begun = Instant::now();
     // The code is under way when a process below has worked for a while.
     while !below(running.id()).iter().any(|(_, hundredths)| *hundredths > 20) {
@@ -227,14 +227,24 @@ fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
     let processes = below(running.id());
     let pressed = Instant::now();
     running.interrupt();
-    assert_eq!(running.wait(Duration::from_secs(10)), Some(130));
+    assert_eq!(running.wait(Duration::from_secs(10)), Some(130), "{arguments:?}");
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
-    let stdout = std::fs::read_to_string(place.path("stdout")).unwrap();
-    assert!(!stdout.contains("own root"), "{stdout}");
-    assert!(stdout.contains("\"code\":\"cancelled\""), "{stdout}");
     for (process, _) in processes {
         assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "{process} is left");
     }
+    let told = std::fs::read_to_string(place.path("stdout")).unwrap();
+    assert!(told.contains("\"code\":\"cancelled\""), "{arguments:?}: {told}");
+    told
+}
+
+/// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
+/// the run was stopped.
+#[test]
+fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
+    let place = Place::new();
+    let file = endless(&place);
+    let told = interrupted(&place, &["ui", "render-plan", &file, "--profile", "trusted", "--json"]);
+    assert!(!told.contains("own root"), "{told}");
     let (_, events) = place.events();
     assert_eq!(count(&events, &Kind::PlanRefused), 1);
     assert_eq!(count(&events, &Kind::PlanRegistered), 0);
@@ -246,6 +256,26 @@ fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
     assert_eq!(show(&place, &quick, "trusted").expect_status(0).last()["markup"], "x");
     let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
     assert_eq!(history["usage"]["running"], json!({}), "{history}");
+}
+
+/// The same where other code takes part, and where nothing is recorded.
+#[test]
+fn e2e_ctrl_c_ends_code_beside_plugins_and_in_a_stream() {
+    let place = Place::new();
+    let file = endless(&place);
+    let plugin = place.path("plugin.ts");
+    std::fs::write(&plugin, "export const beforeRuntime = ({ payload }) => payload;").unwrap();
+    let plugin = plugin.display().to_string();
+    let render =
+        ["ui", "render-plan", &file, "--profile", "trusted", "--plugin", &plugin, "--json"];
+    let told = interrupted(&place, &render);
+    assert!(!told.contains("own root"), "{told}");
+    let (_, events) = place.events();
+    let refused = events.iter().find(|event| *event.kind() == Kind::PlanRefused).unwrap();
+    assert_eq!(refused.body["run"]["code"], "cancelled", "{:?}", refused.body);
+    assert_eq!(refused.body["run"]["hooks"][0]["hook"], "beforeRuntime", "{:?}", refused.body);
+    interrupted(&place, &["ui", "stream", &file, "--profile", "trusted", "--json"]);
+    assert_eq!(place.events().1.len(), events.len(), "a stream records nothing");
 }
 
 /// The failure: what compiles markup in a page needs `unsafe-eval`. Here it is compiled before there is a

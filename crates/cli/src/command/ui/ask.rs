@@ -113,7 +113,9 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     let text = made.plan.to_string();
     match then {
         Then::Run => {
-            let plans = runs::running(kernel.plans(&here, Quota::default())?, plugins)?;
+            let cancel = runs::stopped_by_ctrl_c()?;
+            let plans = kernel.plans(&here, Quota::default())?;
+            let plans = plans.with_plugins(plugins).until(&cancel);
             runs::render_in(plans, (&text, false), &arguments.options, Stages::default())
         }
         Then::Print => {

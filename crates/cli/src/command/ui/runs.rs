@@ -52,19 +52,20 @@ pub(super) fn plans() -> Result<Plans, Error> {
     Ok(home::kernel()?.plans(&here, Quota::default())?)
 }
 
-/// The same for a command that runs code: with plugins, and stopped by Ctrl-C.
+/// The same for a command that runs code: with plugins, and stopped by Ctrl-C, wherever the code runs.
 fn running_plans(files: &[PathBuf]) -> Result<Plans, Error> {
+    let cancel = stopped_by_ctrl_c()?;
     let here = home::here()?;
     let kernel = home::kernel()?;
     let plugins = plugins(&kernel, files)?;
-    running(kernel.plans(&here, Quota::default())?, plugins)
+    Ok(kernel.plans(&here, Quota::default())?.with_plugins(plugins).until(&cancel))
 }
 
-/// Plans that run with plugins; Ctrl-C stops their code, wherever it runs.
-pub(super) fn running(plans: Plans, plugins: Plugins) -> Result<Plans, Error> {
+/// A switch that Ctrl-C sets.
+pub(super) fn stopped_by_ctrl_c() -> Result<Cancel, Error> {
     let cancel = Cancel::new()?;
     task::stopped_by_ctrl_c(&cancel)?;
-    Ok(plans.with_plugins(plugins).until(&cancel))
+    Ok(cancel)
 }
 
 /// Plugins in the order in which they were named.

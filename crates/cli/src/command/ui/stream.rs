@@ -3,8 +3,7 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::Cancel;
-use glasshouse_kernel::plans::{Coded, Coder, LANES, told_of_code};
+use glasshouse_kernel::plans::{Coded, LANES, told_of_code};
 use glasshouse_model::Exit;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::patch::{End, Frame, Live, Patch, Screen};
@@ -12,9 +11,8 @@ use glasshouse_plan::stream::{LineIssue, Lines, Stream};
 use glasshouse_plan::{Context, ErrorReport, Plan, Profile, Report, check_to_run};
 use serde::Serialize;
 
-use super::{SURFACE, fault};
+use super::{SURFACE, fault, runs};
 use crate::args::StreamArguments;
-use crate::command::task;
 use crate::error::Error;
 use crate::{input, output};
 
@@ -194,7 +192,7 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
 }
 
 /// Runs the code of a plan that is whole and accepted; what it makes takes the place of the plan's own
-/// root in the last frame. A source with faults refuses the plan.
+/// root in the last frame. A source with faults refuses the plan; Ctrl-C stops the code.
 fn code(
     ended: &mut Ended,
     profile: &Profile,
@@ -202,11 +200,11 @@ fn code(
     shown: bool,
 ) -> Result<Option<PlanCode>, Error> {
     let Some(plan) = ended.plan.take_if(|plan| plan.source().is_some()) else { return Ok(None) };
-    let coder = super::coder()?;
+    let (coder, cancel) = (super::coder()?, runs::stopped_by_ctrl_c()?);
     let (_, issues) = coder.inspect(&plan, profile)?;
     let mut report = ended.report.take().unwrap_or_else(|| check_to_run(&plan, profile, LANES));
     issues.into_iter().for_each(|issue| report.refuse_for(issue));
-    let coded = if report.safe { shown_by(&coder, &plan, profile)? } else { None };
+    let coded = if report.safe { coder.show(&plan, profile, &cancel)? } else { None };
     // An own root that was shown in frames, or comes with the last one, makes room.
     let inserted = |patch: &Patch| matches!(patch, Patch::Ins { id: 0, .. });
     let room = |frame: &mut Frame| {
@@ -240,13 +238,6 @@ fn code(
     };
     ended.report = Some(report);
     Ok(record)
-}
-
-/// What the code of a plan makes; Ctrl-C stops it.
-fn shown_by(coder: &Coder, plan: &Plan, profile: &Profile) -> Result<Option<Coded>, Error> {
-    let cancel = Cancel::new()?;
-    task::stopped_by_ctrl_c(&cancel)?;
-    Ok(coder.show(plan, profile, &cancel)?)
 }
 
 fn is_insertion(patch: &Patch) -> bool {
