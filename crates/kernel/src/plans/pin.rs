@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 use glasshouse_model::body::{Egress as Connection, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind as EventKind, Principal};
+use glasshouse_plan::json::Json;
 use glasshouse_plan::module::{Resolver, at_host};
 use glasshouse_plan::{Plan, Profile};
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::Cancel;
 use glasshouse_sandbox::egress::{Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict};
 use glasshouse_script::{
-    Error as ScriptError, Finding, Found, Graph, Integrity, Kind, Library, Result as Found_, codes,
+    Error as ScriptError, Finding, Found, Graph, Integrity, Kind, Library, Result as ScriptResult,
+    codes,
 };
 use glasshouse_tools::{FetchLimits, Page, Url, fetch_within};
 use serde::Serialize;
@@ -40,6 +42,9 @@ const BACKOFF: Duration = Duration::from_millis(150);
 const MAX_REDIRECTS: usize = 5;
 /// Most hosts to fall back to.
 const MAX_FALLBACKS: usize = 4;
+
+/// The member of a plan that locks modules.
+const MANIFEST: &str = "moduleManifest";
 
 /// How a plan is pinned.
 #[derive(Debug, Clone, Default)]
@@ -170,11 +175,8 @@ fn integrity_of(found: &Found) -> Option<Integrity> {
 
 /// The plan with an entry for every module of the graph.
 fn written(plan: &Plan, named: &BTreeMap<String, String>, graph: &Graph) -> Result<String> {
-    let mut whole = match plan.json().to_value() {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
-    let mut manifest = match whole.remove("moduleManifest") {
+    let manifest = plan.json().get(MANIFEST).map(Json::to_value);
+    let mut manifest = match manifest {
         Some(Value::Object(entries)) => entries,
         _ => Map::new(),
     };
@@ -199,11 +201,25 @@ fn written(plan: &Plan, named: &BTreeMap<String, String>, graph: &Graph) -> Resu
         set(&node.asked, &node.found.address, Some(&node.found));
         set(&node.found.address, &node.found.address, Some(&node.found));
     }
-    if !manifest.is_empty() {
-        whole.insert("moduleManifest".to_owned(), Value::Object(manifest));
+    let unwritable = |e: serde_json::Error| {
+        Error::new(crate::codes::PLAN_UNREADABLE, "the plan cannot be written").why(e)
+    };
+    let mut parts = Vec::new();
+    let mut part = |key: &str, value: String| {
+        // Texts in JSON hold no line breaks, so each one is between values.
+        let value = value.replace('\n', "\n  ");
+        parts.push(format!("  {}: {value}", Value::from(key)));
+    };
+    // Members keep their order: a person reads the plan again.
+    for (key, value) in plan.json().as_object().into_iter().flatten() {
+        if key != MANIFEST {
+            part(key, serde_json::to_string_pretty(&value).map_err(unwritable)?);
+        }
     }
-    serde_json::to_string_pretty(&Value::Object(whole))
-        .map_err(|e| Error::new(crate::codes::PLAN_UNREADABLE, "the plan cannot be written").why(e))
+    if !manifest.is_empty() {
+        part(MANIFEST, serde_json::to_string_pretty(&manifest).map_err(unwritable)?);
+    }
+    Ok(format!("{{\n{}\n}}", parts.join(",\n")))
 }
 
 /// Modules from the cache where the plan locks them, and else from their hosts.
@@ -216,7 +232,7 @@ struct Fetching<'p> {
 }
 
 impl Library for Fetching<'_> {
-    fn get(&self, address: &str, attempt: usize) -> Found_<Option<Found>> {
+    fn get(&self, address: &str, attempt: usize) -> ScriptResult<Option<Found>> {
         let locked = self.lock.integrity(address)?.filter(|_| !self.with.options.refresh);
         let known = self.lock.kind(address);
         if known == Some(Kind::Asset) {
@@ -258,7 +274,7 @@ fn unavailable(address: &str, why: &str) -> ScriptError {
 
 impl Fetching<'_> {
     /// Compares what came with the lock, and keeps it.
-    fn taken(&self, asked: &str, found: Found, locked: Option<&Integrity>) -> Found_<Found> {
+    fn taken(&self, asked: &str, found: Found, locked: Option<&Integrity>) -> ScriptResult<Found> {
         if let Some(locked) = locked
             && !locked.holds(&found.bytes)
         {
@@ -279,7 +295,7 @@ impl Fetching<'_> {
     }
 
     /// A module from one place, asked for again when its host fails.
-    fn from(&self, place: &str, known: Option<Kind>) -> Found_<Found> {
+    fn from(&self, place: &str, known: Option<Kind>) -> ScriptResult<Found> {
         let until = Instant::now() + FETCH;
         let mut tried = 0;
         loop {
