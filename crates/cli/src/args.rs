@@ -20,8 +20,8 @@ pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, Sc
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::session::SessionCommand;
 pub(crate) use self::ui::{
-    AskArguments, EventArguments, KeptOptions, PlaygroundArguments, ProfileArgument, RunOptions,
-    ShowOptions, StreamArguments, UiCommand,
+    AskArguments, EventArguments, KeptOptions, PinArguments, PlaygroundArguments, ProfileArgument,
+    RunOptions, ShowOptions, StreamArguments, UiCommand,
 };
 
 /// Work on a task with an AI agent: everything it does is contained, decided by one policy and

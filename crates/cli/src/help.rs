@@ -94,6 +94,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("ui", "glasshouse ui check plan.json"),
     ("ui check", "glasshouse ui check plan.json --profile balanced"),
     ("ui probe-plan", "glasshouse ui probe-plan plan.json"),
+    ("ui pin", "glasshouse ui pin plan.json --out plan.json"),
     (
         "ui plan",
         "glasshouse ui plan 'a form for a new contact' --provider openai --model gpt-5-mini",

@@ -247,6 +247,16 @@ pub const TURN_OPEN: Code = Code::new(
     false,
     "wait until the turn ends, or carry on an interrupted one with `glasshouse session resume`",
 );
+/// A plugin failed in the pipeline of a plan, or changed what it may only see.
+pub const PLAN_HOOK_FAILED: Code =
+    Code::new("plan_hook_failed", Exit::Denied, false, "correct the plugin, or run without it");
+/// A policy's rules in TypeScript cannot be used.
+pub const POLICY_EXTENSION_FAILED: Code = Code::new(
+    "policy_extension_failed",
+    Exit::Usage,
+    false,
+    "export a function `evaluate(call)` that answers nothing or `{ effect, reason }`",
+);
 /// A command line that cannot be understood.
 pub const USAGE: Code =
     Code::new("usage", Exit::Usage, false, "`glasshouse --help` lists what there is");
@@ -523,6 +533,8 @@ pub const ALL: &[Code] = &[
     ISOLATION_TOO_WEAK,
     NOTHING_TO_MERGE,
     TURN_OPEN,
+    PLAN_HOOK_FAILED,
+    POLICY_EXTENSION_FAILED,
     USAGE,
     FILTER_UNAVAILABLE,
     MESSAGE_INVALID,

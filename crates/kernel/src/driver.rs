@@ -166,7 +166,7 @@ impl Kernel {
             (real_path(program), Keeping::default(), Outside::default());
         let outer = home.clone();
         let config = HostConfig { program: program.clone(), home: home.clone() };
-        let coder = Arc::new(Coder::new(config, log.clone()));
+        let coder = Arc::new(Coder::new(config).told_by(&log));
         Ok(Self { log, home, outer, program, network, host, coder, keeping, outside })
     }
 
@@ -228,7 +228,9 @@ impl Kernel {
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
         let own = self.project_policy(project)?;
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
-        Plans::open(&self.log, policy, self.person(), (quota, Arc::clone(&self.coder)))
+        let outside = self.outside.through(&self.network)?;
+        let with = (quota, Arc::clone(&self.coder));
+        Plans::open(&self.log, policy, self.person(), with, outside)
     }
 
     fn host_config(&self) -> HostConfig {
@@ -696,7 +698,7 @@ fn in_place<T>(act: impl FnOnce() -> T) -> T {
 }
 
 /// Takes a lock; a thread that panicked while holding it left data that the log will correct.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -15,6 +15,7 @@ pub mod config;
 pub mod coverage;
 pub mod driver;
 pub mod error;
+pub mod extension;
 pub mod merge;
 pub mod plans;
 pub mod session;

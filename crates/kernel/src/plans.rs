@@ -10,6 +10,9 @@ mod chosen;
 mod code;
 mod fold;
 mod governor;
+mod hooks;
+mod modules;
+mod pin;
 mod prompt;
 mod stages;
 mod work;
@@ -19,7 +22,7 @@ use std::time::Instant;
 
 use glasshouse_log::{Append, CellWrite, Log, NewBranch};
 use glasshouse_model::body::{
-    PlanCode, PlanHistoryCleared, PlanRun, PlanShown, PolicyDecided, RunMode, RunStatus,
+    PlanCode, PlanHistoryCleared, PlanHook, PlanRun, PlanShown, PolicyDecided, RunMode, RunStatus,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
@@ -31,22 +34,24 @@ use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Cancel, decide_uncounted, now_us};
+use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
 use crate::{Error, Result, codes};
 
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
-pub use code::{LANES, told as told_of_code};
+pub use code::{Coded, Coder, LANES, Preflight, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
+pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
+pub use pin::{PinOptions, PinnedModule, Pinning};
 pub use prompt::{Hear, Heard, Made, prompted};
 pub use stages::Stages;
 
-pub(crate) use code::Coder;
 use code::Moment;
 use fold::Fold;
 use governor::{Governor, Ticket};
 pub(crate) use governor::{Runs, SPACE as QUOTAS, expected as expected_quota};
+use hooks::Hooks;
 use work::{Ask, Failure, Means, Work};
 
 /// Version of what turns a plan into markup; a replay that differs under another one says so.
@@ -90,6 +95,8 @@ pub struct Plans {
     governor: Governor,
     coder: Arc<Coder>,
     cancel: Cancel,
+    outside: Outside,
+    plugins: Plugins,
     fold: Fold,
 }
 
@@ -172,11 +179,12 @@ impl Plans {
         policy: Policy,
         user: Principal,
         (quota, coder): (Quota, Arc<Coder>),
+        outside: Outside,
     ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
-        let cancel = Cancel::new()?;
-        Ok(Self { log, home: None, policy, user, governor, coder, cancel, fold })
+        let (cancel, plugins) = (Cancel::new()?, Plugins::default());
+        Ok(Self { log, home: None, policy, user, governor, coder, cancel, outside, plugins, fold })
     }
 
     /// Names the switch that stops runs: the process that runs a plan's code is killed, and the run ends
@@ -184,6 +192,12 @@ impl Plans {
     #[must_use]
     pub fn until(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// The same with plugins, which see every plan on its way.
+    #[must_use]
+    pub fn with_plugins(self, plugins: Plugins) -> Self {
+        Self { plugins, ..self }
     }
 
     /// Brings the fold to the head of the log.
@@ -287,7 +301,9 @@ impl Plans {
         let unconstrained = Constraints::default();
         let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
         let moment = Moment::at(now_us());
+        let mark = self.plugins.mark();
         for _ in 0..ATTEMPTS {
+            self.plugins.back_to(mark);
             stages.of("history", || self.sync())?;
             let done = match &decided {
                 Ok(_) => {
@@ -296,6 +312,7 @@ impl Plans {
                         cancel: &self.cancel,
                         moment,
                         profile: &chosen.profile,
+                        hooks: Hooks::Live(&self.plugins),
                     };
                     work::work(&self.fold, &self.log, ask, &means, &mut stages)
                 }
@@ -384,6 +401,7 @@ impl Plans {
             Ok(work) => {
                 let mut body = self.body(ask, chosen, &work.blobs);
                 body.led_to(&work);
+                body.called(self.plugins.take(&self.log)?);
                 body.end(RunStatus::Succeeded, None, begun);
                 let mut drafts = work.drafts;
                 drafts.push(body.draft(Kind::PlanRendered));
@@ -406,8 +424,10 @@ impl Plans {
                 let mut body = self.body(ask, chosen, given.as_slice());
                 let rejected = report.is_some()
                     || error.is(codes::POLICY_DENIED)
-                    || error.is(codes::PLAN_REFUSED);
+                    || error.is(codes::PLAN_REFUSED)
+                    || error.is(codes::PLAN_HOOK_FAILED);
                 let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
+                body.called(self.plugins.take(&self.log)?);
                 body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
                 body.end(status, Some(error.code()), begun);
                 let refused = body.draft(Kind::PlanRefused);
@@ -454,6 +474,7 @@ impl Plans {
                 state: None,
                 markup: None,
                 script: None,
+                hooks: Vec::new(),
                 code: None,
                 duration_us: 0,
             }),
@@ -478,8 +499,13 @@ impl Plans {
         let chosen = Chosen::new(name, &was.constraints)?;
         let mut differences = Vec::new();
         let moment = was.script.as_ref().map_or(Moment::at(0), Moment::of);
-        let means =
-            Means { coder: &self.coder, cancel: &self.cancel, moment, profile: &chosen.profile };
+        let means = Means {
+            coder: &self.coder,
+            cancel: &self.cancel,
+            moment,
+            profile: &chosen.profile,
+            hooks: Hooks::recorded(&self.log, &was.hooks),
+        };
         let again = work::work(&before, &self.log, &ask, &means, &mut Stages::default());
         let succeeded = was.status == RunStatus::Succeeded;
         if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
@@ -522,6 +548,40 @@ impl Plans {
             differences,
             renderer_changed: was.renderer != RENDERER,
         })
+    }
+
+    /// Fetches every module that a plan leads to and writes their digests into it. The connections are
+    /// decided and recorded; the plan is not registered and nothing of it is run.
+    ///
+    /// # Errors
+    /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
+    /// change; those of the modules, such as `script_module_unavailable`; the log's errors.
+    pub fn pin(
+        &mut self,
+        text: &str,
+        profile: ProfileName,
+        options: &PinOptions,
+    ) -> Result<Pinning> {
+        let profile = glasshouse_plan::Profile::named(profile);
+        let plan = glasshouse_plan::parse(text, &profile.limits()).map_err(|e| of_plan(&e))?;
+        let (place, cell) = self.place()?;
+        let pinner = pin::Pinner {
+            coder: &self.coder,
+            policy: &self.policy,
+            user: &self.user,
+            outside: &self.outside,
+            profile: &profile,
+            options,
+        };
+        let (events, pinned) = pinner.pin(&plan);
+        if !events.is_empty() {
+            let append = Append {
+                cells: cell.into_iter().collect(),
+                ..Append::new(place.session, place.branch, events)
+            };
+            self.log.append(append)?;
+        }
+        pinned
     }
 
     /// Appends one event that depends on nothing before it.
@@ -601,6 +661,12 @@ impl Body {
             run.state = Some(work.state_digest());
             run.markup = Some(work.markup_digest());
             run.script = work.code.clone();
+        }
+    }
+
+    fn called(&mut self, hooks: Vec<PlanHook>) {
+        if let Some(run) = &mut self.0.run {
+            run.hooks = hooks;
         }
     }
 

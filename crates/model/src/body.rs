@@ -38,8 +38,8 @@ pub use log::{
 };
 pub use model::{Carry, ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
-    PlanCode, PlanEvent, PlanHistoryCleared, PlanPreviewed, PlanRegistered, PlanRolledBack,
-    PlanRun, PlanShown, PlanStateChanged, RunMode, RunStatus,
+    PlanCode, PlanEvent, PlanHistoryCleared, PlanHook, PlanPreviewed, PlanRegistered,
+    PlanRolledBack, PlanRun, PlanShown, PlanStateChanged, RunMode, RunStatus,
 };
 pub use session::{
     BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, NamedRequest, Outcome,

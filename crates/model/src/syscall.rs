@@ -48,6 +48,8 @@ pub mod name {
     pub const TOOLS_LOAD: &str = "tools.load";
     /// Show a generated interface.
     pub const UI_RENDER: &str = "ui.render";
+    /// Load a module of a generated interface.
+    pub const UI_IMPORT: &str = "ui.import";
     /// Mount a toolchain read-only into a sandbox.
     pub const SANDBOX_MOUNT: &str = "sandbox.mount";
     /// Change the policy.

@@ -52,7 +52,7 @@ pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
 pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};
 pub use page::render_page;
 pub use plan::{LANE_WITHOUT_CODE, Plan, SPEC_VERSION, parse};
-pub use probe::{Dependency, Probe, Usage, probe};
+pub use probe::{Dependency, Probe, Usage, probe, probe_to_run};
 pub use profile::{Profile, ProfileName, UnknownProfile};
 pub use render::{Context, EventBinding, Html, MAX_OUTPUT_BYTES, render};
 pub use report::{Issue, MAX_ISSUES, MAX_NOTES, Report};

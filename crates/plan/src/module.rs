@@ -163,6 +163,115 @@ impl Resolver {
     }
 }
 
+/// The address that a module at `base` means by a reference, as browsers read it; `None` for a name of a
+/// package, and for a step that is written in disguise.
+///
+/// ```
+/// use glasshouse_plan::module::join;
+/// let base = "https://a.example/lib/x/index.js?v=1";
+/// assert_eq!(join(base, "./y.js").as_deref(), Some("https://a.example/lib/x/y.js"));
+/// assert_eq!(join(base, "../../../z.js#a").as_deref(), Some("https://a.example/z.js"));
+/// assert_eq!(join(base, "//b.example/z.js").as_deref(), Some("https://b.example/z.js"));
+/// assert_eq!(join(base, "lodash-es"), None);
+/// ```
+#[must_use]
+pub fn join(base: &str, reference: &str) -> Option<String> {
+    let reference = reference.trim().split('#').next().unwrap_or_default();
+    if is_address(reference) {
+        return Some(reference.to_owned());
+    }
+    if !is_address(base) {
+        return None;
+    }
+    let (scheme, rest) = base.split_once("://")?;
+    if let Some(rest) = reference.strip_prefix("//") {
+        let address = format!("{scheme}://{rest}");
+        return is_address(&address).then_some(address);
+    }
+    let relative = ["./", "../", "/"].iter().any(|start| reference.starts_with(start));
+    let coded = reference.to_ascii_lowercase();
+    if !relative || coded.contains("%2e") || coded.contains("%2f") || reference.contains('\\') {
+        return None;
+    }
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (reference, query) = match reference.split_once('?') {
+        Some((reference, query)) => (reference, format!("?{query}")),
+        None => (reference, String::new()),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    if !reference.starts_with('/') {
+        parts.extend(path.split('/'));
+        parts.pop();
+    }
+    let mut last = "";
+    for part in reference.trim_start_matches('/').split('/') {
+        match part {
+            "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+        last = part;
+    }
+    if matches!(last, "." | "..") {
+        parts.push("");
+    }
+    Some(format!("{scheme}://{authority}/{}{query}", parts.join("/")))
+}
+
+/// Packages that must be in a page once, whatever brings them.
+const RUNTIMES: [(&str, &str); 3] =
+    [("preact", "preact"), ("react", "react"), ("react-dom", "react")];
+
+/// The runtime for components, and its version, that an address belongs to. Copies that differ in either
+/// do not know each other's components.
+///
+/// ```
+/// use glasshouse_plan::module::runtime_of;
+/// let of = |address| runtime_of(address);
+/// assert_eq!(of("https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js"),
+///            Some(("preact", "10.28.3")));
+/// assert_eq!(of("https://esm.sh/v135/react-dom@19.2.2/es2022/client.mjs"), Some(("react", "19.2.2")));
+/// assert_eq!(of("https://esm.sh/preact-iso@2.0.0"), None);
+/// ```
+#[must_use]
+pub fn runtime_of(address: &str) -> Option<(&'static str, &str)> {
+    let path = address.split_once("://")?.1.split(['?', '#']).next()?;
+    path.split('/').skip(1).find_map(|part| {
+        let part = part.strip_prefix("npm:").unwrap_or(part).trim_start_matches(['*', '~']);
+        let (name, version) = part.split_once('@')?;
+        let (_, family) = RUNTIMES.iter().find(|(package, _)| *package == name)?;
+        Some((*family, version))
+    })
+}
+
+/// The places of a package at hosts that may be asked when the first one does not answer. Each host
+/// has its own way of writing them.
+///
+/// ```
+/// use glasshouse_plan::module::at_host;
+/// let place = "https://ga.jspm.io/npm:lodash-es@4.17.21/add.js";
+/// assert_eq!(at_host(place, "https://unpkg.com").as_deref(),
+///            Some("https://unpkg.com/lodash-es@4.17.21/add.js?module"));
+/// assert_eq!(at_host("https://a.example/x.js", "https://unpkg.com"), None);
+/// ```
+#[must_use]
+pub fn at_host(address: &str, host: &str) -> Option<String> {
+    let (_, package) = address.split_once("/npm:")?;
+    let host = host.strip_suffix('/').unwrap_or(host);
+    let name = host.split_once("://")?.1.split('/').next()?;
+    Some(match name {
+        "esm.sh" => format!(
+            "{host}/{package}?alias=react:preact/compat,react-dom:preact/compat&target=es2022"
+        ),
+        "cdn.jsdelivr.net" => format!("{host}/npm/{package}"),
+        "unpkg.com" => format!("{host}/{package}?module"),
+        _ => format!("{host}/npm:{package}"),
+    })
+}
+
 fn unsupported(name: &str, why: &str) -> Error {
     let name: String = name.chars().take(128).collect();
     Error::new(codes::MODULE_UNSUPPORTED, format!("the module {name:?} is not supported")).why(why)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::check::check_to_show;
+use crate::check::check_to_run;
 use crate::json::Json;
 use crate::module::{self, Resolver, Tier};
 use crate::plan::Plan;
@@ -71,7 +71,13 @@ pub struct Probe {
 /// ```
 #[must_use]
 pub fn probe(plan: &Plan, profile: &Profile) -> Probe {
-    let report = check_to_show(plan, profile);
+    probe_to_run(plan, profile, &[])
+}
+
+/// Probes a plan for a host with these lanes.
+#[must_use]
+pub fn probe_to_run(plan: &Plan, profile: &Profile, lanes: &[&str]) -> Probe {
+    let report = check_to_run(plan, profile, lanes);
     let text = |key: &str| {
         plan.source().and_then(|source| source.get(key)).and_then(Json::as_text).unwrap_or_default()
     };

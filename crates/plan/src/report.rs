@@ -86,6 +86,16 @@ impl Report {
         self.refuse(refusal.code, || (pointer(), refusal.why.into_owned()));
     }
 
+    /// Adds a reason to refuse that somebody else found, such as the compiler of the plan's source.
+    pub fn refuse_for(&mut self, issue: Issue) {
+        self.safe = false;
+        self.issue_count += 1;
+        *self.counts.entry(issue.code).or_default() += 1;
+        if self.issues.len() < MAX_ISSUES {
+            self.issues.push(issue);
+        }
+    }
+
     /// Adds a remark that is already written.
     pub(crate) fn note(&mut self, note: Issue) {
         if self.notes.len() < MAX_NOTES {

@@ -12,14 +12,14 @@ mod text;
 
 use serde_json::json;
 
-use crate::check::check_to_show;
+use crate::check::check_to_run;
 use crate::codes;
 use crate::error::Error;
 use crate::json::{Document, PushReader};
 use crate::limits::{Limits, MAX_BYTES};
 use crate::normalise;
 use crate::patch::{End, Frame, Live, Patch};
-use crate::plan::{Plan, SPEC_VERSION};
+use crate::plan::{LANE_WITHOUT_CODE, Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::render::{Context, SURELY_FITS_BYTES, render};
 use crate::report::{Issue, Report};
@@ -143,6 +143,8 @@ pub struct Stream<'c> {
     /// Longest answer around it.
     answer_bytes: usize,
     node_id: String,
+    /// Lanes of the host that shows the plan.
+    lanes: &'c [&'c str],
     run: u64,
     seq: u64,
     /// The first bytes of a character whose last have not arrived.
@@ -168,6 +170,7 @@ impl<'c> Stream<'c> {
             limits: profile.limits(),
             answer_bytes: MAX_BYTES,
             node_id: NODE_ID.to_owned(),
+            lanes: &[],
             run,
             seq: 0,
             carry: Vec::new(),
@@ -192,6 +195,14 @@ impl<'c> Stream<'c> {
     #[must_use]
     pub fn node_id(mut self, id: &str) -> Self {
         id.clone_into(&mut self.node_id);
+        self
+    }
+
+    /// Accepts a plan whose code a host with these lanes can run. Its own root is shown; what its code
+    /// makes of it is for the host to show.
+    #[must_use]
+    pub fn lanes(mut self, lanes: &'c [&'c str]) -> Self {
+        self.lanes = lanes;
         self
     }
 
@@ -451,20 +462,21 @@ impl<'c> Stream<'c> {
         let refusal = reading.growing.refusal().cloned();
         let shown_bytes = reading.growing.shown_bytes();
         let (plan, repaired) = self.plan(reading, bare)?;
-        let mut report = check_to_show(&plan, self.profile);
+        let mut report = check_to_run(&plan, self.profile, self.lanes);
         if let Some(issue) = refusal.filter(|_| report.safe && !repaired) {
             // What it shows is too much, whatever the plan itself is.
             report = Report::of_issue(issue);
         }
         if report.safe && shown_bytes > SURELY_FITS_BYTES {
-            render(&plan, self.profile, self.context)?;
+            render(&without_code(&plan, &self.limits)?, self.profile, self.context)?;
         }
         Ok((plan, report, repaired))
     }
 
     /// Everything of a plan that was accepted.
     fn all_of(&self, plan: &Plan) -> Result<Vec<Patch>, Error> {
-        Live::new(plan.clone(), self.profile, self.context)?.first(self.context)
+        Live::new(without_code(plan, &self.limits)?, self.profile, self.context)?
+            .first(self.context)
     }
 
     /// The plan, and whether it had to be read by its habits.
@@ -504,6 +516,14 @@ impl<'c> Stream<'c> {
             format!(r#"{{"specVersion":"{SPEC_VERSION}","id":{id},"version":1,"root":{root}}}"#);
         crate::plan::parse(&text, &self.limits)
     }
+}
+
+/// What is shown of a plan before its code has run.
+fn without_code(plan: &Plan, limits: &Limits) -> Result<Plan, Error> {
+    if plan.source().is_none() && plan.lane() == LANE_WITHOUT_CODE {
+        return Ok(plan.clone());
+    }
+    plan.after_code(None, limits)
 }
 
 fn no_plan(why: &str) -> Error {

@@ -31,7 +31,7 @@ const KNOWN_SYSCALLS: &[&str] = &[
     name::WORKFLOW_REQUEST_EXEMPTION,
     name::TOOLS_LOAD,
     name::UI_RENDER,
-    "ui.import",
+    name::UI_IMPORT,
     "ui.open",
     "ui.call",
     name::SANDBOX_MOUNT,

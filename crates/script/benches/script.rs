@@ -89,6 +89,7 @@ fn main() {
             drop(first.worker(&place.host).unwrap());
         }),
     );
+    rules(&place, &first, runs);
     prepared(&place, &first, runs);
     kills(&place, &first);
     neighbour(&place, &first, runs);
@@ -155,6 +156,33 @@ fn neighbour(place: &Place, engine: &Engine, runs: usize) {
     promise(&what, ms(beside) / ms(alone), 1.2);
 }
 
+/// One call of a policy's rules: a worker that is kept, and a process for each call.
+fn rules(place: &Place, engine: &Engine, runs: usize) {
+    let manifest = BTreeMap::new();
+    let code = "export function evaluate(call: any) {
+        if (call.syscall === 'fs.write' && call.path.endsWith('.sql'))
+            return { effect: 'require_review', reason: 'the schema changes' };
+    }";
+    let runtime = Runtime::Renderify;
+    let source = Source { code, language: Language::Ts, runtime, manifest: &manifest };
+    let task = Task {
+        export: "evaluate".to_owned(),
+        or_default: false,
+        makes: glasshouse_script::Makes::Data,
+        runtime,
+        input: serde_json::json!({"syscall": "fs.write", "path": "db/1.sql"}),
+        now_ms: 0,
+        seed: 1,
+        limits: Limits { time_ms: 100, ..Limits::default() },
+    };
+    let cancel = Cancel::new().unwrap();
+    let worker = engine.worker(&place.host).unwrap();
+    let program = worker.compile(&source, &cancel).unwrap();
+    let call = || worker.call(&program, &task, &cancel).unwrap().node.unwrap();
+    assert_eq!(call()["effect"], "require_review");
+    report("one call of rules in TypeScript", &median(runs, || drop(call())));
+}
+
 fn compiled(code: &str) {
     let manifest = BTreeMap::new();
     let source =
@@ -185,6 +213,8 @@ fn run_until(
         Source { code, language: Language::Tsx, runtime: Runtime::Preact, manifest: &manifest };
     let task = Task {
         export: "default".to_owned(),
+        or_default: false,
+        makes: glasshouse_script::Makes::Node,
         runtime: Runtime::Preact,
         input: serde_json::json!({}),
         now_ms: 0,

@@ -1,11 +1,12 @@
 //! What was made of sources, by what it was made from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::digest::{Context, SHA256};
 
 use crate::compile::{COMPILER, Source};
+use crate::graph::Found;
 
 /// Most values that are kept.
 const MAX_KEPT: usize = 256;
@@ -75,10 +76,29 @@ pub(crate) fn key(source: &Source<'_>) -> Key {
     key
 }
 
+/// The key of a module of others.
+pub(crate) fn module_key(found: &Found, manifest: &BTreeMap<String, String>) -> Key {
+    let mut context = Context::new(&SHA256);
+    let mut part = |bytes: &[u8]| {
+        context.update(&(bytes.len() as u64).to_be_bytes());
+        context.update(bytes);
+    };
+    part(COMPILER.as_bytes());
+    part(b"module");
+    part(found.kind.as_str().as_bytes());
+    part(found.address.as_bytes());
+    part(&found.bytes);
+    for (name, address) in manifest {
+        part(name.as_bytes());
+        part(address.as_bytes());
+    }
+    let mut key = [0; 32];
+    key.copy_from_slice(context.finish().as_ref());
+    key
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::compile::{Language, Runtime};
 

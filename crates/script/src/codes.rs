@@ -23,6 +23,35 @@ pub const MODULE_UNAVAILABLE: Code = Code::new(
     "import one of the modules that the program carries, or leave the import out",
 );
 
+/// The plan has no digest of a module, so nobody knows which bytes are meant.
+pub const MODULE_UNLOCKED: Code = Code::new(
+    "script_module_unlocked",
+    Exit::Denied,
+    false,
+    "`glasshouse ui pin PLAN` writes the digests of all modules into the plan",
+);
+/// A module has other bytes than the plan locks.
+pub const MODULE_CHANGED: Code = Code::new(
+    "script_module_changed",
+    Exit::Mismatch,
+    false,
+    "find out why the bytes changed; `glasshouse ui pin --refresh` locks the new ones",
+);
+/// Modules bring two copies of what may be there once.
+pub const MODULE_DUPLICATE: Code = Code::new(
+    "script_module_duplicate",
+    Exit::Denied,
+    false,
+    "give both imports one place in `moduleManifest`, or leave one of the modules out",
+);
+/// The modules are too many, too deep, too large or too slow.
+pub const MODULE_LIMIT: Code = Code::new(
+    "script_module_limit",
+    Exit::Denied,
+    false,
+    "import less, or ask for more in `maxImports` within what the profile allows",
+);
+
 /// The code threw, or never came to an end.
 pub const FAILED: Code =
     Code::new("script_failed", Exit::Denied, false, "correct the code where the reason says");
@@ -54,6 +83,10 @@ pub const ALL: &[Code] = &[
     SOURCE_DENIED,
     NAME_UNKNOWN,
     MODULE_UNAVAILABLE,
+    MODULE_UNLOCKED,
+    MODULE_CHANGED,
+    MODULE_DUPLICATE,
+    MODULE_LIMIT,
     FAILED,
     EXPORT_MISSING,
     OUTPUT_INVALID,

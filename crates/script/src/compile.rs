@@ -4,6 +4,7 @@
 //! addresses, write. Everything works on the tree, so a word in a comment or a string is no word of
 //! the program.
 
+mod foreign;
 mod gate;
 mod globals;
 mod imports;
@@ -26,6 +27,8 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::{codes, vendor};
+pub use foreign::Kind;
+pub(crate) use foreign::foreign;
 use place::Places;
 
 /// What compiles, by name and version. It is part of every module's digest, so a module made by
@@ -117,6 +120,8 @@ pub(crate) enum Origin {
     Plan,
     /// The program's own, which names what browsers have and tests for it.
     Program,
+    /// A module that a plan imports: as the program's own, but nobody vouches for it.
+    Module,
 }
 
 /// A source to compile.
@@ -139,6 +144,10 @@ pub struct Module {
     pub code: String,
     /// Addresses of what it imports, each once, in order.
     pub imports: Vec<String>,
+    /// The same as the text names them, with their addresses.
+    pub named: BTreeMap<String, String>,
+    /// Names that it exports, in order.
+    pub exports: Vec<String>,
     /// Digest of source, compiler and result: `sha256:` and hexadecimal digits.
     pub digest: String,
 }
@@ -245,14 +254,26 @@ pub fn carried(address: &str) -> Option<Module> {
 }
 
 pub(crate) fn compile_from(source: &Source<'_>, origin: Origin) -> Result<Module, Faults> {
-    let places = Places::new(source.code);
-    bounded(source.code, &places)?;
+    compile_at(source, origin, None, &Places::new(source.code))
+}
+
+/// Compiles a module that is somewhere: what it imports may be named from there.
+fn compile_at(
+    source: &Source<'_>,
+    origin: Origin,
+    base: Option<&str>,
+    places: &Places<'_>,
+) -> Result<Module, Faults> {
+    bounded(source.code, places)?;
     let allocator = Allocator::default();
     let read = Parser::new(&allocator, source.code, source.language.source_type()).parse();
     let unread = |found: &OxcDiagnostic| places.of_compiler(codes::SOURCE_INVALID, found);
     if read.panicked || read.diagnostics.has_errors() {
         return Err(Faults::of(read.diagnostics.errors().map(unread).collect()));
     }
+    let exported = read.module_record.exported_bindings.keys();
+    let mut exports: Vec<String> = exported.map(|name| name.as_str().to_owned()).collect();
+    exports.sort_unstable();
     let mut program = read.program;
     let meaning =
         SemanticBuilder::new().with_check_syntax_error(true).with_enum_eval(true).build(&program);
@@ -261,7 +282,7 @@ pub(crate) fn compile_from(source: &Source<'_>, origin: Origin) -> Result<Module
     }
     let scoping = meaning.semantic.into_scoping();
     if origin == Origin::Plan {
-        let found = gate::check(&program, &scoping, &places);
+        let found = gate::check(&program, &scoping, places);
         if !found.is_empty() {
             return Err(Faults::of(found));
         }
@@ -270,12 +291,12 @@ pub(crate) fn compile_from(source: &Source<'_>, origin: Origin) -> Result<Module
     program.comments.clear();
     transform(&allocator, &mut program, scoping, source)
         .map_err(|found| Faults::of(found.iter().map(unread).collect()))?;
-    let imports =
-        imports::rewrite(&allocator, &mut program, source.manifest, &places).map_err(Faults::of)?;
+    let found = imports::rewrite(&allocator, &mut program, (source.manifest, base), places);
+    let imports::Found { imports, named } = found.map_err(Faults::of)?;
     let options = CodegenOptions { comments: CommentOptions::disabled(), ..Default::default() };
     let code = Codegen::new().with_options(options).build(&program).code;
     let digest = digest(source, &code);
-    Ok(Module { code, imports, digest })
+    Ok(Module { code, imports, named, exports, digest })
 }
 
 /// Refuses what would make the compiler's own recursion deep or its work long.

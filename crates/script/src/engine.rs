@@ -20,7 +20,7 @@ use rquickjs::{
 };
 
 use crate::compile::{self, Source};
-use crate::wire::{Bytecode, Failed, Limit, Order, Reply, Work, decode, encode};
+use crate::wire::{Bytecode, Failed, Limit, Makes, Order, Reply, Work, decode, encode};
 use crate::{html, output, vendor};
 
 /// What runs modules, by name and version; recorded with every run.
@@ -28,6 +28,9 @@ pub const ENGINE: &str = "quickjs-ng, rquickjs 0.14.0";
 
 /// The entry function of a program that hosts sandboxes for this crate.
 pub const ENTRY: Entry = Entry { name: "script", run: main };
+
+/// The export that is run when nothing else is asked for.
+pub const DEFAULT_EXPORT: &str = "default";
 
 /// Where a plan's own module is.
 pub(crate) const SOURCE: &str = "plan:source";
@@ -71,18 +74,32 @@ pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Byteco
         Order::Carry { addresses } => carry(&addresses),
         Order::Compile { code, language, runtime, manifest } => {
             let source = Source { code: &code, language, runtime, manifest: &manifest };
-            match compile::compile(&source) {
-                Ok(module) => match bytecode(BTreeMap::from([(SOURCE, module.code.as_str())])) {
-                    Ok(made) => (Reply::Compiled(module), made),
-                    Err(why) => (Reply::Failed(Failed::Refused(why)), Vec::new()),
-                },
-                Err(faults) => (Reply::Faulty(faults), Vec::new()),
-            }
+            compiled(SOURCE, compile::compile(&source))
+        }
+        Order::Module { address, kind, manifest } => {
+            let bytes = modules.first().map(|(_, bytes)| bytes.as_slice()).unwrap_or_default();
+            compiled(&address, compile::foreign((&address, kind), bytes, &manifest))
         }
         Order::Run(work) => {
-            let reply = run(&work, modules).map_or_else(Reply::Failed, Reply::Made);
+            let reply = match run(&work, modules) {
+                Ok((made, by_default)) => Reply::Made(made, by_default),
+                Err(failed) => Reply::Failed(failed),
+            };
             (reply, Vec::new())
         }
+    }
+}
+
+fn compiled(
+    address: &str,
+    module: Result<compile::Module, compile::Faults>,
+) -> (Reply, Vec<Bytecode>) {
+    match module {
+        Ok(module) => match bytecode(BTreeMap::from([(address, module.code.as_str())])) {
+            Ok(made) => (Reply::Compiled(module), made),
+            Err(why) => (Reply::Failed(Failed::Refused(why)), Vec::new()),
+        },
+        Err(faults) => (Reply::Faulty(faults), Vec::new()),
     }
 }
 
@@ -170,7 +187,7 @@ fn load<'js>(ctx: &Ctx<'js>, code: &'static [u8]) -> rquickjs::Result<Module<'js
     unsafe { Module::load(ctx.clone(), code) }
 }
 
-fn run(work: &Work, modules: Vec<Bytecode>) -> Result<serde_json::Value, Failed> {
+fn run(work: &Work, modules: Vec<Bytecode>) -> Result<(serde_json::Value, bool), Failed> {
     let internal = |error: rquickjs::Error| Failed::Refused(error.to_string());
     let deadline = Instant::now() + Duration::from_millis(work.time_ms);
     let runtime = Runtime::new().map_err(internal)?;
@@ -183,7 +200,8 @@ fn run(work: &Work, modules: Vec<Bytecode>) -> Result<serde_json::Value, Failed>
     runtime.set_loader(Names, Modules(modules));
     let context = Context::custom::<Intrinsics>(&runtime).map_err(internal)?;
     let run = Run { work, deadline, jobs: Cell::new(0) };
-    context.with(|ctx| run.text(&ctx)).and_then(|made| run.node(&made))
+    let (made, by_default) = context.with(|ctx| run.text(&ctx))?;
+    Ok((run.value(&made)?, by_default))
 }
 
 struct Run<'w> {
@@ -200,27 +218,25 @@ enum Made {
 }
 
 impl Run<'_> {
-    fn text<'js>(&self, ctx: &Ctx<'js>) -> Result<Made, Failed> {
+    fn text<'js>(&self, ctx: &Ctx<'js>) -> Result<(Made, bool), Failed> {
         let work = self.work;
         let start = self.import(ctx, vendor::START)?;
         let begin: Function<'js> = self.caught(ctx, start.get("start"))?;
         self.caught(ctx, begin.call::<_, ()>((work.now_ms, work.seed)))?;
         let awaited: Function<'js> = self.caught(ctx, start.get("awaited"))?;
         // Ours comes first, so that what it takes from the engine is still the engine's.
-        let render = match work.runtime {
-            compile::Runtime::Preact => Some(self.import(ctx, vendor::PREACT)?),
-            compile::Runtime::Renderify => None,
+        let render = match (work.makes, work.runtime) {
+            (Makes::Node, compile::Runtime::Preact) => Some(self.import(ctx, vendor::PREACT)?),
+            _ => None,
         };
         let module = self.import(ctx, SOURCE)?;
-        let exported: Value<'js> = self.caught(ctx, module.get(work.export.as_str()))?;
-        if exported.is_undefined() {
-            return Err(Failed::NoExport(work.export.clone()));
-        }
+        let (exported, by_default) = self.exported(ctx, &module)?;
         let input = serde_json::to_string(&work.input).unwrap_or_default();
         let input = self.caught(ctx, ctx.json_parse(input))?;
         if let Some(render) = render {
             let render: Function<'js> = self.caught(ctx, render.get("render"))?;
-            return self.caught(ctx, render.call((exported, input))).map(Made::Html);
+            let html = self.caught(ctx, render.call((exported, input)))?;
+            return Ok((Made::Html(html), by_default));
         }
         let made = match exported.as_function() {
             Some(function) => self.caught(ctx, function.call((input,)))?,
@@ -230,16 +246,44 @@ impl Run<'_> {
         let made = self.caught(ctx, awaited.call((made,)))?;
         let made = self.settled(ctx, made)?;
         let text = self.caught(ctx, ctx.json_stringify(made))?;
-        let text = text.ok_or_else(|| Failed::NoNode("nothing came back".to_owned()))?;
-        self.caught(ctx, text.to_string()).map(Made::Json)
+        let text = match (text, work.makes) {
+            (Some(text), _) => text,
+            // A function of a plugin that says nothing leaves everything as it is.
+            (None, Makes::Data) => return Ok((Made::Json("null".to_owned()), by_default)),
+            (None, Makes::Node) => return Err(Failed::NoNode("nothing came back".to_owned())),
+        };
+        Ok((Made::Json(self.caught(ctx, text.to_string())?), by_default))
     }
 
-    fn node(&self, made: &Made) -> Result<serde_json::Value, Failed> {
+    /// The export that is asked for or, where that may be, the default.
+    fn exported<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        module: &Object<'js>,
+    ) -> Result<(Value<'js>, bool), Failed> {
+        let asked = self.work.export.as_str();
+        let exported: Value<'js> = self.caught(ctx, module.get(asked))?;
+        if !exported.is_undefined() {
+            return Ok((exported, false));
+        }
+        if self.work.or_default && asked != DEFAULT_EXPORT {
+            let exported: Value<'js> = self.caught(ctx, module.get(DEFAULT_EXPORT))?;
+            if !exported.is_undefined() {
+                return Ok((exported, true));
+            }
+        }
+        Err(Failed::NoExport(asked.to_owned()))
+    }
+
+    fn value(&self, made: &Made) -> Result<serde_json::Value, Failed> {
         let (Made::Html(text) | Made::Json(text)) = made;
         if text.len() > self.work.output_bytes {
             return Err(Failed::Limit(Limit::Output));
         }
         let node = match made {
+            Made::Json(text) if self.work.makes == Makes::Data => {
+                serde_json::from_str(text).map_err(|e| e.to_string())
+            }
             Made::Html(text) => html::nodes(text).and_then(output::fragment),
             Made::Json(text) => {
                 serde_json::from_str(text).map_err(|e| e.to_string()).and_then(output::node)

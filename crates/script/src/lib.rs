@@ -8,6 +8,8 @@
 //!   helps authors; they are no boundary, and what a plan brings is compiled by a worker.
 //! - A [`Worker`] is a sandbox for the code of one plan. It compiles, in one process, and runs, in
 //!   another, where no text can become code; it answers data and a [`Receipt`].
+//! - A [`Library`] has the modules that a source imports; [`Worker::graph`] finds and compiles all of
+//!   them before anything runs. The crate fetches nothing.
 //! - Whether a plan may carry code at all, and which lane runs it, is not decided here: profiles are
 //!   the plan crate's, the choice of a lane is the kernel's, decisions are the policy's. This crate
 //!   offers one lane, a process of its own in a sandbox.
@@ -19,17 +21,23 @@
 pub mod codes;
 pub mod compile;
 pub mod error;
+pub mod graph;
 pub mod worker;
 
 mod cache;
 mod engine;
 mod html;
+mod integrity;
 mod output;
 mod vendor;
 mod wire;
 
-pub use compile::{COMPILER, Diagnostic, Language, Module, Runtime, Source, carried, compile};
-pub use engine::{ENGINE, ENTRY};
+pub use compile::{
+    COMPILER, Diagnostic, Kind, Language, Module, Runtime, Source, carried, compile,
+};
+pub use engine::{DEFAULT_EXPORT, ENGINE, ENTRY};
 pub use error::{Error, Result};
-pub use wire::Limit;
+pub use graph::{Finding, Found, Graph, GraphLimits, Library};
+pub use integrity::Integrity;
+pub use wire::{Limit, Makes};
 pub use worker::{Engine, Limits, Program, Ran, Receipt, Task, Worker};

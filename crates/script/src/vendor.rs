@@ -18,6 +18,8 @@ pub(crate) struct Carried {
     pub(crate) sha256: Option<&'static str>,
 }
 
+/// What addresses of our own modules begin with.
+pub(crate) const SCHEME: &str = "glasshouse:";
 /// The functions that markup of plans' own nodes calls.
 pub(crate) const NODES: &str = "glasshouse:renderify/jsx-runtime";
 /// Sets the engine up.
@@ -26,7 +28,8 @@ pub(crate) const START: &str = "glasshouse:start";
 pub(crate) const PREACT: &str = "glasshouse:preact";
 const RENDER: &str = "https://ga.jspm.io/npm:preact-render-to-string@6.6.7/dist/index.module.js";
 
-const CORE: &str = "https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js";
+/// Preact itself.
+pub(crate) const CORE: &str = "https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js";
 const HOOKS: &str = "https://ga.jspm.io/npm:preact@10.28.3/hooks/dist/hooks.module.js";
 
 macro_rules! preact {

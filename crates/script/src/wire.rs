@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::compile::{Faults, Language, Module, Runtime};
+use crate::compile::{Faults, Kind, Language, Module, Runtime};
 
 /// A module's address and its bytecode.
 pub(crate) type Bytecode = (String, Vec<u8>);
@@ -25,6 +25,8 @@ pub(crate) enum Order {
         runtime: Runtime,
         manifest: BTreeMap<String, String>,
     },
+    /// Compile a module of others, whose bytes follow, and answer the module and its bytecode.
+    Module { address: String, kind: Kind, manifest: BTreeMap<String, String> },
     /// Run the module at [`SOURCE`](super::engine::SOURCE); the modules that follow are all there are.
     Run(Box<Work>),
 }
@@ -34,6 +36,9 @@ pub(crate) enum Order {
 pub(crate) struct Work {
     pub(crate) runtime: Runtime,
     pub(crate) export: String,
+    /// Whether the default is run where that export is not there.
+    pub(crate) or_default: bool,
+    pub(crate) makes: Makes,
     pub(crate) input: Value,
     pub(crate) now_ms: i64,
     pub(crate) seed: u32,
@@ -41,6 +46,16 @@ pub(crate) struct Work {
     pub(crate) memory_bytes: usize,
     pub(crate) jobs: u64,
     pub(crate) output_bytes: usize,
+}
+
+/// What code is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Makes {
+    /// A node of a plan.
+    Node,
+    /// Any JSON value, as the code of a plugin or of a policy answers.
+    Data,
 }
 
 /// What came of an order.
@@ -52,8 +67,9 @@ pub(crate) enum Reply {
     Compiled(Module),
     /// What is wrong with the source.
     Faulty(Faults),
-    /// What the code made: a node of a plan.
-    Made(Value),
+    /// What the code made, and whether its default did because the export that was asked for is not
+    /// there.
+    Made(Value, bool),
     /// Why it made nothing.
     Failed(Failed),
 }

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::compile::{COMPILER, Diagnostic, Faults, Module, Runtime, Source};
 use crate::engine::{ENGINE, ENTRY, SOURCE};
-use crate::wire::{Bytecode, Failed, Limit, Order, Reply, Work, decode, encode};
+use crate::graph::{Found, Graph};
+use crate::wire::{Bytecode, Failed, Limit, Makes, Order, Reply, Work, decode, encode};
 use crate::{Error, Result, cache, codes, vendor};
 
 /// How much later than its own limit a process is killed: time for the engine to say so itself.
@@ -56,6 +57,10 @@ impl Default for Limits {
 pub struct Task {
     /// The export that is run.
     pub export: String,
+    /// Whether the default is run where that export is not there.
+    pub or_default: bool,
+    /// What the code is asked for.
+    pub makes: Makes,
     /// What markup stands for.
     pub runtime: Runtime,
     /// What the export is called with.
@@ -73,8 +78,12 @@ pub struct Task {
 pub struct Program {
     module: Module,
     bytecode: Vec<u8>,
-    /// Modules that it needs, all of them carried.
+    /// Modules that it needs and the program carries.
     needs: Vec<&'static str>,
+    /// Addresses of those that it needs besides.
+    wants: Vec<String>,
+    /// The modules of its graph with the addresses that imports name them by.
+    linked: Vec<(String, Arc<Program>)>,
 }
 
 impl Program {
@@ -82,6 +91,27 @@ impl Program {
     #[must_use]
     pub const fn module(&self) -> &Module {
         &self.module
+    }
+
+    /// Addresses of what it imports and the program does not carry.
+    #[must_use]
+    pub fn wants(&self) -> &[String] {
+        &self.wants
+    }
+
+    /// The program with the modules of a graph, which began at what it wants.
+    #[must_use]
+    pub fn with(&self, graph: &Graph) -> Self {
+        let mut needs = self.needs.clone();
+        needs.extend(&graph.carried);
+        let linked = graph.nodes.iter().map(|node| (node.asked.clone(), Arc::clone(&node.program)));
+        Self {
+            module: self.module.clone(),
+            bytecode: self.bytecode.clone(),
+            needs,
+            wants: self.wants.clone(),
+            linked: linked.collect(),
+        }
     }
 }
 
@@ -113,8 +143,10 @@ pub struct Receipt {
 pub struct Ran {
     /// How it went.
     pub receipt: Receipt,
-    /// The node that code made.
+    /// The node or the value that code made.
     pub node: Result<Value>,
+    /// Whether the default made it, because the export that was asked for is not there.
+    pub by_default: bool,
 }
 
 /// What is kept between workers.
@@ -204,7 +236,7 @@ impl Worker<'_> {
         let (ran, reply) = self.ask(&order, &[], COMPILE_MS, REPLY_BYTES, cancel)?;
         match reply {
             Some((Reply::Compiled(module), made)) => {
-                let program = Arc::new(program(module, made)?);
+                let program = Arc::new(program(SOURCE, module, made)?);
                 self.engine.programs.keep(key, &program);
                 Ok(program)
             }
@@ -220,18 +252,68 @@ impl Worker<'_> {
         }
     }
 
+    /// The program of a module of others.
+    pub(crate) fn compile_module(
+        &self,
+        found: &Found,
+        manifest: &BTreeMap<String, String>,
+        cancel: &Cancel,
+    ) -> Result<Arc<Program>> {
+        let key = cache::module_key(found, manifest);
+        if let Some(program) = self.engine.programs.known(&key) {
+            return Ok(program);
+        }
+        let order = Order::Module {
+            address: found.address.clone(),
+            kind: found.kind,
+            manifest: manifest.clone(),
+        };
+        let given = [(found.address.as_str(), found.bytes.as_slice())];
+        let (ran, reply) = self.ask(&order, &given, COMPILE_MS, REPLY_BYTES, cancel)?;
+        match reply {
+            Some((Reply::Compiled(module), made)) => {
+                let program = Arc::new(program(&found.address, module, made)?);
+                self.engine.programs.keep(key, &program);
+                Ok(program)
+            }
+            Some((Reply::Faulty(faults), _)) => Err(faulty(&faults)),
+            Some((Reply::Failed(failed), _)) => Err(refused(failed)),
+            Some(_) => Err(nonsense()),
+            None => Err(match limit_of(ran.status) {
+                Some(limit) => limited(limit),
+                None => Error::new(codes::SOURCE_INVALID, "the module cannot be compiled"),
+            }),
+        }
+    }
+
     /// Runs a program and ends the worker.
     ///
     /// # Errors
     /// Those of the sandbox. What the code did wrong is in [`Ran::node`]: `script_failed`,
     /// `script_output_invalid`, `script_limit`.
     pub fn run(self, program: &Program, task: &Task, cancel: &Cancel) -> Result<Ran> {
-        let modules = self.modules(program, task.runtime, cancel)?;
+        self.call(program, task, cancel)
+    }
+
+    /// Runs a program and keeps the worker for more code of the same origin. Each call is a process of
+    /// its own, made before any code ran, so nothing stays from one to the next.
+    ///
+    /// # Errors
+    /// As [`Worker::run`].
+    pub fn call(&self, program: &Program, task: &Task, cancel: &Cancel) -> Result<Ran> {
+        let linked = |address: &String| program.linked.iter().any(|(name, _)| name == address);
+        if let Some(missing) = program.wants.iter().find(|address| !linked(address)) {
+            return Err(unavailable(missing));
+        }
+        let modules = self.modules(program, task, cancel)?;
         let mut given: Vec<(&str, &[u8])> = vec![(SOURCE, &program.bytecode)];
+        given.extend(program.linked.iter().map(|(name, it)| (name.as_str(), &it.bytecode[..])));
         given.extend(modules.iter().map(|(address, code)| (*address, code.as_slice())));
         let order = Order::Run(Box::new(Work {
             runtime: task.runtime,
             export: task.export.clone(),
+            or_default: task.or_default,
+            makes: task.makes,
             input: task.input.clone(),
             now_ms: task.now_ms,
             seed: task.seed,
@@ -252,8 +334,12 @@ impl Worker<'_> {
             limit: limit_of(ran.status),
             killed: killed(ran.status),
         };
+        let mut by_default = false;
         let node = match reply {
-            Some((Reply::Made(node), _)) => Ok(node),
+            Some((Reply::Made(node, default), _)) => {
+                by_default = default;
+                Ok(node)
+            }
             Some((Reply::Failed(failed), _)) => {
                 let failed = judged(failed, ran.usage.memory_peak_bytes, task.limits.memory_bytes);
                 if let Failed::Limit(limit) = failed {
@@ -271,14 +357,14 @@ impl Worker<'_> {
                     .why(format!("its process ended with {status:?}")),
             }),
         };
-        Ok(Ran { receipt, node })
+        Ok(Ran { receipt, node, by_default })
     }
 
     /// Bytecode of what a program needs, made in a process that sees nothing else.
-    fn modules(&self, program: &Program, runtime: Runtime, cancel: &Cancel) -> Result<Vec<Needed>> {
+    fn modules(&self, program: &Program, task: &Task, cancel: &Cancel) -> Result<Vec<Needed>> {
         let mut wanted = program.needs.clone();
         wanted.push(vendor::START);
-        if runtime == Runtime::Preact {
+        if task.makes == Makes::Node && task.runtime == Runtime::Preact {
             wanted.push(vendor::PREACT);
         }
         let wanted = vendor::closure(&wanted);
@@ -335,22 +421,26 @@ impl Worker<'_> {
     }
 }
 
-/// A compiled module with what belongs to it; refused when it imports what is not carried.
-fn program(module: Module, made: Vec<Bytecode>) -> Result<Program> {
+/// A compiled module with what belongs to it.
+fn program(at: &str, module: Module, made: Vec<Bytecode>) -> Result<Program> {
     let [(address, bytecode)] = <[Bytecode; 1]>::try_from(made).map_err(|_| nonsense())?;
-    if address != SOURCE {
+    if address != at {
         return Err(nonsense());
     }
-    let mut needs = Vec::new();
+    let (mut needs, mut wants) = (Vec::new(), Vec::new());
     for import in &module.imports {
         let carried = vendor::carried(import).filter(|_| !vendor::is_inner(import));
-        let carried = carried.ok_or_else(|| {
-            Error::new(codes::MODULE_UNAVAILABLE, format!("the module {import} is not here"))
-                .why("modules are not loaded from a network")
-        })?;
-        needs.push(carried.address);
+        match carried {
+            Some(carried) => needs.push(carried.address),
+            None => wants.push(import.clone()),
+        }
     }
-    Ok(Program { module, bytecode, needs })
+    Ok(Program { module, bytecode, needs, wants, linked: Vec::new() })
+}
+
+fn unavailable(address: &str) -> Error {
+    Error::new(codes::MODULE_UNAVAILABLE, format!("the module {address} is not here"))
+        .why("it was not found before the code was to run")
 }
 
 fn faulty(faults: &Faults) -> Error {

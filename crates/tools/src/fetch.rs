@@ -21,10 +21,27 @@ use crate::error::{Error, Result};
 pub const MAX_PAGE_BYTES: usize = 2 << 20;
 /// Longest head of an answer.
 const MAX_HEAD_BYTES: u64 = 64 << 10;
-/// Longest whole fetch.
-const TOTAL: Duration = Duration::from_secs(60);
-/// How long nothing may move.
-const IDLE: Duration = Duration::from_secs(20);
+
+/// Bounds of one fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// Most bytes of the body; what is longer is cut.
+    pub bytes: usize,
+    /// Longest whole fetch.
+    pub total: Duration,
+    /// How long nothing may move.
+    pub idle: Duration,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self {
+            bytes: MAX_PAGE_BYTES,
+            total: Duration::from_secs(60),
+            idle: Duration::from_secs(20),
+        }
+    }
+}
 
 /// An absolute web address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +149,7 @@ pub struct Page {
     pub content_type: String,
     /// Where the server sends on to.
     pub location: Option<String>,
-    /// The bytes, the first [`MAX_PAGE_BYTES`].
+    /// The bytes, up to the limit.
     pub body: Vec<u8>,
     /// Whether there was more.
     pub is_cut: bool,
@@ -147,11 +164,24 @@ fn failed(why: impl fmt::Display) -> Error {
 /// # Errors
 /// `fetch_failed`, and what starting the proxy answers.
 pub fn fetch(url: &Url, egress: Egress, is_cancelled: &dyn Fn() -> bool) -> Result<Page> {
+    fetch_within(url, egress, FetchLimits::default(), is_cancelled)
+}
+
+/// As [`fetch`], within other bounds.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn fetch_within(
+    url: &Url,
+    egress: Egress,
+    limits: FetchLimits,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Page> {
     let roots = egress.roots_pem.clone();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let proxy = EgressProxy::start(listener.into(), egress).map_err(failed)?;
-    let page = fetch_by(url, address, &roots, is_cancelled);
+    let page = fetch_by(url, address, &roots, (limits, is_cancelled));
     // Its end records the exchange.
     drop(proxy);
     page
@@ -161,14 +191,14 @@ fn fetch_by(
     url: &Url,
     proxy: SocketAddr,
     roots: &[String],
-    is_cancelled: &dyn Fn() -> bool,
+    (limits, is_cancelled): (FetchLimits, &dyn Fn() -> bool),
 ) -> Result<Page> {
-    let mut stream = TcpStream::connect_timeout(&proxy, IDLE).map_err(failed)?;
-    stream.set_read_timeout(Some(IDLE)).map_err(failed)?;
-    stream.set_write_timeout(Some(IDLE)).map_err(failed)?;
+    let mut stream = TcpStream::connect_timeout(&proxy, limits.idle).map_err(failed)?;
+    stream.set_read_timeout(Some(limits.idle)).map_err(failed)?;
+    stream.set_write_timeout(Some(limits.idle)).map_err(failed)?;
     if !url.secure {
         let target = format!("http://{}{}", url.authority(), url.target);
-        return exchange(stream, &target, url, is_cancelled);
+        return exchange(stream, &target, url, (limits, is_cancelled));
     }
     let authority = format!("{}:{}", url.host, url.port);
     let connect = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
@@ -189,21 +219,21 @@ fn fetch_by(
     let name = ServerName::try_from(url.host.clone()).map_err(failed)?;
     let tls = ClientConnection::new(Arc::new(client_config(roots).map_err(failed)?), name)
         .map_err(failed)?;
-    exchange(StreamOwned::new(tls, stream), &url.target, url, is_cancelled)
+    exchange(StreamOwned::new(tls, stream), &url.target, url, (limits, is_cancelled))
 }
 
 fn exchange(
     mut stream: impl Read + Write,
     target: &str,
     url: &Url,
-    is_cancelled: &dyn Fn() -> bool,
+    (limits, is_cancelled): (FetchLimits, &dyn Fn() -> bool),
 ) -> Result<Page> {
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: glasshouse\r\nAccept: text/*, */*;q=0.5\r\n\
          Accept-Encoding: identity\r\nConnection: close\r\n\r\n",
         url.authority()
     );
-    let until = Instant::now() + TOTAL;
+    let until = Instant::now() + limits.total;
     stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(failed)?;
     let mut reader = BufReader::new(stream);
     let head = Head::read(&mut reader)?;
@@ -218,7 +248,10 @@ fn exchange(
         if is_cancelled() {
             return Err(failed("the turn was cancelled"));
         }
-        if Instant::now() < until { Ok(()) } else { Err(failed("it took longer than 60 s")) }
+        if Instant::now() < until {
+            return Ok(());
+        }
+        Err(failed(format!("it took longer than {} ms", limits.total.as_millis())))
     };
     let chunked =
         head.get("transfer-encoding").is_some_and(|how| how.eq_ignore_ascii_case("chunked"));
@@ -227,7 +260,7 @@ fn exchange(
             let line = line(&mut reader)?;
             let digits = line.split(';').next().unwrap_or_default().trim();
             let size = u64::from_str_radix(digits, 16).map_err(|_| failed("a broken chunk"))?;
-            if size == 0 || !page.take(&mut reader, size, &mut on)? {
+            if size == 0 || !page.take(&mut reader, (size, limits.bytes), &mut on)? {
                 return Ok(page);
             }
             let _ = self::line(&mut reader)?;
@@ -236,7 +269,8 @@ fn exchange(
     let length = head.get("content-length").map(str::parse).transpose();
     let length = length.map_err(|_| failed("a broken length"))?;
     if !matches!(head.status, 204 | 304) {
-        let whole = page.take(&mut reader, length.unwrap_or(u64::MAX), &mut on)?;
+        let most = (length.unwrap_or(u64::MAX), limits.bytes);
+        let whole = page.take(&mut reader, most, &mut on)?;
         if whole && length.is_some_and(|length| (page.body.len() as u64) < length) {
             return Err(failed("the answer ended in the middle"));
         }
@@ -249,13 +283,13 @@ impl Page {
     fn take(
         &mut self,
         reader: &mut impl BufRead,
-        bytes: u64,
+        (bytes, most): (u64, usize),
         on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
         let mut left = bytes;
         while left > 0 {
             on()?;
-            let room = MAX_PAGE_BYTES - self.body.len();
+            let room = most - self.body.len();
             let mut part = [0; 16 << 10];
             let want = part.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let got = match reader.read(&mut part[..want]) {
@@ -370,7 +404,8 @@ mod tests {
                 }
             }
             let url = Url::parse("http://a.test/").unwrap();
-            let page = exchange(Stream(answer.as_bytes()), "/", &url, &|| false);
+            let limits = FetchLimits::default();
+            let page = exchange(Stream(answer.as_bytes()), "/", &url, (limits, &|| false));
             let page = page.ok().map(|p| (p.status, String::from_utf8(p.body).unwrap()));
             assert_eq!(page, expected.map(|(s, b)| (s, b.to_owned())), "{answer:?}");
         };
@@ -397,7 +432,8 @@ mod tests {
             is_cut: false,
         };
         let long = vec![b'x'; MAX_PAGE_BYTES + 1];
-        let whole = page.take(&mut long.as_slice(), u64::MAX, &mut || Ok(())).unwrap();
+        let most = (u64::MAX, MAX_PAGE_BYTES);
+        let whole = page.take(&mut long.as_slice(), most, &mut || Ok(())).unwrap();
         assert!(!whole && page.is_cut);
         assert_eq!(page.body.len(), MAX_PAGE_BYTES);
     }

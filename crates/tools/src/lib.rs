@@ -27,7 +27,7 @@ pub use arguments::{
 };
 pub use edit::{MAX_EDIT_RESULT_BYTES, edit_text};
 pub use error::{Error, Result};
-pub use fetch::{MAX_PAGE_BYTES, Page, Url, fetch};
+pub use fetch::{FetchLimits, MAX_PAGE_BYTES, Page, Url, fetch, fetch_within};
 pub use read::{
     MAX_FILE_BYTES, MAX_GREP_MATCHES, MAX_GREP_TOTAL_BYTES, MAX_LINE_BYTES, MAX_LIST_ENTRIES,
     MAX_OUTPUT_BYTES, Output, Permit, read_tool,

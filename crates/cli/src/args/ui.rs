@@ -49,6 +49,8 @@ pub(crate) enum UiCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Fetch all modules that a plan leads to and print the plan with their digests
+    Pin(PinArguments),
     /// Let a model make a plan, and print it
     Plan(AskArguments),
     /// Let a model make a plan, render it as HTML on stdout and register it
@@ -134,6 +136,9 @@ pub(crate) struct RunOptions {
     /// Security profile
     #[arg(long, value_enum, default_value = "strict")]
     pub(crate) profile: ProfileArgument,
+    /// Let this file's hooks take part; may be given again, and the order counts
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) show: ShowOptions,
 }
@@ -144,6 +149,9 @@ pub(crate) struct KeptOptions {
     /// Security profile (default: the one that the plan was last shown with)
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileArgument>,
+    /// Let this file's hooks take part; may be given again, and the order counts
+    #[arg(long = "plugin", value_name = "FILE")]
+    pub(crate) plugins: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) show: ShowOptions,
 }
@@ -178,6 +186,31 @@ pub(crate) struct RenderArguments {
     pub(crate) keep_input: bool,
     #[command(flatten)]
     pub(crate) options: RunOptions,
+}
+
+/// `ui pin`.
+#[derive(Debug, Args)]
+pub(crate) struct PinArguments {
+    /// Plan file, `-` for stdin
+    pub(crate) file: PathBuf,
+    /// Security profile; it lists the hosts
+    #[arg(long, value_enum, default_value = "trusted")]
+    pub(crate) profile: ProfileArgument,
+    /// Ask this host when the first one fails, such as https://esm.sh; may be given again
+    #[arg(long, value_name = "HOST")]
+    pub(crate) fallback: Vec<String>,
+    /// Lock what the hosts have now in the place of digests that the plan has
+    #[arg(long)]
+    pub(crate) refresh: bool,
+    /// Fetch nothing: everything has to be in the cache
+    #[arg(long, conflicts_with = "refresh")]
+    pub(crate) offline: bool,
+    /// Write the plan to this file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Result as JSON on stdout
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `ui event`.
@@ -231,6 +264,7 @@ impl UiCommand {
             Self::Check { json, .. }
             | Self::ProbePlan { json, .. }
             | Self::Stream(StreamArguments { json, .. })
+            | Self::Pin(PinArguments { json, .. })
             | Self::State { json, .. }
             | Self::History { json, .. }
             | Self::Replay { json, .. }

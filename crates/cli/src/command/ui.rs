@@ -1,6 +1,7 @@
 //! `glasshouse ui`: check, probe and stream plans; what is kept of them is in `runs`.
 
 mod ask;
+mod pin;
 mod playground;
 mod runs;
 mod show;
@@ -9,12 +10,14 @@ mod stream;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
+use glasshouse_kernel::plans::Coder;
 use glasshouse_model::Exit;
 use glasshouse_plan::{Html, Issue, Profile, ProfileName};
+use glasshouse_sandbox::HostConfig;
 
 use crate::args::{ProfileArgument, RunOptions, UiCommand};
 use crate::error::Error;
-use crate::{input, output};
+use crate::{home, input, output};
 
 /// Name of the surface that ids are prefixed with.
 const SURFACE: &str = "plan";
@@ -43,13 +46,14 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
         UiCommand::ProbePlan { file, profile, json } => {
             show::probe(&read(&file)?, &profile.profile(), json)
         }
+        UiCommand::Pin(arguments) => pin::run(&arguments),
         UiCommand::Plan(arguments) => ask::run(&arguments, ask::Then::Print),
         UiCommand::Run(arguments) => ask::run(&arguments, ask::Then::Run),
         UiCommand::Stream(arguments) => stream::run(&arguments),
         UiCommand::RenderPlan(arguments) => {
             let text = read(&arguments.file)?;
             if arguments.no_register {
-                let RunOptions { profile, show } = arguments.options;
+                let RunOptions { profile, show, .. } = arguments.options;
                 show::render(&text, &profile.profile(), show)
             } else {
                 runs::render(&text, arguments.keep_input, &arguments.options)
@@ -63,6 +67,11 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
         UiCommand::Playground(arguments) => playground::run(&arguments),
         UiCommand::ClearHistory { json } => runs::clear_history(json),
     }
+}
+
+/// Compiles and runs code of plans, without a log.
+fn coder() -> Result<Coder, Error> {
+    Ok(Coder::new(HostConfig { program: home::program()?, home: home::data_dir()? }))
 }
 
 fn tell(report: &glasshouse_plan::Report) {

@@ -207,17 +207,17 @@ fn e2e_code_does_what_the_baseline_says() {
     }
 }
 
-/// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
-/// the run was stopped.
-#[test]
-fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
-    let place = Place::new();
-    let endless = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
-    let source = json!({ "code": endless, "language": "js", "runtime": "renderify" });
-    let time = json!({"capabilities": {"maxExecutionMs": 30_000}});
-    let file = plan(&place, "endless", &source, &time);
-    let mut running =
-        place.spawn(place.command(&["ui", "render-plan", &file, "--profile", "trusted", "--json"]));
+/// A plan whose code never looks up.
+fn endless(place: &Place) -> String {
+    let code = "export default () => { const s = 'a'.repeat(3e7); let n = 0; for (;;) n += s.indexOf('b') }";
+    let source = json!({ "code": code, "language": "js", "runtime": "renderify" });
+    plan(place, "endless", &source, &json!({"capabilities": {"maxExecutionMs": 30_000}}))
+}
+
+/// Presses Ctrl-C when the code of a plan is under way. The command ends as a stopped one, nothing of it is
+/// left, and what it told comes back.
+fn interrupted(place: &Place, arguments: &[&str]) -> String {
+    let mut running = place.spawn(place.command(arguments));
     let begun = Instant::now();
     // The code is under way when a process below has worked for a while.
     while !below(running.id()).iter().any(|(_, hundredths)| *hundredths > 20) {
@@ -227,14 +227,24 @@ fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
     let processes = below(running.id());
     let pressed = Instant::now();
     running.interrupt();
-    assert_eq!(running.wait(Duration::from_secs(10)), Some(130));
+    assert_eq!(running.wait(Duration::from_secs(10)), Some(130), "{arguments:?}");
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
-    let stdout = std::fs::read_to_string(place.path("stdout")).unwrap();
-    assert!(!stdout.contains("own root"), "{stdout}");
-    assert!(stdout.contains("\"code\":\"cancelled\""), "{stdout}");
     for (process, _) in processes {
         assert!(!std::path::Path::new(&format!("/proc/{process}")).exists(), "{process} is left");
     }
+    let told = std::fs::read_to_string(place.path("stdout")).unwrap();
+    assert!(told.contains("\"code\":\"cancelled\""), "{arguments:?}: {told}");
+    told
+}
+
+/// Ctrl-C reaches code that never looks up: its process is killed, nothing is shown, and the record says that
+/// the run was stopped.
+#[test]
+fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
+    let place = Place::new();
+    let file = endless(&place);
+    let told = interrupted(&place, &["ui", "render-plan", &file, "--profile", "trusted", "--json"]);
+    assert!(!told.contains("own root"), "{told}");
     let (_, events) = place.events();
     assert_eq!(count(&events, &Kind::PlanRefused), 1);
     assert_eq!(count(&events, &Kind::PlanRegistered), 0);
@@ -246,4 +256,149 @@ fn e2e_ctrl_c_ends_a_plan_whose_code_does_not() {
     assert_eq!(show(&place, &quick, "trusted").expect_status(0).last()["markup"], "x");
     let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
     assert_eq!(history["usage"]["running"], json!({}), "{history}");
+}
+
+/// The same where other code takes part, and where nothing is recorded.
+#[test]
+fn e2e_ctrl_c_ends_code_beside_plugins_and_in_a_stream() {
+    let place = Place::new();
+    let file = endless(&place);
+    let plugin = place.path("plugin.ts");
+    std::fs::write(&plugin, "export const beforeRuntime = ({ payload }) => payload;").unwrap();
+    let plugin = plugin.display().to_string();
+    let render =
+        ["ui", "render-plan", &file, "--profile", "trusted", "--plugin", &plugin, "--json"];
+    let told = interrupted(&place, &render);
+    assert!(!told.contains("own root"), "{told}");
+    let (_, events) = place.events();
+    let refused = events.iter().find(|event| *event.kind() == Kind::PlanRefused).unwrap();
+    assert_eq!(refused.body["run"]["code"], "cancelled", "{:?}", refused.body);
+    assert_eq!(refused.body["run"]["hooks"][0]["hook"], "beforeRuntime", "{:?}", refused.body);
+    interrupted(&place, &["ui", "stream", &file, "--profile", "trusted", "--json"]);
+    assert_eq!(place.events().1.len(), events.len(), "a stream records nothing");
+}
+
+/// The failure: what compiles markup in a page needs `unsafe-eval`. Here it is compiled before there is a
+/// page, and the page allows no script at all.
+#[test]
+fn e2e_d4_a_page_of_compiled_markup_allows_no_script() {
+    let place = Place::new();
+    let plan = plan(&place, "page", &counter(), &json!({}));
+    let ran = place.run(&["ui", "render-plan", &plan, "--profile", "trusted", "--page"]);
+    let page = ran.expect_status(0).stdout;
+    assert!(page.contains("Count: 0"), "{page}");
+    assert!(page.contains("default-src 'none'"), "{page}");
+    for word in ["<script", "unsafe-eval", "script-src", "useState"] {
+        assert!(!page.contains(word), "{word}: {page}");
+    }
+}
+
+/// Storage of browsers is refused where it is named, with its place, and no exception at start-up.
+#[test]
+fn e2e_h7_code_that_reaches_for_storage_is_told_where() {
+    let place = Place::new();
+    let code = "const kept = 1;\nlocalStorage.setItem('a', 'b'); export default () => kept";
+    let source = json!({"code": code, "language": "js"});
+    let plan = plan(&place, "storage", &source, &json!({}));
+    let checked = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
+    let report = checked.expect_status(3).last();
+    assert_eq!(report["issues"][0]["code"], "script_source_denied", "{report}");
+    assert_eq!(report["issues"][0]["message"], "2:1: `localStorage` is storage", "{report}");
+}
+
+/// Nothing that asks for less isolation is filtered in silence, and nothing is run instead.
+#[test]
+fn e2e_h8_less_isolation_is_refused_and_not_filtered() {
+    let place = Place::new();
+    let source = json!({"code": "export default 'ran'", "language": "js"});
+    for lane in ["allow-scripts allow-same-origin", "none", "", "Isolated-VM", "sandbox-iframe"] {
+        let asked = json!({"capabilities": {"executionProfile": lane}});
+        let plan = plan(&place, "lane", &source, &asked);
+        let ran = place.run(&["ui", "render-plan", &plan, "--profile", "relaxed"]);
+        assert!(matches!(ran.status, Some(2 | 3)), "{lane}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{lane}");
+    }
+    let control = plan(&place, "lane", &source, &json!({}));
+    let ran = place.run(&["ui", "render-plan", &control, "--profile", "relaxed"]).expect_status(0);
+    assert_eq!(ran.stdout.trim_end(), "ran");
+}
+
+/// What a tight sandbox must still do: a form, a link and a chart, in each profile that accepts them.
+#[test]
+fn e2e_h9_forms_links_and_charts_work_in_each_profile() {
+    let place = Place::new();
+    let text = |value: &str| json!({"type": "text", "value": value});
+    let node = |tag: &str, props: Value, children: Value| json!({"type": "element", "tag": tag, "props": props, "children": children});
+    let link = node("a", json!({"href": "https://ga.jspm.io/x"}), json!([text("more")]));
+    let button = node("button", json!({"type": "submit"}), json!([text("Send")]));
+    let form = node("form", json!({"onSubmit": "save"}), json!([button]));
+    let root = node("div", json!({}), json!([form, link]));
+    for profile in ["strict", "balanced", "trusted", "relaxed"] {
+        let file = place.path("form.json");
+        let whole =
+            json!({"specVersion": "runtime-plan/v1", "id": "form", "version": 1, "root": root});
+        std::fs::write(&file, whole.to_string()).unwrap();
+        let shown = show(&place, &file.display().to_string(), profile).expect_status(0).last();
+        let markup = shown["markup"].as_str().unwrap();
+        assert!(markup.contains("data-glasshouse-event-submit"), "{profile}: {markup}");
+        assert!(markup.contains("href=\"https://ga.jspm.io/x\""), "{profile}: {markup}");
+        assert!(!markup.contains("action="), "{profile}: {markup}");
+    }
+    let chart = json!({"language": "tsx", "runtime": "preact", "code":
+        "const data = [3, 1, 2];
+         export default () => <svg viewBox='0 0 30 30'>{data.map((n, at) =>
+            <rect x={at * 10} y={30 - n * 10} width={8} height={n * 10}/>)}</svg>"});
+    for (profile, works) in
+        [("strict", false), ("balanced", false), ("trusted", true), ("relaxed", true)]
+    {
+        let plan = plan(&place, "chart", &chart, &json!({}));
+        let ran = show(&place, &plan, profile);
+        assert_eq!(ran.status == Some(0), works, "{profile}: {ran:?}");
+        assert_eq!(ran.stdout.matches("<rect").count(), if works { 3 } else { 0 }, "{profile}");
+    }
+}
+
+#[test]
+fn e2e_a_check_compiles_and_tells_lines_and_columns() {
+    let place = Place::new();
+    for (code, want) in [
+        ("export default () =>\n  <p>{missing}</p>", "2:7: `missing` is neither defined"),
+        ("export default <p>", "1:"),
+        ("export default () => eval('1')", "1:22: `eval` makes code out of text"),
+    ] {
+        let source = json!({"code": code, "language": "tsx"});
+        let plan = plan(&place, "faulty", &source, &json!({}));
+        // The profile's own words come first where they find the same.
+        let report = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
+        let report = report.expect_status(3).last();
+        let message = report["issues"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with(want), "{code}: {report}");
+        assert_eq!(report["issues"][0]["pointer"], "/source/code");
+    }
+    let good = plan(&place, "good", &counter(), &json!({}));
+    let report = place.run(&["ui", "check", &good, "--profile", "trusted", "--json"]);
+    assert_eq!(report.expect_status(0).last()["safe"], true);
+    let probed = place.run(&["ui", "probe-plan", &good, "--profile", "trusted", "--json"]);
+    let probed = probed.expect_status(0).last();
+    assert_eq!((&probed["ok"], &probed["modules"]), (&json!(true), &json!([])), "{probed}");
+}
+
+#[test]
+fn e2e_a_streamed_plan_with_source_ends_with_what_its_code_makes() {
+    let place = Place::new();
+    for (name, code, status, markup) in [
+        ("made", "export default () => <b>made</b>", 0, "<b>made</b>"),
+        ("throws", "export default () => { throw new Error('x') }", 0, "own root"),
+        ("faulty", "export default () => <b>", 3, ""),
+        ("hostile", "export default () => <script>1</script>", 3, ""),
+    ] {
+        let source = json!({"code": code, "language": "tsx"});
+        let plan = plan(&place, name, &source, &json!({}));
+        let ran = place.run(&["ui", "stream", &plan, "--profile", "trusted"]);
+        assert_eq!((ran.status, ran.stdout.trim_end()), (Some(status), markup), "{name}: {ran:?}");
+        let ran = place.run(&["ui", "stream", &plan, "--profile", "trusted", "--json"]);
+        let last = ran.last();
+        assert_eq!(last["end"], if status == 0 { "complete" } else { "refused" }, "{name}: {last}");
+        assert_eq!(last["script"]["effective"].is_string(), status == 0, "{name}: {last}");
+    }
 }

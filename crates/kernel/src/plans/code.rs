@@ -4,20 +4,27 @@
 //! Code that fails leaves the plan's own root, which was checked as well, and the record says why. A
 //! plan whose source may not run, or that asks for a lane that is not here, is refused.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use glasshouse_log::Log;
 use glasshouse_model::body::PlanCode;
-use glasshouse_plan::state::State;
-use glasshouse_plan::{Event, Limits, Plan, Profile};
+use glasshouse_plan::json::Json;
+use glasshouse_plan::state::{State, StateLimits};
+use glasshouse_plan::{Event, Issue, Limits, Plan, Profile};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
-use glasshouse_script::{Engine, Language, Ran, Runtime, Source, Task, worker};
+use glasshouse_script::{
+    DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
+    Runtime, Source, Task, Worker,
+};
 use serde_json::{Value, json};
 
+use super::hooks::{Hooks, Plugins};
+use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
 use super::work::Means;
-use crate::driver::{Cancel, tell_what_was_examined};
+use crate::driver::{Cancel, now_us, tell_what_was_examined};
 use crate::{Error, Result, codes};
 
 /// The lane that runs code on a server: a process of its own, in a sandbox without a network.
@@ -26,19 +33,18 @@ const LANE: &str = "isolated-vm";
 pub const LANES: &[&str] = &[LANE];
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
-/// The export that is shown when a source names none, or one that it has not.
-const DEFAULT_EXPORT: &str = "default";
 
 /// Runs code of plans; its host begins with the first plan that carries some.
 #[derive(Debug)]
-pub(crate) struct Coder {
+pub struct Coder {
     config: HostConfig,
     /// Says what was found when this machine was examined.
-    log: Log,
+    log: Option<Log>,
     engine: Engine,
     host: OnceLock<SandboxHost>,
     /// How many workers wait for plans.
     ready: AtomicUsize,
+    cache: ModuleCache,
 }
 
 /// Time and chance as code sees them. They are in the record, so a replay has the same.
@@ -63,17 +69,36 @@ impl Moment {
 }
 
 /// A plan whose code has run.
-pub(super) struct Coded {
+pub struct Coded {
     /// The plan to show.
-    pub(super) plan: Plan,
+    pub plan: Plan,
     /// What is recorded; nothing when there was no code.
-    pub(super) record: Option<PlanCode>,
+    pub record: Option<PlanCode>,
+}
+
+/// Whether a module of a plan's source is there to be run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Preflight {
+    /// Its address.
+    pub address: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// From the plan to it.
+    pub chain: Vec<String>,
 }
 
 impl Coder {
-    pub(crate) fn new(config: HostConfig, log: Log) -> Self {
+    /// Code runs in sandboxes of this host, which is started when there is some.
+    #[must_use]
+    pub fn new(config: HostConfig) -> Self {
         let (host, ready) = (OnceLock::new(), AtomicUsize::new(0));
-        Self { config, log, engine: Engine::new(), host, ready }
+        let cache = ModuleCache::of(&config.home);
+        Self { config, log: None, engine: Engine::new(), host, ready, cache }
+    }
+
+    /// With the log that says what was found when this machine was examined.
+    pub(crate) fn told_by(self, log: &Log) -> Self {
+        Self { log: Some(log.clone()), ..self }
     }
 
     pub(crate) fn keep_ready(&self, count: usize) {
@@ -95,6 +120,58 @@ impl Coder {
         });
     }
 
+    pub(super) const fn cache(&self) -> &ModuleCache {
+        &self.cache
+    }
+
+    pub(super) fn worker(&self) -> Result<Worker<'_>> {
+        Ok(self.engine.worker(self.host()?)?)
+    }
+
+    /// What is wrong with the source of a plan, and which modules it would run with. Nothing is run and
+    /// nothing is fetched.
+    ///
+    /// # Errors
+    /// Those of the sandbox: what cannot be compiled in one is not compiled.
+    pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<(Vec<Preflight>, Vec<Issue>)> {
+        let lock = Lock::of(plan);
+        let Some(asked) = source(plan, &lock.places) else { return Ok(Default::default()) };
+        let cancel = glasshouse_sandbox::Cancel::new()?;
+        let worker = self.worker()?;
+        let library = Pinned { lock: &lock, cache: &self.cache };
+        let finding = Finding {
+            library: &library,
+            manifest: &lock.places,
+            limits: graph_limits(plan, profile),
+            runtime: asked.runtime,
+        };
+        let graph = worker
+            .compile(&asked, &cancel)
+            .and_then(|program| worker.graph(program.wants(), &finding, &cancel));
+        match graph {
+            Ok(graph) => {
+                let found = graph.nodes.into_iter().map(|node| Preflight {
+                    address: node.found.address,
+                    kind: node.found.kind.as_str(),
+                    chain: node.chain,
+                });
+                Ok((found.collect(), Vec::new()))
+            }
+            Err(error) => Ok((Vec::new(), issues(error)?)),
+        }
+    }
+
+    /// Runs the code of a plan that is not kept, with its initial state.
+    ///
+    /// # Errors
+    /// As a run of a plan that is kept.
+    pub fn show(&self, plan: &Plan, profile: &Profile, cancel: &Cancel) -> Result<Option<Coded>> {
+        let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
+        let (moment, none) = (Moment::at(now_us()), Plugins::default());
+        let means = Means { coder: self, cancel, moment, profile, hooks: Hooks::Live(&none) };
+        self.run(plan, (&state, None), &means)
+    }
+
     fn host(&self) -> Result<&SandboxHost> {
         let host = match self.host.get() {
             Some(host) => host,
@@ -103,7 +180,9 @@ impl Coder {
                 self.host.get_or_init(|| host)
             }
         };
-        tell_what_was_examined(&self.log, host)?;
+        if let Some(log) = &self.log {
+            tell_what_was_examined(log, host)?;
+        }
         Ok(host)
     }
 
@@ -128,6 +207,8 @@ impl Coder {
         let text = |key: &str| source.get(key).and_then(glasshouse_plan::json::Json::as_text);
         let task = Task {
             export: text("exportName").unwrap_or(DEFAULT_EXPORT).to_owned(),
+            or_default: true,
+            makes: Makes::Node,
             runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
             input: json!({
                 "context": {"userId": "anonymous", "variables": {}},
@@ -138,17 +219,9 @@ impl Coder {
             seed: moment.seed,
             limits: limits(plan, profile),
         };
-        let manifest = plan.manifest().into_iter().flatten();
-        let manifest = worker::manifest(
-            manifest.filter_map(|(name, entry)| Some((name, entry.get("resolvedUrl")?.as_text()?))),
-        );
-        let source = Source {
-            code: text("code").unwrap_or_default(),
-            language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
-            runtime: task.runtime,
-            manifest: &manifest,
-        };
-        let (ran, export_missing) = self.ran(&source, task, means.cancel)?;
+        let lock = Lock::of(plan);
+        let Some(source) = self::source(plan, &lock.places) else { return Ok(None) };
+        let ran = self.ran(plan, (&source, &lock), &task, means)?;
         let mut record = PlanCode {
             requested: plan.lane().to_owned(),
             effective: LANE.to_owned(),
@@ -162,7 +235,7 @@ impl Coder {
             cpu_us: ran.receipt.cpu_us,
             limit: ran.receipt.limit.map(|limit| limit.as_str().to_owned()),
             killed: ran.receipt.killed.map(str::to_owned),
-            export_missing,
+            export_missing: ran.by_default,
             error: None,
         };
         let made: Option<Value> = match ran.node {
@@ -176,28 +249,112 @@ impl Coder {
         Ok(Some(Coded { plan, record: Some(record) }))
     }
 
-    /// Runs what the source exports under the name, or else its default.
-    fn ran(&self, source: &Source<'_>, mut task: Task, cancel: &Cancel) -> Result<(Ran, bool)> {
-        let stop = cancel.sandbox();
-        let ended = |error| stopped(cancel, error);
-        let worker = self.engine.worker(self.host()?)?;
+    /// Runs a source with the modules that the plan locks.
+    fn ran(
+        &self,
+        plan: &Plan,
+        (source, lock): (&Source<'_>, &Lock),
+        task: &Task,
+        means: &Means<'_>,
+    ) -> Result<Ran> {
+        let stop = means.cancel.sandbox();
+        let ended = |error| stopped(means.cancel, error);
+        let worker = self.worker()?;
         let program = worker.compile(source, stop).map_err(ended)?;
-        let mut ran = worker.run(&program, &task, stop).map_err(ended)?;
-        let missing = |ran: &Ran| {
-            ran.node.as_ref().is_err_and(|error| error.is(glasshouse_script::codes::EXPORT_MISSING))
+        let linked;
+        let whole = if program.wants().is_empty() {
+            &*program
+        } else {
+            let limits = graph_limits(plan, means.profile);
+            linked = self.linked(&worker, &program, lock, (source, limits, stop)).map_err(ended)?;
+            &linked
         };
-        let export_missing = task.export != DEFAULT_EXPORT && missing(&ran);
-        if export_missing {
-            DEFAULT_EXPORT.clone_into(&mut task.export);
-            let worker = self.engine.worker(self.host()?)?;
-            ran = worker.run(&program, &task, stop).map_err(ended)?;
-        }
+        let ran = worker.run(whole, task, stop).map_err(ended)?;
         // A plan's own root is not what was asked for, so a run that was stopped shows nothing.
         match ran.node {
-            Err(error) if ran.receipt.killed == Some("cancelled") => Err(stopped(cancel, error)),
-            node => Ok((Ran { node, ..ran }, export_missing)),
+            Err(error) if ran.receipt.killed == Some("cancelled") => Err(ended(error)),
+            node => Ok(Ran { node, ..ran }),
         }
     }
+
+    /// A program with all its modules, from the cache.
+    fn linked(
+        &self,
+        worker: &Worker<'_>,
+        program: &Program,
+        lock: &Lock,
+        (source, limits, stop): (&Source<'_>, GraphLimits, &glasshouse_sandbox::Cancel),
+    ) -> glasshouse_script::Result<Program> {
+        let finding = Finding {
+            library: &Pinned { lock, cache: &self.cache },
+            manifest: &lock.places,
+            limits,
+            runtime: source.runtime,
+        };
+        Ok(program.with(&worker.graph(program.wants(), &finding, stop)?))
+    }
+}
+
+/// The source of a plan, for the compiler.
+pub(super) fn source<'p>(
+    plan: &'p Plan,
+    places: &'p BTreeMap<String, String>,
+) -> Option<Source<'p>> {
+    let source = plan.source()?;
+    let text = |key: &str| source.get(key).and_then(Json::as_text);
+    Some(Source {
+        code: text("code").unwrap_or_default(),
+        language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
+        runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
+        manifest: places,
+    })
+}
+
+/// How much a plan may load: what it asks for, within what the profile allows.
+pub(super) fn graph_limits(plan: &Plan, profile: &Profile) -> GraphLimits {
+    let defaults = GraphLimits::default();
+    let asked = plan.capabilities().and_then(|asked| asked.get("maxImports"));
+    let asked = asked.and_then(|asked| asked.to_value().as_f64());
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of modules; what is beyond the range becomes its end"
+    )]
+    let asked = asked.map_or(defaults.modules, |asked| asked as usize);
+    GraphLimits { modules: asked.min(profile.max_allowed_imports), ..defaults }
+}
+
+/// What is wrong with a source, as a report of the plan tells it.
+///
+/// # Errors
+/// The same error when it says nothing about the source.
+fn issues(error: glasshouse_script::Error) -> Result<Vec<Issue>> {
+    let report = error.report();
+    let known = |name: &str| glasshouse_script::codes::ALL.iter().find(|code| code.name == name);
+    let Some(code) = known(report.code.as_ref()) else { return Err(error.into()) };
+    let found: Vec<Diagnostic> = report
+        .context
+        .get("diagnostics")
+        .and_then(|found| serde_json::from_value(found.clone()).ok())
+        .unwrap_or_default();
+    let at = |code: &'static str, message: String, fix: String| Issue {
+        code,
+        pointer: "/source/code".to_owned(),
+        message,
+        fix,
+    };
+    if found.is_empty() {
+        let message = match report.why.is_empty() {
+            true => report.what,
+            false => format!("{}: {}", report.what, report.why),
+        };
+        return Ok(vec![at(code.name, message, report.fix)]);
+    }
+    let told = found.into_iter().map(|it| {
+        let code = known(&it.code).map_or(code.name, |code| code.name);
+        at(code, format!("{}:{}: {}", it.line, it.column, it.message), it.fix)
+    });
+    Ok(told.collect())
 }
 
 /// What a run that was stopped ends with; any other error is itself.

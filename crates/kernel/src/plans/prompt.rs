@@ -8,8 +8,9 @@ use glasshouse_plan::intake::{self, Kind};
 use glasshouse_plan::{Profile, Report};
 use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::{Hook, LANES, Plugins};
 use crate::driver::Questions;
 use crate::{Error, Result, codes};
 
@@ -47,18 +48,19 @@ pub enum Heard<'a> {
 /// Hears what happens while a plan is made.
 pub type Hear<'a> = dyn FnMut(Heard<'_>) + Send + 'a;
 
-/// Asks a model for a plan.
+/// Asks a model for a plan, under a profile and with plugins.
 ///
 /// # Errors
-/// `answer_length`; what a model that refuses is told as; as [`Questions::ask`].
+/// `answer_length`; `plan_hook_failed`; what a model that refuses is told as; as [`Questions::ask`].
 pub async fn prompted(
     questions: &mut Questions<'_>,
     model: &str,
-    prompt: &str,
-    profile: &Profile,
+    (prompt, profile, plugins): (&str, &Profile, &Plugins),
     hear: &mut Hear<'_>,
     cancel: &Cancel,
 ) -> Result<Made> {
+    let prompt = told(plugins, Hook::BeforeLlm, prompt.into())?;
+    let prompt = prompt.as_str();
     let mut request = ModelRequest {
         model: model.to_owned(),
         system: taught(profile),
@@ -81,7 +83,7 @@ pub async fn prompted(
         answer = ask(questions, &request, hear, cancel).await;
     }
     let answer = answer?;
-    let first = judge(prompt, &answer, profile)?;
+    let first = judge(prompt, &answer, profile, plugins)?;
     if first.report.safe && first.kind != Kind::Text {
         return Ok(first);
     }
@@ -92,7 +94,7 @@ pub async fn prompted(
     });
     request.messages.push(Message::user(repair(&first)));
     let second = match ask(questions, &request, hear, cancel).await {
-        Ok(answer) => judge(prompt, &answer, profile)?,
+        Ok(answer) => judge(prompt, &answer, profile, plugins)?,
         Err(error) => return if first.report.safe { Ok(first) } else { Err(error) },
     };
     // A second text is no better than the first one.
@@ -118,7 +120,7 @@ async fn ask(
 
 /// Makes a plan of an answer and judges it. An answer that was cut has no plan: what of it looks
 /// whole would mean something else.
-fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made> {
+fn judge(prompt: &str, answer: &Completion, profile: &Profile, plugins: &Plugins) -> Result<Made> {
     if answer.finish == Finish::Length {
         return Err(Error::new(codes::ANSWER_LENGTH, "the plan is not whole")
             .why("the model's answer reached its length limit")
@@ -127,12 +129,25 @@ fn judge(prompt: &str, answer: &Completion, profile: &Profile) -> Result<Made> {
     if let Some(refused) = answer.refused() {
         return Err(refused.into());
     }
-    let made = intake::read(prompt, &answer.text, "plan");
+    let text = told(plugins, Hook::AfterLlm, answer.text.as_str().into())?;
+    let input = plugins.call(Hook::BeforeCodeGen, json!({ "prompt": prompt, "text": text }))?;
+    let [prompt, text] = ["prompt", "text"].map(|key| input[key].as_str().unwrap_or_default());
+    let mut made = intake::read(prompt, text, "plan");
+    made.plan = plugins.call(Hook::AfterCodeGen, made.plan)?;
     let report = match glasshouse_plan::parse(&made.plan.to_string(), &profile.limits()) {
-        Ok(plan) => glasshouse_plan::check_to_show(&plan, profile),
+        Ok(plan) => glasshouse_plan::check_to_run(&plan, profile, LANES),
         Err(error) => Report::of(&error),
     };
     Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })
+}
+
+/// A text as hooks leave it.
+fn told(plugins: &Plugins, hook: Hook, text: Value) -> Result<String> {
+    match plugins.call(hook, text)? {
+        Value::String(text) => Ok(text),
+        _ => Err(Error::new(codes::PLAN_HOOK_FAILED, "a plugin ended the run")
+            .why(format!("{} answers no text", hook.as_str()))),
+    }
 }
 
 /// What a model is told of its first answer.

@@ -12,11 +12,12 @@ use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
 use glasshouse_plan::{
     Context, Event, Html, Limits, Plan, Profile, Report, check, check_to_run, parse, render,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::carry::{Carried, carry};
 use super::code::{Coded, Coder, LANES, Moment};
 use super::fold::{Fold, Version};
+use super::hooks::{Hook, Hooks};
 use super::stages::Stages;
 use super::{Expected, of_plan, refused};
 use crate::driver::Cancel;
@@ -113,6 +114,7 @@ pub(super) struct Means<'a> {
     pub(super) cancel: &'a Cancel,
     pub(super) moment: Moment,
     pub(super) profile: &'a Profile,
+    pub(super) hooks: Hooks<'a>,
 }
 
 /// What a run leads to.
@@ -189,7 +191,7 @@ pub(super) fn work(
 ) -> Result<Work, Failure> {
     let profile = means.profile;
     let step = match ask {
-        Ask::Show { text, keep_input, .. } => show(fold, log, text, *keep_input, profile, stages)?,
+        Ask::Show { text, keep_input, .. } => show(fold, log, (text, *keep_input), means, stages)?,
         Ask::Event { plan, event, expected } => {
             stages.of("step", || happen(fold, log, (plan, event, *expected), profile))?
         }
@@ -197,23 +199,23 @@ pub(super) fn work(
             stages.of("step", || roll_back(fold, log, (plan, *version), profile))?
         }
     };
-    let report = stages.of("check", || check_to_run(&step.plan, profile, LANES));
-    if !report.safe {
-        return Err(Failure::unsafe_plan(report, step.blobs.first().cloned()));
-    }
-    let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
+    let first = || step.blobs.first().cloned();
+    let failed = |error: Error| Failure { given: first(), ..error.into() };
     let event = match ask {
         Ask::Event { event, .. } => Some(event),
         _ => None,
     };
-    let run = || means.coder.run(&step.plan, (&step.state, event), means);
-    let ran = if step.plan.source().is_some() { stages.of("code", run) } else { run() };
-    let given = |error: Error| Failure { given: step.blobs.first().cloned(), ..error.into() };
-    let (coded, code) = match ran.map_err(given)? {
+    let runnable = means.before_run(&step, event, stages)?;
+    let running = runnable.as_ref().unwrap_or(&step.plan);
+    let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
+    let run = || means.coder.run(running, (&step.state, event), means);
+    let ran = if running.source().is_some() { stages.of("code", run) } else { run() };
+    let (coded, code) = match ran.map_err(failed)? {
         Some(Coded { plan, record }) => (Some(plan), record),
         None => (None, None),
     };
-    let plan = coded.as_ref().unwrap_or(&step.plan);
+    let coded = means.after_run(coded.as_ref().unwrap_or(running)).map_err(failed)?.or(coded);
+    let plan = coded.as_ref().unwrap_or(running);
     let surface = Context::new(SURFACE).map_err(told)?;
     let context = match event {
         Some(event) => surface.clone().event(event),
@@ -221,6 +223,7 @@ pub(super) fn work(
     };
     let shown = context.clone().state(&step.state);
     let html = stages.of("render", || render(plan, profile, &shown)).map_err(told)?;
+    means.seen(Hook::AfterRender, || Value::from(html.markup.as_str())).map_err(failed)?;
     let mut patches = Vec::new();
     // What code makes of a state is no change of one tree; a view takes the whole markup.
     if let Some(before) = step.before.as_ref().filter(|_| code.is_none()) {
@@ -247,6 +250,76 @@ pub(super) fn work(
         drafts: step.drafts,
         blobs: step.blobs,
     })
+}
+
+impl Means<'_> {
+    /// Checks the plan of a step, and what hooks make of it. Answers another plan to run, if they made one.
+    fn before_run(
+        &self,
+        step: &Step,
+        event: Option<&Event>,
+        stages: &mut Stages,
+    ) -> Result<Option<Plan>, Failure> {
+        let given = || step.blobs.first().cloned();
+        let failed = |error: Error| Failure { given: given(), ..error.into() };
+        let mut checked = |plan: &Plan| {
+            let report = stages.of("check", || check_to_run(plan, self.profile, LANES));
+            if report.safe { Ok(report) } else { Err(Failure::unsafe_plan(report, given())) }
+        };
+        let report = checked(&step.plan)?;
+        let payload = || serde_json::to_value(&report).unwrap_or_default();
+        // What is safe stays so unless a plugin says otherwise; nobody makes an unsafe plan safe.
+        if let Some(answer) = self.hooks.call(Hook::AfterPolicyCheck, payload).map_err(failed)? {
+            let why = answer["issues"][0]["message"].as_str().unwrap_or("a plugin refuses it");
+            if answer["safe"] != true {
+                let error = Error::new(codes::PLAN_REFUSED, "the plan is not shown");
+                return Err(failed(error.why(why.to_owned())));
+            }
+        }
+        let payload = || json!({"plan": step.plan.json().to_value(), "state": step.state.values, "event": event});
+        let answer = self.hooks.call(Hook::BeforeRuntime, payload).map_err(failed)?;
+        let Some(answer) = answer else { return Ok(None) };
+        let asked = payload();
+        if answer["state"] != asked["state"] || answer["event"] != asked["event"] {
+            let why = "state and event of a run are what the log says";
+            let error =
+                Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed what it may only see");
+            return Err(failed(error.why(why)));
+        }
+        let plan = parse(&answer["plan"].to_string(), &self.profile.limits());
+        let plan = plan.map_err(|error| failed(of_plan(&error)))?;
+        if (plan.id(), plan.version()) != (step.plan.id(), step.plan.version()) {
+            let why = "it is another plan, or another version";
+            let error =
+                Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed what it may only see");
+            return Err(failed(error.why(why)));
+        }
+        checked(&plan)?;
+        Ok(Some(plan))
+    }
+
+    /// What hooks make of a root before it is rendered; rendering checks it.
+    fn after_run(&self, plan: &Plan) -> Result<Option<Plan>> {
+        let mut made: Option<Plan> = None;
+        for hook in [Hook::AfterRuntime, Hook::BeforeRender] {
+            let now = made.as_ref().unwrap_or(plan);
+            let payload = || json!({"planId": now.id(), "root": now.json().to_value()["root"]});
+            let Some(answer) = self.hooks.call(hook, payload)? else { continue };
+            let next = now.after_code(Some(&answer["root"]), &self.profile.limits());
+            made = Some(next.map_err(|error| of_plan(&error))?);
+        }
+        Ok(made)
+    }
+
+    /// Shows hooks what they may not change.
+    fn seen(&self, hook: Hook, payload: impl FnOnce() -> Value) -> Result<()> {
+        match self.hooks.call(hook, payload)? {
+            None => Ok(()),
+            Some(_) => Err(Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed markup")
+                .why("markup is written by the renderer alone")
+                .fix("change the root in beforeRender")),
+        }
+    }
 }
 
 fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
@@ -278,11 +351,11 @@ fn text_of(plan: &Plan, version: Option<i64>) -> Result<String> {
 fn show(
     fold: &Fold,
     log: &Log,
-    text: &str,
-    keep_input: bool,
-    profile: &Profile,
+    (text, keep_input): (&str, bool),
+    means: &Means<'_>,
     stages: &mut Stages,
 ) -> Result<Step, Failure> {
+    let profile = means.profile;
     let given = stages.of("keep", || put(log, text.as_bytes()))?;
     let failed = |error: &glasshouse_plan::Error| Failure {
         error: of_plan(error),
@@ -296,6 +369,10 @@ fn show(
         false => failed(&error),
     };
     let plan = stages.of("parse", || parse(text, &profile.limits())).map_err(unread)?;
+    let plan = match means.hooks.call(Hook::BeforePolicyCheck, || plan.json().to_value())? {
+        Some(changed) => parse(&changed.to_string(), &profile.limits()).map_err(unread)?,
+        None => plan,
+    };
     let report = stages.of("check", || check(&plan, profile));
     if !report.safe {
         return Err(Failure::unsafe_plan(report, Some(given)));

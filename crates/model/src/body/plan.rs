@@ -105,9 +105,31 @@ pub struct PlanRun {
     /// How the plan's code ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<PlanCode>,
+    /// What plugins did in it, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<PlanHook>,
     /// Error code of a run that did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
+}
+
+/// One call of a plugin in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanHook {
+    /// The plugin.
+    pub plugin: String,
+    /// Digest of what it is.
+    pub digest: Digest,
+    /// Where in the pipeline.
+    pub hook: String,
+    /// What it answered, when it changed something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<BlobRef>,
+    /// Why it failed, which ended the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// How long it took, in microseconds.
     pub duration_us: u64,
 }

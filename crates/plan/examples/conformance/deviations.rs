@@ -10,7 +10,7 @@ use glasshouse_plan::{Profile, inspect_url_attribute};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Input, markup, operations, policy, reference};
+use super::{Answer, Input, Means, markup, operations, policy, reference};
 
 /// Why something deviates.
 #[derive(Deserialize)]
@@ -240,7 +240,8 @@ fn sequence(deviations: &Deviations, input: &Value, got: &Value) -> Option<Vec<&
         let alone: Vec<&Value> = own.iter().map(|(_, step)| *step).collect();
         let input = json!({"op": "sequence", "steps": alone});
         let input = Input { value: &input, ordered: None };
-        let Answer::Value(shown) = operations::answer(&input, deviations) else { return None };
+        let means = Means { deviations, coder: None };
+        let Answer::Value(shown) = operations::answer(&input, &means) else { return None };
         if own.iter().zip(shown.as_array()?).any(|((at, _), shown)| got.get(*at) != Some(shown)) {
             return None;
         }

@@ -15,12 +15,11 @@ use glasshouse_plan::{
 use serde_json::{Map, Value, json};
 
 use super::decode;
-use super::deviations::Deviations;
 use super::policy;
-use super::{Answer, Input};
+use super::{Answer, Input, Means};
 
 /// Answers one input.
-pub(crate) fn answer(given: &Input<'_>, deviations: &Deviations) -> Answer {
+pub(crate) fn answer(given: &Input<'_>, means: &Means<'_>) -> Answer {
     let input = given.value;
     let text = |key: &str| input[key].as_str().unwrap_or_default();
     Answer::Value(match text("op") {
@@ -52,7 +51,7 @@ pub(crate) fn answer(given: &Input<'_>, deviations: &Deviations) -> Answer {
                 decode::json(&input["value"]).and_then(|value| normalise::plan(&value, Some(id)));
             plan.unwrap_or_else(decode::undefined)
         }
-        "checkPlan" => policy::check_plan(input, deviations),
+        "checkPlan" => policy::check_plan(input, means.deviations),
         "initPolicy" => match policy::profile(input) {
             Some(profile) => camel(&json!(profile)),
             None => json!({"error": true}),
@@ -70,7 +69,7 @@ pub(crate) fn answer(given: &Input<'_>, deviations: &Deviations) -> Answer {
         "urlAttr" => addresses(text("name"), text("value")),
         "eventBinding" => binding(text("prop"), &input["value"]),
         "html" => html(given),
-        "execute" => return execute(given),
+        "execute" => return execute(given, means),
         "resolve" => {
             let resolver = Resolver::new(input["options"]["cdnBaseUrl"].as_str().unwrap_or(""));
             let map = input["options"]["importMap"].as_object().cloned().unwrap_or_default();
@@ -382,7 +381,7 @@ fn issue_codes(error: &Error) -> Vec<String> {
 }
 
 /// What the product says of a plan it does not run or not fully run, in the words of the cases.
-const DIAGNOSTICS: [(&str, &str); 9] = [
+const DIAGNOSTICS: [(&str, &str); 14] = [
     ("plan_spec_version", "error:RUNTIME_SPEC_VERSION_UNSUPPORTED"),
     ("plan_code_unsupported", "error:RUNTIME_SOURCE_EXECUTION_DISABLED"),
     ("plan_lane_unavailable", "error:RUNTIME_ISOLATION_UNAVAILABLE"),
@@ -392,14 +391,25 @@ const DIAGNOSTICS: [(&str, &str); 9] = [
     ("plan_component_unresolved", "warning:RUNTIME_COMPONENT_SKIPPED"),
     ("plan_component_limit", "error:RUNTIME_COMPONENT_LIMIT_EXCEEDED"),
     ("plan_path_unsafe", "error:RUNTIME_ACTION_PATH_UNSAFE"),
+    ("script_output_invalid", "error:RUNTIME_SOURCE_OUTPUT_INVALID"),
+    ("script_failed", "error:RUNTIME_SOURCE_EXEC_FAILED"),
+    ("script_limit", "error:RUNTIME_TIMEOUT"),
+    ("script_export_missing", "error:RUNTIME_SOURCE_EXPORT_MISSING"),
+    (BY_DEFAULT, "warning:RUNTIME_SOURCE_EXPORT_FALLBACK_DEFAULT"),
 ];
 
-fn execute(given: &Input<'_>) -> Answer {
+/// Not a code of ours: the record of a run has a member of its own for it.
+const BY_DEFAULT: &str = "export_missing";
+
+fn execute(given: &Input<'_>, means: &Means<'_>) -> Answer {
     let input = given.value;
     let options = &input["options"];
-    if options["allowRuntimeSourceExecution"] == true && input["plan"].get("source").is_some() {
-        return Answer::Skip("execute with source: this crate runs no code");
+    let runs =
+        options["allowRuntimeSourceExecution"] == true && input["plan"].get("source").is_some();
+    if runs && means.coder.is_none() {
+        return Answer::Skip("execute with source: no engine is here");
     }
+    let mut of_code: Vec<String> = Vec::new();
     let profile = Profile {
         require_module_manifest_for_bare_specifiers: options["enforceModuleManifest"] != false,
         ..open_profile()
@@ -408,7 +418,7 @@ fn execute(given: &Input<'_>) -> Answer {
         DIAGNOSTICS.iter().find(|(ours, _)| *ours == code).map(|(_, theirs)| json!(theirs))
     };
     let root = given.text(&["plan", "root"]);
-    let run = ordered_plan(&input["plan"], root).and_then(|plan| {
+    let run = ordered_plan(&input["plan"], root).and_then(|mut plan| {
         let reading = Reading::of(input);
         let limits = StateLimits::default();
         let mut state = State::initial(&plan, &limits)?;
@@ -426,12 +436,27 @@ fn execute(given: &Input<'_>) -> Answer {
         if let Some(event) = &reading.event {
             context = context.event(event);
         }
+        if let Some(coder) = means.coder.filter(|_| runs) {
+            let event = &reading.event;
+            let coded = coder(
+                &plan,
+                json!({"state": state.values, "event": event,
+                "context": {"userId": reading.user_id, "variables": reading.variables}}),
+            );
+            of_code.extend(coded.by_default.then(|| BY_DEFAULT.to_owned()));
+            of_code.extend(coded.made.as_ref().err().cloned());
+            plan = plan.after_code(coded.made.as_ref().ok(), &Limits::default())?;
+        }
         render(&plan, &profile, &context)
     });
     Answer::Value(match run {
         Ok(html) => {
-            let diagnostics: Vec<Value> =
-                html.notes.iter().filter_map(|note| said(note.code)).collect();
+            let diagnostics: Vec<Value> = of_code
+                .iter()
+                .map(String::as_str)
+                .chain(html.notes.iter().map(|note| note.code))
+                .filter_map(said)
+                .collect();
             json!({"html": html.markup, "diagnostics": diagnostics})
         }
         Err(error) => {

@@ -10,8 +10,8 @@ mod reference;
 
 use std::collections::BTreeMap;
 
-use glasshouse_plan::Limits;
 use glasshouse_plan::json::{Document, Json};
+use glasshouse_plan::{Limits, Plan};
 use serde_json::Value;
 
 use deviations::{Deviations, Verdict};
@@ -38,6 +38,24 @@ impl Input<'_> {
         }
         serde_json::to_string(&value).ok().filter(|text| !text.contains("\"$undefined\""))
     }
+}
+
+/// What the code of a plan comes to.
+pub(crate) struct Coded {
+    /// What it made, or the code of the error for which it made nothing.
+    pub(crate) made: Result<Value, String>,
+    /// Whether its default made it in the place of an export that is not there.
+    pub(crate) by_default: bool,
+}
+
+/// Runs the code of a plan with an input. Only a host with an engine has one.
+pub(crate) type Coder<'c> = &'c dyn Fn(&Plan, Value) -> Coded;
+
+/// What the operations answer with.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'m> {
+    pub(crate) deviations: &'m Deviations,
+    pub(crate) coder: Option<Coder<'m>>,
 }
 
 /// What an operation says to a case.
@@ -71,20 +89,24 @@ pub(crate) struct Outcome {
     pub(crate) by_rule: BTreeMap<String, usize>,
 }
 
-/// Runs every case of a text.
+/// Runs every case of a text; without a coder the cases in which code runs are left out.
 ///
 /// # Errors
 ///
 /// A text that is no list of cases, and a deviation that names no known rule or gives no reason.
-pub(crate) fn run(cases: &str, deviations: &str) -> Result<Outcome, String> {
-    let deviations = Deviations::read(deviations)?;
+pub(crate) fn run(
+    cases: &str,
+    deviations: &str,
+    coder: Option<Coder<'_>>,
+) -> Result<Outcome, String> {
+    let means = Means { deviations: &Deviations::read(deviations)?, coder };
     let mut outcome = Outcome::default();
     for text in decode::elements(cases)? {
         // Our own reader keeps the order of members and every digit of a number.
         match Document::parse(text, &Limits::default()) {
             Ok(document) => {
                 let input = document.root().get("input");
-                judge(&document.root().to_value(), input, &deviations, &mut outcome);
+                judge(&document.root().to_value(), input, &means, &mut outcome);
             }
             Err(error) => outcome.failed.push(Failure {
                 id: text.chars().take(60).collect(),
@@ -96,12 +118,12 @@ pub(crate) fn run(cases: &str, deviations: &str) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn judge(case: &Value, ordered: Option<Json<'_>>, deviations: &Deviations, outcome: &mut Outcome) {
+fn judge(case: &Value, ordered: Option<Json<'_>>, means: &Means<'_>, outcome: &mut Outcome) {
     let id = case["id"].as_str().unwrap_or_default();
     let answer = if case["area"] == "mcp" {
         Answer::Skip("area mcp: this crate speaks no tool protocol")
     } else {
-        operations::answer(&Input { value: &case["input"], ordered }, deviations)
+        operations::answer(&Input { value: &case["input"], ordered }, means)
     };
     let got = match answer {
         Answer::Skip(reason) => {
@@ -111,7 +133,7 @@ fn judge(case: &Value, ordered: Option<Json<'_>>, deviations: &Deviations, outco
         Answer::Value(got) => got,
     };
     let want = ours(&case["expected"]);
-    match deviations.compare(id, &case["input"], &got, &want) {
+    match means.deviations.compare(id, &case["input"], &got, &want) {
         Verdict::Equal => outcome.passed += 1,
         Verdict::Deviates(rule) => {
             outcome.passed += 1;

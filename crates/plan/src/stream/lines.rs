@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::change::{self, Change, Op, Pointer};
-use crate::check::{NodeRules, check_to_show};
+use crate::check::{NodeRules, check_to_run};
 use crate::codes;
 use crate::error::Error;
 use crate::json::Document;
@@ -90,6 +90,8 @@ pub struct Lines<'c> {
     profile: &'c Profile,
     context: &'c Context<'c>,
     limits: Limits,
+    /// Lanes of the host that shows the plan.
+    lanes: &'c [&'c str],
     run: u64,
     seq: u64,
     /// The line under way.
@@ -121,6 +123,7 @@ impl<'c> Lines<'c> {
             profile,
             context,
             limits: profile.limits(),
+            lanes: &[],
             run,
             seq: 0,
             line: Vec::new(),
@@ -138,6 +141,13 @@ impl<'c> Lines<'c> {
             left_out: Vec::new(),
             left_out_count: 0,
         }
+    }
+
+    /// As [`Stream::lanes`](super::Stream::lanes).
+    #[must_use]
+    pub fn lanes(mut self, lanes: &'c [&'c str]) -> Self {
+        self.lanes = lanes;
+        self
     }
 
     /// Takes the next bytes. A line has an effect when its end has arrived.
@@ -323,9 +333,10 @@ impl<'c> Lines<'c> {
                 End::Incomplete
             }
             Ok(whole) => {
-                let mut checked = check_to_show(&whole, self.profile);
+                let mut checked = check_to_run(&whole, self.profile, self.lanes);
                 if checked.safe && self.view.value_bytes() > SURELY_FITS_BYTES {
-                    let shown = render(&whole, self.profile, self.context);
+                    let shown = super::without_code(&whole, &self.limits)
+                        .and_then(|whole| render(&whole, self.profile, self.context));
                     too_much = too_much.or(shown.err().map(|error| issue(&error)));
                 }
                 if let Some(issue) = too_much.filter(|_| checked.safe) {

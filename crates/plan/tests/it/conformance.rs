@@ -7,7 +7,7 @@ mod suite;
 const DEVIATIONS: &str = include_str!("../deviations.json");
 
 fn check(area: &str, cases: &str, least: usize) {
-    let outcome = suite::run(cases, DEVIATIONS).unwrap();
+    let outcome = suite::run(cases, DEVIATIONS, None).unwrap();
     let failed: Vec<String> = outcome
         .failed
         .iter()
@@ -45,8 +45,8 @@ areas! {
 /// Without the records the same cases fail, so each of them is compared.
 #[test]
 fn without_deviations_the_differences_are_failures() {
-    let with = suite::run(include_str!("../cases/render.json"), DEVIATIONS).unwrap();
-    let without = suite::run(include_str!("../cases/render.json"), "{}").unwrap();
+    let with = suite::run(include_str!("../cases/render.json"), DEVIATIONS, None).unwrap();
+    let without = suite::run(include_str!("../cases/render.json"), "{}", None).unwrap();
     let explained: usize = with.by_rule.values().sum();
     assert!(explained > 20);
     assert_eq!(without.failed.len(), explained);
@@ -71,7 +71,7 @@ fn every_deviation_explains_a_case() {
             let mut fewer = records.clone();
             fewer[kind].as_object_mut().unwrap().remove(name);
             let fewer = fewer.to_string();
-            let fails = |file: &&str| !suite::run(file, &fewer).unwrap().failed.is_empty();
+            let fails = |file: &&str| !suite::run(file, &fewer, None).unwrap().failed.is_empty();
             if !files.iter().any(fails) {
                 idle.push(name.clone());
             }
@@ -82,10 +82,12 @@ fn every_deviation_explains_a_case() {
 
 #[test]
 fn a_broken_file_is_an_error_and_a_broken_case_a_failure() {
-    assert!(suite::run("{}", "{}").is_err());
-    assert!(suite::run("[]", "{\"rules\": {\"x\": {\"cites\": \"\", \"why\": \"\"}}}").is_err());
+    assert!(suite::run("{}", "{}", None).is_err());
+    assert!(
+        suite::run("[]", "{\"rules\": {\"x\": {\"cites\": \"\", \"why\": \"\"}}}", None).is_err()
+    );
     let outcome =
-        suite::run("[{\"id\": \"a\",}, {\"id\": \"b\", \"input\": {\"op\": \"new\"}}]", "{}");
+        suite::run("[{\"id\": \"a\",}, {\"id\": \"b\", \"input\": {\"op\": \"new\"}}]", "{}", None);
     let outcome = outcome.unwrap();
     assert_eq!((outcome.failed.len(), outcome.skipped.len()), (1, 1));
 }

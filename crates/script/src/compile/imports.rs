@@ -1,8 +1,9 @@
-//! Gives every import the address of what it means.
+//! Gives every import the address of what it means. Attributes are left out: what a module is, is decided
+//! by its address and by who serves it.
 
 use std::collections::BTreeMap;
 
-use glasshouse_plan::module::Resolver;
+use glasshouse_plan::module::{Resolver, join};
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
     ExportAllDeclaration, ExportFromDeclaration, Expression, ImportDeclaration, ImportExpression,
@@ -14,27 +15,37 @@ use super::{Diagnostic, Places};
 use crate::codes;
 use crate::vendor;
 
-/// Rewrites all imports; answers the addresses, each once, in order.
+/// What a program imports.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Addresses, each once, in order.
+    pub(super) imports: Vec<String>,
+    /// The names that were written, with their addresses.
+    pub(super) named: BTreeMap<String, String>,
+}
+
+/// Rewrites all imports of a program that is at an address, if it is anywhere.
 pub(super) fn rewrite<'a>(
     allocator: &'a Allocator,
     program: &mut Program<'a>,
-    manifest: &BTreeMap<String, String>,
+    (manifest, base): (&BTreeMap<String, String>, Option<&str>),
     places: &Places<'_>,
-) -> Result<Vec<String>, Vec<Diagnostic>> {
+) -> Result<Found, Vec<Diagnostic>> {
     let resolver = Resolver::default();
-    let mut rewriter =
-        Rewriter { allocator, manifest, resolver, places, imports: Vec::new(), found: Vec::new() };
+    let (found, faults) = (Found::default(), Vec::new());
+    let mut rewriter = Rewriter { allocator, manifest, base, resolver, places, found, faults };
     rewriter.visit_program(program);
-    if rewriter.found.is_empty() { Ok(rewriter.imports) } else { Err(rewriter.found) }
+    if rewriter.faults.is_empty() { Ok(rewriter.found) } else { Err(rewriter.faults) }
 }
 
 struct Rewriter<'a, 's> {
     allocator: &'a Allocator,
     manifest: &'s BTreeMap<String, String>,
+    base: Option<&'s str>,
     resolver: Resolver,
     places: &'s Places<'s>,
-    imports: Vec<String>,
-    found: Vec<Diagnostic>,
+    found: Found,
+    faults: Vec<Diagnostic>,
 }
 
 impl<'a> Rewriter<'a, '_> {
@@ -43,22 +54,31 @@ impl<'a> Rewriter<'a, '_> {
             return Ok(own.to_owned());
         }
         let named = self.manifest.get(specifier).map_or(specifier, String::as_str);
-        self.resolver.resolve(named).map_err(|error| error.to_string())
+        let address = match self.base.and_then(|base| join(base, named)) {
+            Some(address) => address,
+            None => self.resolver.resolve(named).map_err(|error| error.to_string())?,
+        };
+        // Where a host sent the address on to when it was pinned.
+        Ok(self.manifest.get(&address).cloned().unwrap_or(address))
     }
 
     fn rewrite(&mut self, source: &mut StringLiteral<'a>) {
-        let specifier = source.value.as_str().trim();
-        match self.resolve(specifier) {
+        let specifier = source.value.as_str().trim().to_owned();
+        match self.resolve(&specifier) {
             Ok(address) => {
                 source.value = self.allocator.alloc_str(&address).into();
                 source.raw = None;
-                if !self.imports.contains(&address) {
-                    self.imports.push(address);
+                if !self.found.imports.contains(&address) {
+                    self.found.imports.push(address.clone());
+                }
+                // What is ours alone has no name that a plan could place.
+                if !address.starts_with(vendor::SCHEME) {
+                    self.found.named.insert(specifier, address);
                 }
             }
             Err(why) => {
                 let at = source.span.start as usize;
-                self.found.push(self.places.fault(codes::MODULE_UNAVAILABLE, at, why));
+                self.faults.push(self.places.fault(codes::MODULE_UNAVAILABLE, at, why));
             }
         }
     }
@@ -66,14 +86,17 @@ impl<'a> Rewriter<'a, '_> {
 
 impl<'a> VisitMut<'a> for Rewriter<'a, '_> {
     fn visit_import_declaration(&mut self, it: &mut ImportDeclaration<'a>) {
+        it.with_clause = None;
         self.rewrite(&mut it.source);
     }
 
     fn visit_export_all_declaration(&mut self, it: &mut ExportAllDeclaration<'a>) {
+        it.with_clause = None;
         self.rewrite(&mut it.source);
     }
 
     fn visit_export_from_declaration(&mut self, it: &mut ExportFromDeclaration<'a>) {
+        it.with_clause = None;
         self.rewrite(&mut it.source);
     }
 
@@ -81,6 +104,7 @@ impl<'a> VisitMut<'a> for Rewriter<'a, '_> {
         if let Expression::StringLiteral(source) = &mut it.source {
             self.rewrite(source);
         }
+        it.options = None;
         walk_mut::walk_import_expression(self, it);
     }
 }

@@ -26,6 +26,8 @@ fn ended(code: &str, time_ms: u64) -> String {
     let work = Work {
         runtime: compile::Runtime::Renderify,
         export: "default".to_owned(),
+        or_default: false,
+        makes: Makes::Node,
         input: json!({}),
         now_ms: 1_790_000_000_000,
         seed: 7,
@@ -35,10 +37,10 @@ fn ended(code: &str, time_ms: u64) -> String {
         output_bytes: 2 << 20,
     };
     match answer(Order::Run(Box::new(work)), modules).0 {
-        Reply::Made(node) if node["type"] == "text" && node.as_object().unwrap().len() == 2 => {
+        Reply::Made(node, _) if node["type"] == "text" && node.as_object().unwrap().len() == 2 => {
             node["value"].as_str().unwrap().to_owned()
         }
-        Reply::Made(node) => node.to_string(),
+        Reply::Made(node, _) => node.to_string(),
         Reply::Failed(Failed::NoNode(_)) => "script_output_invalid".to_owned(),
         Reply::Failed(Failed::Threw(_)) => "script_failed".to_owned(),
         other => format!("{other:?}"),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 mod chromium;
+mod conformance;
 mod escapes;
 mod limits;
 mod node;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
-use glasshouse_script::{Engine, Error, Language, Limits, Ran, Receipt, Runtime, Source, Task};
+use glasshouse_script::{
+    Engine, Error, Language, Limits, Makes, Ran, Receipt, Runtime, Source, Task,
+};
 use serde_json::{Value, json};
 
 struct Place {
@@ -36,6 +38,8 @@ pub(crate) fn engine() -> &'static Engine {
 pub(crate) fn task(runtime: Runtime) -> Task {
     Task {
         export: "default".to_owned(),
+        or_default: false,
+        makes: Makes::Node,
         runtime,
         input: json!({"state": {"count": 3}, "context": {"userId": "anonymous"}, "event": null}),
         now_ms: 1_790_000_000_000,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use glasshouse_kernel::Config;
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Heard, Made, prompted};
+use glasshouse_kernel::plans::{Heard, Made, Plugins, prompted};
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::intake::Kind;
 use glasshouse_plan::stream::Stream;
@@ -69,7 +69,9 @@ fn make(
         service.desk.connect(config, &project, asked.scenario.as_deref())?;
     let mut questions = service.kernel.questions(&project, &*provider, &secrets)?;
     let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
-    let making = prompted(&mut questions, &model, &asked.prompt, &profile, hear, cancel);
+    let plugins = Plugins::default();
+    let task = (asked.prompt.as_str(), &profile, &plugins);
+    let making = prompted(&mut questions, &model, task, hear, cancel);
     Ok(service.desk.block_on(making)?)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Heard, prompted};
+use glasshouse_kernel::plans::{Heard, Quota, Stages, prompted};
 use glasshouse_model::Exit;
 use glasshouse_plan::Context;
 use glasshouse_plan::intake::Kind;
@@ -63,8 +63,9 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     }
     let Asked { here, provider, model, secrets } = Asked::of(arguments)?;
     let profile = arguments.options.profile.profile();
+    let kernel = home::kernel()?;
+    let plugins = runs::plugins(&kernel, &arguments.options.plugins)?;
     let made = {
-        let kernel = home::kernel()?;
         let runtime = task::runtime()?;
         let cancel = Cancel::new();
         let switch = cancel.clone();
@@ -86,9 +87,8 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
                 Heard::Text(_) => {}
             };
             let prompt = arguments.prompt.as_str();
-            prompted(&mut questions, &model, prompt, &profile, &mut hear, &cancel)
-                .await
-                .map_err(Error::from)
+            let asked = (prompt, &profile, &plugins);
+            prompted(&mut questions, &model, asked, &mut hear, &cancel).await.map_err(Error::from)
         })?
     };
     if made.repaired {
@@ -105,7 +105,12 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     }
     let text = made.plan.to_string();
     match then {
-        Then::Run => runs::render(&text, false, &arguments.options),
+        Then::Run => {
+            let cancel = runs::stopped_by_ctrl_c()?;
+            let plans = kernel.plans(&here, Quota::default())?;
+            let plans = plans.with_plugins(plugins).until(&cancel);
+            runs::render_in(plans, (&text, false), &arguments.options, Stages::default())
+        }
         Then::Print => {
             if arguments.options.show.json {
                 output::json_line(&json!({"plan": made.plan, "repaired": made.repaired,

@@ -1,8 +1,11 @@
 //! `glasshouse ui render-plan`, `event`, `state`, `history`, `rollback`, `replay`, `clear-history`: plans
 //! that are kept in the log.
 
-use glasshouse_kernel::plans::{Expected, History, LANES, Plans, Quota, Run, Stages, told_of_code};
-use glasshouse_kernel::{Cancel, codes};
+use glasshouse_kernel::plans::{
+    Expected, History, LANES, Plans, Plugin, Plugins, Quota, Run, ScriptPlugin, Stages,
+    told_of_code,
+};
+use glasshouse_kernel::{Cancel, Kernel, codes};
 use glasshouse_model::Exit;
 use glasshouse_model::body::{PlanCode, RunMode};
 use glasshouse_plan::json::Document;
@@ -11,6 +14,8 @@ use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, Limits, Plan, ProfileName, Report};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::show;
 use super::{fault, markup};
@@ -42,22 +47,50 @@ struct RunShown<'a> {
 }
 
 /// The plans of this installation, shown under the policy of the project in the current directory.
-fn plans() -> Result<Plans, Error> {
+pub(super) fn plans() -> Result<Plans, Error> {
     let here = home::here()?;
     Ok(home::kernel()?.plans(&here, Quota::default())?)
 }
 
-/// The same for a command that runs code: Ctrl-C stops it, wherever it runs.
-fn running_plans() -> Result<Plans, Error> {
+/// The same for a command that runs code: with plugins, and stopped by Ctrl-C, wherever the code runs.
+fn running_plans(files: &[PathBuf]) -> Result<Plans, Error> {
+    let cancel = stopped_by_ctrl_c()?;
+    let here = home::here()?;
+    let kernel = home::kernel()?;
+    let plugins = plugins(&kernel, files)?;
+    Ok(kernel.plans(&here, Quota::default())?.with_plugins(plugins).until(&cancel))
+}
+
+/// A switch that Ctrl-C sets.
+pub(super) fn stopped_by_ctrl_c() -> Result<Cancel, Error> {
     let cancel = Cancel::new()?;
     task::stopped_by_ctrl_c(&cancel)?;
-    Ok(plans()?.until(&cancel))
+    Ok(cancel)
+}
+
+/// Plugins in the order in which they were named.
+pub(super) fn plugins(kernel: &Kernel, files: &[PathBuf]) -> Result<Plugins, Error> {
+    let mut read: Vec<Arc<dyn Plugin>> = Vec::new();
+    for file in files {
+        read.push(Arc::new(ScriptPlugin::read(kernel.host()?, file)?));
+    }
+    Ok(Plugins::new(read)?)
 }
 
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Stages::default();
-    let mut plans = took.of("open", running_plans).map_err(unrecorded)?;
+    let plans = took.of("open", || running_plans(&options.plugins)).map_err(unrecorded)?;
+    render_in(plans, (text, keep_input), options, took)
+}
+
+/// Renders in plans that are open.
+pub(super) fn render_in(
+    mut plans: Plans,
+    (text, keep_input): (&str, bool),
+    options: &RunOptions,
+    took: Stages,
+) -> Result<u8, Error> {
     match plans.show(text, RunMode::Plan, keep_input, options.profile.name()) {
         Ok(run) => Ok(tell(&run, options.show, took)),
         Err(error)
@@ -143,8 +176,8 @@ pub(super) fn event(arguments: &EventArguments) -> Result<u8, Error> {
         None => Ok(event),
     });
     let event = event.map_err(|error| fault(&error))?;
-    let mut plans = took.of("open", running_plans)?;
     let options = &arguments.options;
+    let mut plans = took.of("open", || running_plans(&options.plugins))?;
     let expected =
         Expected { version: arguments.expect_version, revision: arguments.expect_revision };
     let name = profile_of(&mut plans, &arguments.plan, options)?;
@@ -228,7 +261,7 @@ fn list(history: &History) {
 /// `ui rollback`.
 pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Result<u8, Error> {
     let mut took = Stages::default();
-    let mut plans = took.of("open", running_plans)?;
+    let mut plans = took.of("open", || running_plans(&options.plugins))?;
     let name = profile_of(&mut plans, plan, options)?;
     let run = plans.rollback(plan, version, name)?;
     Ok(tell(&run, options.show, took))
@@ -236,7 +269,7 @@ pub(super) fn rollback(plan: &str, version: i64, options: &KeptOptions) -> Resul
 
 /// `ui replay`.
 pub(super) fn replay(run: u64, as_json: bool) -> Result<u8, Error> {
-    let replayed = running_plans()?.replay(run)?;
+    let replayed = running_plans(&[])?.replay(run)?;
     if as_json {
         output::json_line(&replayed);
     } else if replayed.equal {

@@ -1,6 +1,6 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use glasshouse_kernel::plans::{LANES, Stages};
+use glasshouse_kernel::plans::{LANES, Preflight, Stages};
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
@@ -22,7 +22,11 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
     let mut took = Stages::default();
     let (report, status) = match took.of("parse", || parse(text, profile)) {
         Ok(plan) => {
-            let report = took.of("check", || glasshouse_plan::check_to_run(&plan, profile, LANES));
+            let check = || glasshouse_plan::check_to_run(&plan, profile, LANES);
+            let mut report = took.of("check", check);
+            if report.safe && plan.source().is_some() {
+                took.of("compile", || inspect(&plan, profile, &mut report))?;
+            }
             let status = status(report.safe);
             (report, status)
         }
@@ -40,6 +44,13 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
         tell_stages(&took);
     }
     Ok(status)
+}
+
+/// Adds what is wrong with the source of a plan, and answers the modules that it would run with.
+fn inspect(plan: &Plan, profile: &Profile, report: &mut Report) -> Result<Vec<Preflight>, Error> {
+    let (modules, issues) = super::coder()?.inspect(plan, profile)?;
+    issues.into_iter().for_each(|issue| report.refuse_for(issue));
+    Ok(modules)
 }
 
 /// `ui render-plan`.
@@ -83,9 +94,18 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
         }
         Err(error) => return Ok(unread(&error)),
     };
-    let probe = glasshouse_plan::probe(&plan, profile);
+    let mut probe = glasshouse_plan::probe_to_run(&plan, profile, LANES);
+    let mut modules = Vec::new();
+    if probe.report.safe && plan.source().is_some() {
+        modules = inspect(&plan, profile, &mut probe.report)?;
+        probe.ok &= probe.report.safe;
+    }
     if json {
-        output::json_line(&probe);
+        let mut told = serde_json::to_value(&probe).unwrap_or_default();
+        if plan.source().is_some() {
+            told["modules"] = serde_json::to_value(&modules).unwrap_or_default();
+        }
+        output::json_line(&told);
         return Ok(status(probe.ok));
     }
     if !probe.report.safe {
@@ -93,6 +113,10 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
     }
     for module in &probe.dependencies {
         output::data(&output::visible(&line(module), false));
+    }
+    for module in &modules {
+        let line = format!("{}  {}", module.chain.join(" > "), module.kind);
+        output::data(&output::visible(&line, false));
     }
     output::data(if probe.ok { "ok" } else { "not ok" });
     Ok(status(probe.ok))

@@ -3,13 +3,15 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use glasshouse_kernel::plans::{Coded, LANES, told_of_code};
 use glasshouse_model::Exit;
-use glasshouse_plan::patch::{End, Frame, Patch, Screen};
+use glasshouse_model::body::PlanCode;
+use glasshouse_plan::patch::{End, Frame, Live, Patch, Screen};
 use glasshouse_plan::stream::{LineIssue, Lines, Stream};
-use glasshouse_plan::{Context, ErrorReport, Plan, Report};
+use glasshouse_plan::{Context, ErrorReport, Plan, Profile, Report, check_to_run};
 use serde::Serialize;
 
-use super::{SURFACE, fault};
+use super::{SURFACE, fault, runs};
 use crate::args::StreamArguments;
 use crate::error::Error;
 use crate::{input, output};
@@ -32,6 +34,8 @@ struct Summary {
     after: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<SourceShown>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script: Option<PlanCode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Report>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,9 +152,9 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
     let profile = arguments.profile.profile();
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
     let mut source = if arguments.lines {
-        Source::Lines(Box::new(Lines::new(RUN, &profile, &context, "plan")))
+        Source::Lines(Box::new(Lines::new(RUN, &profile, &context, "plan").lanes(LANES)))
     } else {
-        Source::Document(Box::new(Stream::new(RUN, &profile, &context)))
+        Source::Document(Box::new(Stream::new(RUN, &profile, &context).lanes(LANES)))
     };
     let mut show = Show { json: arguments.json, ..Show::default() };
     let mut timings = Timings::default();
@@ -179,10 +183,61 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
         }
     }
     let finishing = Instant::now();
-    let ended = source.finish();
+    let mut ended = source.finish();
+    let shown = show.screen.view().node_count() > 0;
+    show.script = code(&mut ended, &profile, &context, shown)?;
     timings.finish_us = micros(finishing.elapsed());
     show.frame(&ended.frame)?;
     show.end(ended, arguments.timings.then_some(timings))
+}
+
+/// Runs the code of a plan that is whole and accepted; what it makes takes the place of the plan's own
+/// root in the last frame. A source with faults refuses the plan; Ctrl-C stops the code.
+fn code(
+    ended: &mut Ended,
+    profile: &Profile,
+    context: &Context<'_>,
+    shown: bool,
+) -> Result<Option<PlanCode>, Error> {
+    let Some(plan) = ended.plan.take_if(|plan| plan.source().is_some()) else { return Ok(None) };
+    let (coder, cancel) = (super::coder()?, runs::stopped_by_ctrl_c()?);
+    let (_, issues) = coder.inspect(&plan, profile)?;
+    let mut report = ended.report.take().unwrap_or_else(|| check_to_run(&plan, profile, LANES));
+    issues.into_iter().for_each(|issue| report.refuse_for(issue));
+    let coded = if report.safe { coder.show(&plan, profile, &cancel)? } else { None };
+    // An own root that was shown in frames, or comes with the last one, makes room.
+    let inserted = |patch: &Patch| matches!(patch, Patch::Ins { id: 0, .. });
+    let room = |frame: &mut Frame| {
+        if shown || frame.patches.iter().any(inserted) {
+            frame.patches.push(Patch::Del { id: 0 });
+        }
+    };
+    let made =
+        coded.map(|Coded { plan, record }| (check_to_run(&plan, profile, &[]), plan, record));
+    let record = match made {
+        Some((made, whole, record)) if made.safe => {
+            let made_something = record.as_ref().is_some_and(|record| record.error.is_none());
+            if made_something {
+                let live = Live::new(whole, profile, context).map_err(|error| fault(&error))?;
+                room(&mut ended.frame);
+                let first = live.first(context).map_err(|error| fault(&error))?;
+                ended.frame.patches.extend(first);
+            }
+            ended.plan = Some(plan);
+            record
+        }
+        refused => {
+            if let Some((made, ..)) = refused {
+                report = made;
+            }
+            room(&mut ended.frame);
+            ended.end = End::Refused;
+            ended.frame.end = Some(End::Refused);
+            None
+        }
+    };
+    ended.report = Some(report);
+    Ok(record)
 }
 
 fn is_insertion(patch: &Patch) -> bool {
@@ -200,6 +255,8 @@ struct Show {
     screen: Screen,
     frames: u64,
     patches: usize,
+    /// How the plan's code ran.
+    script: Option<PlanCode>,
 }
 
 impl Show {
@@ -234,6 +291,10 @@ impl Show {
                     output::note(&format!("incomplete: {error}"));
                 }
             }
+            if let Some(why) = self.script.as_ref().and_then(told_of_code) {
+                let why = output::visible(&why, false);
+                output::note(&format!("the plan's code made nothing: {why}"));
+            }
             for line in &ended.left_out {
                 let issue = &line.issue;
                 let why = output::visible(&issue.message, false);
@@ -255,6 +316,7 @@ impl Show {
             before: ended.before,
             after: ended.after,
             source: ended.source,
+            script: self.script,
             report: ended.report,
             error: ended.error.map(|error| error.report()),
             left_out: ended.left_out,

@@ -4,15 +4,21 @@
 //! the counts; the status is 1 if any case failed. `cargo xtask conformance` calls this program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "its only reader is a terminal")]
 
-// The tests include the same file, so both find its modules beside it.
-#[path = "suite.rs"]
+mod coder;
+// The cases and what answers them are the plan crate's; only running code needs an engine.
+#[path = "../../../plan/examples/conformance/suite.rs"]
 mod suite;
 
 use std::process::ExitCode;
 
 use suite::Outcome;
 
+static ENTRIES: [glasshouse_sandbox::Entry; 1] = [glasshouse_script::ENTRY];
+
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(glasshouse_sandbox::host::ARGUMENT) {
+        glasshouse_sandbox::host::main(&ENTRIES)
+    }
     let mut arguments = std::env::args().skip(1);
     let Some(file) = arguments.next() else {
         eprintln!("usage: conformance FILE [DEVIATIONS]");
@@ -28,7 +34,14 @@ fn main() -> ExitCode {
         None => "{}".to_owned(),
         Some(Err(error)) => return fail(&error),
     };
-    let outcome = read(&file).and_then(|text| suite::run(&text, &deviations));
+    let place =
+        std::env::current_exe().map_err(|error| error.to_string()).and_then(coder::Place::start);
+    let place = match place {
+        Ok(place) => place,
+        Err(error) => return fail(&error),
+    };
+    let code = |plan: &_, input| place.code(plan, input);
+    let outcome = read(&file).and_then(|text| suite::run(&text, &deviations, Some(&code)));
     let Outcome { passed, failed, skipped, by_rule } = match outcome {
         Ok(outcome) => outcome,
         Err(error) => return fail(&error),

@@ -1,0 +1,220 @@
+//! Plugins in the pipeline of plans: their order, what they may change, and what stops them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use glasshouse_kernel::plans::{Hook, Plugin, Plugins, Quota};
+use glasshouse_kernel::{Error, Kernel};
+use glasshouse_model::body::RunMode;
+use glasshouse_model::{Digest, Kind};
+use glasshouse_plan::ProfileName;
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Ran};
+
+fn plan(place: &Place, source: Option<&str>) -> String {
+    let mut plan = json!({
+        "specVersion": "runtime-plan/v1", "id": "hooked", "version": 1,
+        "root": {"type": "element", "tag": "p", "children": [{"type": "text", "value": "own"}]},
+    });
+    if let Some(code) = source {
+        plan["source"] = json!({"code": code, "language": "tsx"});
+    }
+    let path = place.path("hooked.json");
+    std::fs::write(&path, plan.to_string()).unwrap();
+    path.display().to_string()
+}
+
+fn plugin(place: &Place, name: &str, code: &str) -> String {
+    let path = place.path(name);
+    std::fs::write(&path, code).unwrap();
+    path.display().to_string()
+}
+
+fn show(place: &Place, plan: &str, plugins: &[&str]) -> Ran {
+    let mut arguments = vec!["ui", "render-plan", plan, "--profile", "trusted"];
+    plugins.iter().for_each(|plugin| arguments.extend(["--plugin", plugin]));
+    place.run(&arguments)
+}
+
+/// The hooks of the last run, as they are recorded.
+fn recorded(place: &Place) -> Vec<Value> {
+    let (_, events) = place.events();
+    let shown = [Kind::PlanRendered, Kind::PlanRefused];
+    let last = events.iter().rfind(|event| shown.contains(event.kind())).unwrap();
+    last.body["run"]["hooks"].as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+fn hooks_are_called_in_their_order_and_a_replay_needs_no_plugin() {
+    let place = Place::new();
+    let plan = plan(&place, Some("export default ({ state }) => <p>{'made'}</p>"));
+    let add = |word: &str| {
+        format!(
+            "const add = (node) => ({{ ...node, children: [...node.children, {{ type: 'text', value: ' {word}' }}] }});
+             export const beforePolicyCheck = ({{ payload }}) => ({{ ...payload, metadata: {{ tags: ['{word}'] }} }});
+             export const afterPolicyCheck = () => undefined;
+             export const beforeRuntime = ({{ payload }}) => payload;
+             export const afterRuntime = ({{ payload }}) => ({{ ...payload, root: add(payload.root) }});
+             export const beforeRender = ({{ payload, hookName }}) =>
+                 ({{ ...payload, root: add({{ ...payload.root, props: {{ title: hookName }} }}) }});
+             export const afterRender = ({{ payload }}) => payload;"
+        )
+    };
+    let (first, second) = (plugin(&place, "a.ts", &add("a")), plugin(&place, "b.js", &add("b")));
+    let ran = show(&place, &plan, &[&first, &second]).expect_status(0);
+    assert_eq!(ran.stdout.trim_end(), "<p title=\"beforeRender\">made a b a b</p>", "{ran:?}");
+    let names: Vec<String> = recorded(&place)
+        .iter()
+        .map(|it| format!("{}:{}", it["plugin"].as_str().unwrap(), it["hook"].as_str().unwrap()))
+        .collect();
+    let hooks = Hook::ALL.map(Hook::as_str);
+    let want: Vec<String> = hooks[4..]
+        .iter()
+        .flat_map(|hook| [format!("a.ts:{hook}"), format!("b.js:{hook}")])
+        .collect();
+    assert_eq!(names, want);
+    std::fs::remove_file(first).unwrap();
+    let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
+    let run = history["runs"][0]["run"].to_string();
+    let replayed = place.run(&["ui", "replay", &run, "--json"]).last();
+    assert_eq!(replayed["equal"], true, "{replayed}");
+}
+
+/// What a hook makes of a plan is a stranger's word, wherever it comes from.
+#[test]
+fn what_a_hook_changes_is_checked_again() {
+    let bad = "{ type: 'element', tag: 'script', children: [] }";
+    let good = "{ type: 'element', tag: 'b', children: [] }";
+    for (hook, at) in [
+        ("beforePolicyCheck", "root"),
+        ("beforeRuntime", "plan.root"),
+        ("afterRuntime", "root"),
+        ("beforeRender", "root"),
+    ] {
+        let code = |node: &str| {
+            let set = match at {
+                "root" => format!("({{ ...payload, root: {node} }})"),
+                _ => format!("({{ ...payload, plan: {{ ...payload.plan, root: {node} }} }})"),
+            };
+            format!("export const {hook} = ({{ payload }}) => {set}")
+        };
+        let place = Place::new();
+        let plan = plan(&place, None);
+        let control = show(&place, &plan, &[&plugin(&place, "good.js", &code(good))]);
+        assert_eq!(control.expect_status(0).stdout.trim_end(), "<b></b>", "{hook}: the control");
+        let ran = show(&place, &plan, &[&plugin(&place, "bad.js", &code(bad))]).expect_status(3);
+        assert_eq!(ran.stdout, "", "{hook}");
+        assert!(ran.stderr.contains("plan_tag_denied") || ran.stderr.contains("/root"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_hook_that_fails_ends_the_run() {
+    for (name, code, want) in [
+        (
+            "throws",
+            "export const beforeRender = () => { throw new Error('on purpose') }",
+            "on purpose",
+        ),
+        ("endless", "export const beforeRender = () => { for (;;) {} }", "limit of time"),
+        (
+            "markup",
+            "export const afterRender = () => '<script>alert(1)</script>'",
+            "plan_hook_failed",
+        ),
+        ("root", "export const beforeRender = () => ({ root: 1 })", "plan_"),
+        (
+            "state",
+            "export const beforeRuntime = ({ payload }) => ({ ...payload, state: { admin: true } })",
+            "what it may only see",
+        ),
+        (
+            "identity",
+            "export const beforeRuntime = ({ payload }) => ({ ...payload, plan: { ...payload.plan, id: 'x' } })",
+            "what it may only see",
+        ),
+        (
+            "refuses",
+            "export const afterPolicyCheck = () => ({ safe: false, issues: [{ message: 'not today' }] })",
+            "not today",
+        ),
+        ("no hook", "export const other = 1", "none of the hooks"),
+        (
+            "reaches",
+            "export const beforeRender = () => fetch('https://x.example')",
+            "script_source_denied",
+        ),
+    ] {
+        let place = Place::new();
+        let plan = plan(&place, None);
+        let begun = Instant::now();
+        let ran = show(&place, &plan, &[&plugin(&place, "p.js", code)]);
+        assert!(matches!(ran.status, Some(2 | 3)), "{name}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{name}");
+        assert!(ran.stderr.contains(want), "{name}: {}", ran.stderr);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{name}");
+    }
+    // An unsafe plan stays unsafe, whoever says otherwise.
+    let place = Place::new();
+    let path = place.path("unsafe.json");
+    let unsafe_plan = json!({"specVersion": "runtime-plan/v1", "id": "u", "version": 1,
+        "root": {"type": "element", "tag": "script"}});
+    std::fs::write(&path, unsafe_plan.to_string()).unwrap();
+    let says = "export const afterPolicyCheck = () => ({ safe: true, issues: [], issue_count: 0 })";
+    let ran = show(&place, &path.display().to_string(), &[&plugin(&place, "p.js", says)]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(3), ""));
+}
+
+/// A plugin of the program that embeds the kernel.
+struct Native(fn(Value) -> Result<Option<Value>, String>);
+
+impl Plugin for Native {
+    fn name(&self) -> &str {
+        "native"
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(b"native")
+    }
+
+    fn wants(&self, hook: Hook) -> bool {
+        hook == Hook::BeforeRender
+    }
+
+    fn call(&self, _: Hook, payload: Value) -> Result<Option<Value>, String> {
+        (self.0)(payload)
+    }
+}
+
+#[test]
+fn plugins_of_the_program_are_limited_as_well() {
+    let shown = |does: fn(Value) -> Result<Option<Value>, String>| -> Result<String, Error> {
+        let place = Place::new();
+        let file = plan(&place, None);
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
+        let kernel = Kernel::open(&place.home(), &program).unwrap();
+        let plans = kernel.plans(&place.path("."), Quota::default()).unwrap();
+        let mut plans = plans.with_plugins(Plugins::new(vec![Arc::new(Native(does))]).unwrap());
+        let text = std::fs::read_to_string(file).unwrap();
+        let run = plans.show(&text, RunMode::Plan, false, ProfileName::Strict)?;
+        Ok(run.html.markup)
+    };
+    assert_eq!(shown(|_| Ok(None)).unwrap(), "<p>own</p>");
+    let change = |mut payload: Value| {
+        payload["root"] = json!({"type": "text", "value": "<changed>"});
+        Ok(Some(payload))
+    };
+    assert_eq!(shown(change).unwrap(), "&lt;changed&gt;");
+    for (name, does) in [
+        ("says no", (|_| Err("no".to_owned())) as fn(Value) -> Result<Option<Value>, String>),
+        ("panics", |_| panic!("on purpose")),
+        ("sleeps", |_| {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(None)
+        }),
+    ] {
+        assert_eq!(shown(does).unwrap_err().code(), "plan_hook_failed", "{name}");
+    }
+}

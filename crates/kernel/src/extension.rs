@@ -1,0 +1,161 @@
+//! Rules of a policy in TypeScript: the policy's last layer, served by the engine of plans.
+//!
+//! A file exports `evaluate(call)`. It runs as foreign code does, in a sandbox without files, network or
+//! clock, so what it answers depends on the call alone. It answers nothing, or
+//! `{ effect: "allow" | "deny" | "require_review", reason: "..." }`; anything else, an error, a timeout
+//! and a crash deny the call. After a crash the sandbox is made again, once; a second crash soon after
+//! disables the extension, which denies every call that reaches it.
+
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use glasshouse_model::{Call, Effect, Principal, PrincipalKind, TenantId};
+use glasshouse_policy::{Extension, ExtensionError, Opinion};
+use glasshouse_sandbox::{Cancel, SandboxHost};
+use glasshouse_script::{
+    Engine, Language, Limit, Limits, Makes, Program, Ran, Runtime, Source, Task, Worker,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::driver::lock;
+use crate::{Error, Result, codes};
+
+/// Longest evaluation of one call.
+pub const EVALUATION_MS: u64 = 100;
+/// A second crash within this time disables the extension.
+const CRASH_WINDOW: Duration = Duration::from_secs(30);
+/// Most bytes of a reason.
+const MAX_REASON_BYTES: usize = 4 << 10;
+/// The export that is asked.
+const EVALUATE: &str = "evaluate";
+/// Name of the call that an extension is tried with before it serves.
+const WARM_UP: &str = "policy.warm_up";
+
+/// What is compiled once stays, whichever extension asks.
+static ENGINE: LazyLock<Engine> = LazyLock::new(Engine::new);
+
+/// A running extension.
+pub struct ScriptExtension {
+    host: Arc<SandboxHost>,
+    program: Arc<Program>,
+    running: Mutex<Running>,
+}
+
+struct Running {
+    /// None until it is made, again after a crash.
+    worker: Option<Worker<'static>>,
+    crashed: Option<Instant>,
+    disabled: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    effect: Effect,
+    reason: String,
+}
+
+impl ScriptExtension {
+    /// Compiles a file of rules and asks it once, so that the first real call finds everything ready.
+    ///
+    /// # Errors
+    /// The compiler's, with line and column; `policy_extension_failed` when it cannot answer the call that
+    /// it is tried with; those of the sandbox: without one there is no extension.
+    pub fn start(host: Arc<SandboxHost>, code: &str, language: Language) -> Result<Self> {
+        let worker = ENGINE.worker(&host)?;
+        let manifest = Default::default();
+        let source = Source { code, language, runtime: Runtime::Renderify, manifest: &manifest };
+        let program = worker.compile(&source, &Cancel::new()?)?;
+        if !program.module().exports.iter().any(|name| name == EVALUATE) {
+            return Err(failed(format!("it exports no function `{EVALUATE}`")));
+        }
+        let running = Running { worker: Some(worker), crashed: None, disabled: false };
+        let extension = Self { host, program, running: Mutex::new(running) };
+        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
+        let call = Call::new(WARM_UP, kernel);
+        // Whatever it thinks of that call: what counts is that it thinks.
+        extension.ask(&call, 50 * EVALUATION_MS).map_err(failed)?;
+        Ok(extension)
+    }
+
+    /// Whether it crashed too often to be asked again.
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        lock(&self.running).disabled
+    }
+
+    fn ask(&self, call: &Call, time_ms: u64) -> Result<Option<Opinion>, ExtensionError> {
+        let crashed = |why: &dyn std::fmt::Display| ExtensionError::Crashed(why.to_string());
+        let mut running = lock(&self.running);
+        if running.disabled {
+            return Err(crashed(&"it is disabled, because it crashed twice"));
+        }
+        if running.worker.is_none() {
+            running.worker = Some(ENGINE.worker(&self.host).map_err(|e| crashed(&e))?);
+        }
+        let Some(worker) = &running.worker else { return Err(crashed(&"it is not running")) };
+        let limits = Limits {
+            time_ms,
+            memory_bytes: 32 << 20,
+            jobs: 10_000,
+            output_bytes: 4 * MAX_REASON_BYTES,
+        };
+        let task = Task {
+            export: EVALUATE.to_owned(),
+            or_default: false,
+            makes: Makes::Data,
+            runtime: Runtime::Renderify,
+            input: json!(call),
+            now_ms: 0,
+            seed: 0,
+            limits,
+        };
+        let cancel = Cancel::new().map_err(|e| crashed(&e))?;
+        let ran = worker.call(&self.program, &task, &cancel).map_err(|e| crashed(&e))?;
+        opinion(ran, time_ms)
+    }
+}
+
+fn failed(why: impl std::fmt::Display) -> Error {
+    Error::new(codes::POLICY_EXTENSION_FAILED, "the rules in TypeScript cannot be used").why(why)
+}
+
+/// What a run says.
+fn opinion(ran: Ran, limit_ms: u64) -> Result<Option<Opinion>, ExtensionError> {
+    let receipt = ran.receipt;
+    let value = match ran.node {
+        Ok(value) => value,
+        Err(_) if receipt.limit == Some(Limit::Time) => {
+            return Err(ExtensionError::TimedOut { limit_ms });
+        }
+        Err(error) if receipt.limit == Some(Limit::Memory) || receipt.killed.is_some() => {
+            return Err(ExtensionError::Crashed(error.to_string()));
+        }
+        Err(error) => return Err(ExtensionError::Failed(error.to_string())),
+    };
+    if value.is_null() {
+        return Ok(None);
+    }
+    let answer: Answer = serde_json::from_value(value)
+        .map_err(|why| ExtensionError::Failed(format!("its answer is no opinion: {why}")))?;
+    let mut reason = answer.reason;
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    Ok(Some(Opinion { effect: answer.effect, reason }))
+}
+
+impl Extension for ScriptExtension {
+    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+        self.ask(call, EVALUATION_MS)
+    }
+
+    fn restart(&self) {
+        let mut running = lock(&self.running);
+        let now = Instant::now();
+        let again = running.crashed.is_some_and(|at| now.duration_since(at) < CRASH_WINDOW);
+        running.disabled |= again;
+        running.crashed = Some(now);
+        // The next call makes another one, so nobody waits here.
+        running.worker = None;
+    }
+}
