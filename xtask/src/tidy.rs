@@ -45,11 +45,13 @@ impl File {
 /// The text files of the repository.
 struct Tree {
     files: Vec<File>,
+    /// Paths of those that are no text, such as pictures.
+    others: Vec<String>,
 }
 
 impl Tree {
     fn read(place: &Place) -> Result<Self, Failure> {
-        let mut files = Vec::new();
+        let (mut files, mut others) = (Vec::new(), Vec::new());
         for path in place.files()? {
             let bytes = std::fs::read(place.root().join(&path))
                 .doing(format_args!("could not read {path}"))?;
@@ -58,9 +60,11 @@ impl Tree {
                 && !text.contains('\0')
             {
                 files.push(File { path, text });
+            } else {
+                others.push(path);
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, others })
     }
 
     fn get(&self, path: &str) -> Option<&File> {
@@ -69,17 +73,16 @@ impl Tree {
 
     /// Whether a file or folder is there.
     fn holds(&self, path: &str) -> bool {
-        self.files.iter().any(|file| {
-            file.path
-                .strip_prefix(path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let files = self.files.iter().map(|file| &file.path);
+        files.chain(&self.others).any(|file| {
+            file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     }
 
     #[cfg(test)]
     fn of(files: &[(&str, &str)]) -> Self {
         let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
-        Self { files: files.iter().map(file).collect() }
+        Self { files: files.iter().map(file).collect(), others: Vec::new() }
     }
 }
 

@@ -72,16 +72,12 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
                 (None, None) => files::list(&past, json),
             }
         }
-        SessionCommand::Export { id, out: Some(out), layout: true, branch, json, .. } => {
-            let kernel = kernel()?;
-            let branch = kernel.branch(&id, branch.as_deref())?.branch;
-            export::lay_out(&kernel, &branch, &out, json)
+        SessionCommand::Export { id, out, with_blobs, layout, branch, json } => {
+            let wanted = export::Wanted { with_blobs, layout, branch };
+            export::run(&kernel()?, &id, out.as_deref(), &wanted, json)
         }
         SessionCommand::Search { words, session, limit, json } => {
             search(&kernel()?, &words, session, limit, json)
-        }
-        SessionCommand::Export { id, out, with_blobs, json, .. } => {
-            export::write(&kernel()?, &id, with_blobs, out.as_deref(), json)
         }
         SessionCommand::Import { file, json } => export::import(&kernel()?, &file, json),
         SessionCommand::CheckExport { file, json } => export::check(&file, json),

@@ -15,8 +15,33 @@ use crate::{fail, output};
 /// Missing contents that are named to people.
 const MAX_TOLD: usize = 10;
 
+/// What of a session is written.
+pub(super) struct Wanted {
+    pub(super) with_blobs: bool,
+    /// Its documents as files, and of which branch.
+    pub(super) layout: bool,
+    pub(super) branch: Option<String>,
+}
+
+/// `session export`.
+pub(super) fn run(
+    kernel: &Kernel,
+    id: &SessionId,
+    out: Option<&Path>,
+    wanted: &Wanted,
+    json: bool,
+) -> Result<u8, Error> {
+    match out.filter(|_| wanted.layout) {
+        Some(out) => {
+            let branch = kernel.branch(id, wanted.branch.as_deref())?.branch;
+            lay_out(kernel, &branch, out, json)
+        }
+        None => write(kernel, id, wanted.with_blobs, out, json),
+    }
+}
+
 /// Writes a session to a new file, or to stdout.
-pub(super) fn write(
+fn write(
     kernel: &Kernel,
     id: &SessionId,
     with_blobs: bool,
@@ -59,12 +84,7 @@ pub(super) fn write(
 }
 
 /// Writes a branch's documents into a new directory.
-pub(super) fn lay_out(
-    kernel: &Kernel,
-    branch: &BranchId,
-    out: &Path,
-    json: bool,
-) -> Result<u8, Error> {
+fn lay_out(kernel: &Kernel, branch: &BranchId, out: &Path, json: bool) -> Result<u8, Error> {
     let failed = |path: &Path, cause: std::io::Error| {
         Error::new(codes::OUTPUT_LOST, format!("cannot write {}", path.display())).why(cause)
     };
