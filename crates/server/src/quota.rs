@@ -64,6 +64,9 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// What of a day counts.
+type CountOfDay = fn(&Day) -> u64;
+
 /// Whether a tenant may begin something that costs. `before` are those about to begin as well.
 ///
 /// # Errors
@@ -74,7 +77,7 @@ pub(crate) fn check(
     before: u64,
 ) -> Result<Option<Exhausted>> {
     let of = |name: &str| tenant.quotas.get(name).copied();
-    let daily: [(&str, fn(&Day) -> u64); 3] = [
+    let daily: [(&str, CountOfDay); 3] = [
         ("turns_per_day", |day| day.turns),
         ("tokens_per_day", |day| {
             day.total.tokens.values().fold(0, |sum, some| some.saturating_add(sum))

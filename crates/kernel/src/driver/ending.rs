@@ -112,7 +112,7 @@ impl Kernel {
         by: &Principal,
         keep_blobs: bool,
     ) -> Result<Forgotten> {
-        let main = self.branch(session, None)?;
+        let main = self.log.branch(&self.main_branch(session)?)?;
         if self.log.is_forgotten(session)? {
             return Ok(Forgotten::default());
         }
@@ -121,7 +121,9 @@ impl Kernel {
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
         match self.close_session(session, by) {
             // What cannot be read any more can still be deleted.
-            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => {}
+            Err(error)
+                if error.is(glasshouse_log::codes::LOG_CORRUPT)
+                    || error.is(glasshouse_log::codes::SESSION_ARCHIVED) => {}
             closed => drop(closed?),
         }
         Journal::open(self)?.append(vec![decided])?;

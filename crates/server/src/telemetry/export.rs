@@ -190,7 +190,8 @@ mod tests {
         }
         let (sent, dropped) = exporter.flush();
         assert_eq!((sent, exporter.waiting.len()), (0, MAX_WAITING));
-        assert_eq!(dropped as usize, (MAX_WAITING / 100 + 2) * 100 - MAX_WAITING);
+        let expected = (MAX_WAITING / 100 + 2) * 100 - MAX_WAITING;
+        assert_eq!(usize::try_from(dropped).unwrap(), expected);
         assert!(exporter.again.is_some());
     }
 }

@@ -118,10 +118,8 @@ impl Tally {
                 let effect = effect.as_str().unwrap_or_default().to_owned();
                 self.count("glasshouse_decisions_total", &[("decision", &effect)], 1);
             }
-            Kind::ApprovalRequested => {
-                if self.asked.len() < MAX_OPEN {
-                    self.asked.insert(at, ());
-                }
+            Kind::ApprovalRequested if self.asked.len() < MAX_OPEN => {
+                self.asked.insert(at, ());
             }
             Kind::ApprovalResolved => {
                 let body: ApprovalResolved = event.body_as()?;

@@ -49,9 +49,9 @@ fn entrance(token_file: &Path, address: &str) -> std::io::Result<PathBuf> {
     let _ = std::fs::remove_file(&file);
     let mut options = std::fs::OpenOptions::new();
     let mut page = options.write(true).create_new(true).mode(0o600).open(&file)?;
-    write!(
+    writeln!(
         page,
-        "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; url={address}\">\n"
+        "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0; url={address}\">"
     )?;
     Ok(file)
 }

@@ -226,7 +226,7 @@ fn calls_become_parts() {
     };
     let input = "tool-input-available c3 fs.read {\"path\":\"a\"}";
     let call = proposed("fs.read", r#"{"path":"a"}"#);
-    row(&[call.clone()], Phase::Running, &[input]);
+    row(std::slice::from_ref(&call), Phase::Running, &[input]);
     row(
         &[call.clone(), ended("c3", "tool.completed")],
         Phase::Running,
