@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::Cancel;
-use glasshouse_script::{Language, Limit, Limits, Runtime, Source, Task};
+use glasshouse_script::{Language, Limit, Limits, Runtime, Source, Task, codes};
 use serde_json::Value;
 
 use crate::node::{self, Bait};
@@ -43,7 +43,13 @@ fn end(code: &str, language: Language, task: &Task) -> (String, glasshouse_scrip
         Ok(program) => program,
         Err(error) => return (error.code().to_owned(), Default::default()),
     };
-    let ran = worker.run(&program, task, &cancel).unwrap();
+    let ran = match worker.run(&program, task, &cancel) {
+        // A module that it imports is nowhere, so nothing was run.
+        Err(error) if error.is(codes::MODULE_UNAVAILABLE) => {
+            return (error.code().to_owned(), Default::default());
+        }
+        ran => ran.unwrap(),
+    };
     let said = match ran.node {
         Ok(node) if node["type"] == "text" && node.as_object().unwrap().len() == 2 => {
             node["value"].as_str().unwrap().to_owned()
