@@ -47,6 +47,7 @@ fn proofs() -> Proofs {
         events: vec![(branch.clone(), 7)],
         blobs: Vec::new(),
         reason: "law".to_owned(),
+        actor: glasshouse_model::Actor::kernel(),
         epoch: None,
     };
     log.erase(erase).unwrap();

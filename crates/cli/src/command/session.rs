@@ -66,11 +66,7 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             let kernel = kernel()?;
             let branch = kernel.branch(&id, branch.as_deref())?;
             let past = kernel.past_files(&branch.branch, at)?;
-            match (path, out) {
-                (Some(path), _) => files::print(&past, &path),
-                (None, Some(out)) => files::write(&past, &out, json),
-                (None, None) => files::list(&past, json),
-            }
+            files::give(&past, path.as_deref(), out.as_deref(), json)
         }
         SessionCommand::Export { id, out, with_blobs, layout, branch, json } => {
             let wanted = export::Wanted { with_blobs, layout, branch };

@@ -13,7 +13,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
 use crate::client::Served;
-use crate::harness::Place;
+use crate::harness::{Place, skipped};
 
 fn base64url(bytes: &[u8]) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -299,7 +299,7 @@ fn settings_that_would_believe_anybody_are_refused() {
 fn a_real_provider_is_believed() {
     let folder = std::env::var_os("GLASSHOUSE_TEST_OIDC").map(std::path::PathBuf::from);
     let Some(folder) = folder.filter(|folder| folder.join("node_modules").is_dir()) else {
-        println!("skipped: oidc-provider is not installed");
+        skipped("a_real_provider_is_believed", "oidc-provider is not installed");
         return;
     };
     let place = Place::new();

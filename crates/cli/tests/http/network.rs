@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::client::Served;
-use crate::harness::Place;
+use crate::harness::{Place, skipped};
 
 const TALK: &str = "version: 1
 steps:
@@ -49,7 +49,7 @@ fn curl(
 #[test]
 fn both_protocols_are_served_encrypted_streams_too() {
     if Command::new("curl").arg("--version").output().is_err() {
-        println!("skipped: curl is not installed");
+        skipped("both_protocols_are_served_encrypted_streams_too", "curl is not installed");
         return;
     }
     let place = Place::new();

@@ -96,7 +96,7 @@ fn events(kernel: &Kernel, old: Side<'_>, new: Side<'_>, json: bool) -> Result<(
 }
 
 /// Lists the files.
-pub(super) fn list(past: &PastFiles, json: bool) -> Result<u8, Error> {
+fn list(past: &PastFiles, json: bool) -> Result<u8, Error> {
     for (path, entry) in past.entries() {
         if json {
             output::json_line(&serde_json::json!({ "path": path, "entry": entry }));
@@ -108,8 +108,22 @@ pub(super) fn list(past: &PastFiles, json: bool) -> Result<u8, Error> {
     Ok(Exit::Done.status())
 }
 
+/// Prints one file, writes all, or lists them.
+pub(super) fn give(
+    past: &PastFiles,
+    path: Option<&str>,
+    out: Option<&Path>,
+    json: bool,
+) -> Result<u8, Error> {
+    match (path, out) {
+        (Some(path), _) => print(past, path),
+        (None, Some(out)) => write(past, out, json),
+        (None, None) => list(past, json),
+    }
+}
+
 /// Prints one file's bytes.
-pub(super) fn print(past: &PastFiles, path: &str) -> Result<u8, Error> {
+fn print(past: &PastFiles, path: &str) -> Result<u8, Error> {
     let path = CanonicalPath::parse(path).map_err(|cause| {
         Error::new(codes::USAGE, format!("`{path}` names no file of a workspace")).why(cause)
     })?;
@@ -118,7 +132,7 @@ pub(super) fn print(past: &PastFiles, path: &str) -> Result<u8, Error> {
 }
 
 /// Writes all files into a new directory.
-pub(super) fn write(past: &PastFiles, out: &Path, json: bool) -> Result<u8, Error> {
+fn write(past: &PastFiles, out: &Path, json: bool) -> Result<u8, Error> {
     let failed = |at: &Path, cause: std::io::Error| {
         Error::new(codes::OUTPUT_LOST, format!("cannot write {}", at.display())).why(cause)
     };
