@@ -65,6 +65,11 @@ export type ChatStop = {
   branch?: string | null
 }
 
+export type DeletionQuery = {
+  /** Whether the blobs that only this session names stay. */
+  keep_blobs?: boolean
+}
+
 export type DiffQuery = {
   /** Branch to compare, by id or name; the main one unless it is given. */
   branch?: string | null
@@ -96,6 +101,13 @@ export type GrantsQuery = {
   all?: boolean
 }
 
+export type KeyRotation = {
+  /** How long the old one may still be used; without it not at all. */
+  grace_s?: number
+  /** How long the new one is good for; without it until it is revoked. */
+  lifetime_s?: number | null
+}
+
 /** One of the two branches of a merge. */
 export type MergeSide = 'source' | 'target'
 
@@ -109,6 +121,17 @@ export type NewFork = {
   from?: string | null
   name?: string | null
   reason?: string | null
+}
+
+export type NewKey = {
+  /** Whether an agent uses it, who never answers a question. */
+  is_agent?: boolean
+  /** How long it is good for; without it until it is revoked. */
+  lifetime_s?: number | null
+  /** What it is for. */
+  name?: string | null
+  /** `viewer`, `operator`, `approver`, `auditor`, `admin`. */
+  roles: Array<string>
 }
 
 export type NewMerge = {
@@ -137,6 +160,17 @@ export type NewSession = {
   provider?: string | null
   /** Scenario of the scripted provider. */
   scenario?: string | null
+}
+
+export type NewTenant = {
+  /** The least careful profile under which its plans are shown. */
+  profile?: string | null
+  /** Limits by the names of the quotas. */
+  quotas?: Record<string, number>
+  /** Directories below which its projects lie; absolute paths. */
+  roots?: Array<string>
+  /** Its name: lower-case letters, digits, `-` and `_`. */
+  tenant: TenantId
 }
 
 export type NewTurn = {
@@ -184,6 +218,26 @@ export type PlansQuery = {
   runs?: number | null
 }
 
+export type PolicyApproval = {
+  /** What the proposal asks for where a yes is not enough. */
+  confirm?: string | null
+  /** Digest of the text that was read. */
+  digest: Digest
+  /** The text of a policy file; without it the file that is there is meant. */
+  policy?: string | null
+  /** Directory of the project. */
+  project: string
+}
+
+export type PolicyCall = {
+  /** The call in short form, as in examples of rules: `syscall`, `path`, `argv`, `host`, … */
+  call: Record<string, unknown>
+  /** The text of a policy file, tried in the place of the project's. */
+  policy?: string | null
+  /** Directory of a project; the call is made there. */
+  project: string
+}
+
 export type PolicyCandidate = {
   /** The last decisions of all sessions, where none is named. */
   last?: number | null
@@ -191,6 +245,18 @@ export type PolicyCandidate = {
   policy: string
   /** Only this session. */
   session?: SessionId | null
+}
+
+export type PolicyProposal = {
+  /** The text of a policy file; without it the file that is there is meant. */
+  policy?: string | null
+  /** Directory of the project. */
+  project: string
+}
+
+export type PolicyQuery = {
+  /** Directory of a project. */
+  project: string
 }
 
 /** The body of a problem. */
@@ -206,6 +272,16 @@ export type Problem = {
   type: string
   what: string
   why: string
+}
+
+export type SandboxSweep = {
+  /** Whether it is only told what would be removed. */
+  dry_run?: boolean
+}
+
+export type SandboxesQuery = {
+  /** Those of this session, ended ones too; without it those that run now. */
+  session?: SessionId | null
 }
 
 export type SearchQuery = {
@@ -225,14 +301,37 @@ export type SessionsQuery = {
   limit?: number | null
 }
 
+export type SteerTurn = {
+  branch?: string | null
+  /** What a person says. */
+  message: string
+}
+
 export type StreamQuery = {
   branch?: string | null
   /** First sequence; what `Last-Event-ID` says counts more. */
   from?: number | null
 }
 
+/** In the form of a tenant name such as local. */
+export type TenantId = string
+
+export type TenantTerms = {
+  /** The least careful profile under which its plans are shown. */
+  profile?: string | null
+  /** Limits by the names of the quotas. */
+  quotas?: Record<string, number>
+  /** Directories below which its projects lie; absolute paths. */
+  roots?: Array<string>
+}
+
 /** What a client wants done. */
 export type Trigger = 'submit-message' | 'regenerate-message'
+
+export type UsageQuery = {
+  /** How many days are told, today included. */
+  days?: number | null
+}
 
 /** Every route of a server. */
 export class Glasshouse {
@@ -342,6 +441,26 @@ export class Glasshouse {
     return this.#transport.json('GET', `/v1/health`, { more })
   }
 
+  /** Keys of the tenant. `GET /v1/keys` */
+  getKeys(more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/keys`, { more })
+  }
+
+  /** Make a key; the answer alone has its text. `POST /v1/keys` */
+  postKeys(body: NewKey, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/keys`, { body, more })
+  }
+
+  /** Take a key back. `DELETE /v1/keys/{key}` */
+  deleteKeysByKey(key: string | number, more: More = {}): Promise<unknown> {
+    return this.#transport.json('DELETE', `/v1/keys/${encodeURIComponent(key)}`, { more })
+  }
+
+  /** Make a key in the place of another one. `POST /v1/keys/{key}/rotate` */
+  postKeysByKeyRotate(key: string | number, body: KeyRotation = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/keys/${encodeURIComponent(key)}/rotate`, { body, more })
+  }
+
   /** What the server counts, for Prometheus. `GET /v1/metrics` */
   getMetrics(more: More = {}): Promise<string> {
     return this.#transport.text('GET', `/v1/metrics`, { more })
@@ -397,6 +516,31 @@ export class Glasshouse {
     return this.#transport.json('GET', `/v1/plans/${encodeURIComponent(plan)}/state`, { more })
   }
 
+  /** The rules that would decide in a project. `GET /v1/policy` */
+  getPolicy(query: { project: string }, more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/policy`, { query, more })
+  }
+
+  /** Accept a policy for a project. `POST /v1/policy/approve` */
+  postPolicyApprove(body: PolicyApproval, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/policy/approve`, { body, more })
+  }
+
+  /** What would decide a call. `POST /v1/policy/check` */
+  postPolicyCheck(body: PolicyCall, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/policy/check`, { body, more })
+  }
+
+  /** What would decide a call, and what would make it another decision. `POST /v1/policy/explain` */
+  postPolicyExplain(body: PolicyCall, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/policy/explain`, { body, more })
+  }
+
+  /** What accepting a policy would change. `POST /v1/policy/propose` */
+  postPolicyPropose(body: PolicyProposal, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/policy/propose`, { body, more })
+  }
+
   /** Try another policy on past decisions. `POST /v1/policy/simulate` */
   postPolicySimulate(body: PolicyCandidate, more: More = {}): Promise<unknown> {
     return this.#transport.json('POST', `/v1/policy/simulate`, { body, more })
@@ -405,6 +549,21 @@ export class Glasshouse {
   /** Whether work can be taken. `GET /v1/ready` */
   getReady(more: More = {}): Promise<unknown> {
     return this.#transport.json('GET', `/v1/ready`, { more })
+  }
+
+  /** Sandboxes that run, or those of a session. `GET /v1/sandboxes` */
+  getSandboxes(query: { session?: SessionId | null } = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/sandboxes`, { query, more })
+  }
+
+  /** Remove what ended sandboxes left, or tell what that would be. `POST /v1/sandboxes/sweep` */
+  postSandboxesSweep(body: SandboxSweep = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/sandboxes/sweep`, { body, more })
+  }
+
+  /** One sandbox. `GET /v1/sandboxes/{sandbox}` */
+  getSandboxesBySandbox(sandbox: string | number, query: { session?: SessionId | null } = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/sandboxes/${encodeURIComponent(sandbox)}`, { query, more })
   }
 
   /** Words in messages, answers, calls, outputs and commits. `GET /v1/search` */
@@ -420,6 +579,11 @@ export class Glasshouse {
   /** Start a session on a project. `POST /v1/sessions` */
   postSessions(body: NewSession, more: More = {}): Promise<unknown> {
     return this.#transport.json('POST', `/v1/sessions`, { body, more })
+  }
+
+  /** Erase what a session said; every proof stays. `DELETE /v1/sessions/{session}` */
+  deleteSessionsBySession(session: string | number, query: { keep_blobs?: boolean } = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('DELETE', `/v1/sessions/${encodeURIComponent(session)}`, { query, more })
   }
 
   /** One session. `GET /v1/sessions/{session}` */
@@ -440,6 +604,11 @@ export class Glasshouse {
   /** Merge a branch into another, or tell what that would do. `POST /v1/sessions/{session}/branches/{branch}/merge` */
   postSessionsBySessionBranchesByBranchMerge(session: string | number, branch: string | number, body: NewMerge = {}, more: More = {}): Promise<unknown> {
     return this.#transport.json('POST', `/v1/sessions/${encodeURIComponent(session)}/branches/${encodeURIComponent(branch)}/merge`, { body, more })
+  }
+
+  /** End a session for good. `POST /v1/sessions/{session}/close` */
+  postSessionsBySessionClose(session: string | number, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/sessions/${encodeURIComponent(session)}/close`, { more })
   }
 
   /** What a session's models cost. `GET /v1/sessions/{session}/costs` */
@@ -482,8 +651,48 @@ export class Glasshouse {
     return this.#transport.json('POST', `/v1/sessions/${encodeURIComponent(session)}/turns/${encodeURIComponent(turn)}/cancel`, { body, more })
   }
 
+  /** Say something to a turn that runs. `POST /v1/sessions/{session}/turns/{turn}/steer` */
+  postSessionsBySessionTurnsByTurnSteer(session: string | number, turn: string | number, body: SteerTurn, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/sessions/${encodeURIComponent(session)}/turns/${encodeURIComponent(turn)}/steer`, { body, more })
+  }
+
   /** A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox. `GET /v1/sessions/{session}/views/{view}` */
   getSessionsBySessionViewsByView(session: string | number, view: string | number, query: { branch?: string } = {}, more: More = {}): Promise<unknown> {
     return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/views/${encodeURIComponent(view)}`, { query, more })
+  }
+
+  /** Tenants of the server. `GET /v1/tenants` */
+  getTenants(more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/tenants`, { more })
+  }
+
+  /** Make a tenant. `POST /v1/tenants` */
+  postTenants(body: NewTenant, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/tenants`, { body, more })
+  }
+
+  /** Let nobody use a tenant any more. `DELETE /v1/tenants/{tenant}` */
+  deleteTenantsByTenant(tenant: string | number, more: More = {}): Promise<unknown> {
+    return this.#transport.json('DELETE', `/v1/tenants/${encodeURIComponent(tenant)}`, { more })
+  }
+
+  /** Change what a tenant may do. `PUT /v1/tenants/{tenant}` */
+  putTenantsByTenant(tenant: string | number, body: TenantTerms, more: More = {}): Promise<unknown> {
+    return this.#transport.json('PUT', `/v1/tenants/${encodeURIComponent(tenant)}`, { body, more })
+  }
+
+  /** Make a key of a tenant. `POST /v1/tenants/{tenant}/keys` */
+  postTenantsByTenantKeys(tenant: string | number, body: NewKey, more: More = {}): Promise<unknown> {
+    return this.#transport.json('POST', `/v1/tenants/${encodeURIComponent(tenant)}/keys`, { body, more })
+  }
+
+  /** What all sessions used, by day and model. `GET /v1/usage` */
+  getUsage(query: { days?: number } = {}, more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/usage`, { query, more })
+  }
+
+  /** Who asks, and what the tenant may use. `GET /v1/whoami` */
+  getWhoami(more: More = {}): Promise<unknown> {
+    return this.#transport.json('GET', `/v1/whoami`, { more })
   }
 }
