@@ -45,6 +45,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("session diff", "glasshouse session diff s_p0rcd7dq0ctn --with fork-1"),
     ("session files", "glasshouse session files s_p0rcd7dq0ctn --at 40 --out /tmp/then"),
     ("session export", "glasshouse session export s_p0rcd7dq0ctn --out session.jsonl"),
+    ("session search", "glasshouse session search migration --limit 10"),
     ("session import", "glasshouse session import session.jsonl"),
     ("session check-export", "glasshouse session check-export session.jsonl"),
     ("session replay", "glasshouse session replay s_p0rcd7dq0ctn"),
@@ -94,6 +95,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("ui", "glasshouse ui check plan.json"),
     ("ui check", "glasshouse ui check plan.json --profile balanced"),
     ("ui probe-plan", "glasshouse ui probe-plan plan.json"),
+    ("ui playground", "glasshouse ui playground --no-open"),
     ("ui pin", "glasshouse ui pin plan.json --out plan.json"),
     (
         "ui plan",
@@ -177,9 +179,9 @@ mod tests {
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
         const VERBS: &[&str] = &[
             "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide",
-            "Explain", "Ask", "Find", "Let", "List", "Make", "Move", "Play", "Print", "Prove",
-            "Read", "Remove", "Render", "Reject", "Run", "Serve", "Set", "Show", "Sign", "Take",
-            "Tell", "Try", "Work", "Write",
+            "Explain", "Ask", "Fetch", "Find", "Let", "List", "Make", "Move", "Play", "Print",
+            "Prove", "Read", "Remove", "Render", "Reject", "Run", "Serve", "Set", "Show", "Sign",
+            "Take", "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

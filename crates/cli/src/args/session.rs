@@ -192,7 +192,7 @@ pub(crate) enum SessionCommand {
         #[arg(long, requires = "out")]
         json: bool,
     },
-    /// Look for words in what was said and done, in every session
+    /// Find words in what was said and done, in every session
     Search {
         /// Words that stand in one text, in any order and case
         words: Vec<String>,

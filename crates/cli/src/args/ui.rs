@@ -196,7 +196,7 @@ pub(crate) struct PinArguments {
     /// Security profile; it lists the hosts
     #[arg(long, value_enum, default_value = "trusted")]
     pub(crate) profile: ProfileArgument,
-    /// Ask this host when the first one fails, such as https://esm.sh; may be given again
+    /// Ask this host when the first one fails, such as `https://esm.sh`; may be given again
     #[arg(long, value_name = "HOST")]
     pub(crate) fallback: Vec<String>,
     /// Lock what the hosts have now in the place of digests that the plan has

@@ -182,6 +182,7 @@ fn every_role_opens_the_routes_of_the_table_and_no_other() {
                 .replace("{grant}", "g_000102030405060708090a0b0c0d0e0f")
                 .replace("{digest}", &format!("sha256:{}", "0".repeat(64)))
                 .replace("{plan}", "nothing")
+                .replace("{view}", "manifest")
                 .replace("{run}", "1")
                 .replace("{sandbox}", "nothing")
                 .replace("{key}", "nothing")

@@ -119,6 +119,11 @@ impl Kernel {
     pub fn check_kept(&self, session: &SessionId) -> Result<()> {
         let Some(archive) = self.log.archive_of(session)? else { return Ok(()) };
         let file = self.home.join("archive").join(archive.file);
+        if self.log.is_forgotten(session)? && !file.exists() {
+            let what = format!("session {session} is gone");
+            return Err(Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what)
+                .why("it was deleted, or its archive was when the log was full"));
+        }
         let what = format!("session {session} was archived");
         let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
         Err(if file.exists() {
@@ -134,6 +139,15 @@ impl Kernel {
     /// `session_not_found`, `session_archived`, `branch_unknown`, or an error of the log.
     pub fn branch(&self, session: &SessionId, word: Option<&str>) -> Result<BranchRow> {
         self.check_kept(session)?;
+        self.stored_branch(session, word)
+    }
+
+    /// The same of a session whose events may be elsewhere, or gone.
+    pub(super) fn stored_branch(
+        &self,
+        session: &SessionId,
+        word: Option<&str>,
+    ) -> Result<BranchRow> {
         let rows = self.log.branches(session)?;
         let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
             return Err(Error::new(

@@ -112,7 +112,7 @@ impl Kernel {
         by: &Principal,
         keep_blobs: bool,
     ) -> Result<Forgotten> {
-        let main = self.log.branch(&self.main_branch(session)?)?;
+        let main = self.stored_branch(session, None)?;
         if self.log.is_forgotten(session)? {
             return Ok(Forgotten::default());
         }
