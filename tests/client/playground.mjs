@@ -124,6 +124,8 @@ try {
   report.probed = JSON.parse(await value('diagnostics')).report?.safe ?? JSON.parse(await value('diagnostics')).safe
   report.cleared = await click('clear', 'Clear')
   report.left = await run('document.querySelectorAll("#versions li").length')
+  // What the page itself did against its own policy, before it is made to.
+  report.policy = errors.filter(text => text.includes('Content Security Policy'))
   // A page cannot be made to run what it shows.
   report.inline = await run(`new Promise(done => {
     const script = document.createElement('script')

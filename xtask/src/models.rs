@@ -76,18 +76,27 @@ const PARTS: &[Part] = &[
 
 /// Installs what is missing for the tests that the arguments choose, where that is allowed; answers the
 /// variables to set for them.
-pub(crate) fn prepare(
-    place: &Place,
-    arguments: &[String],
-) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+pub(crate) fn prepare(place: &Place, arguments: &[String]) -> Result<Variables, Failure> {
+    let is_used = |part: &&Part| {
+        arguments.is_empty() || arguments.iter().any(|argument| argument.contains(part.package))
+    };
+    all_of(place, PARTS.iter().filter(is_used))
+}
+
+/// The same for one part, by its name.
+pub(crate) fn prepare_one(place: &Place, name: &str) -> Result<Variables, Failure> {
+    all_of(place, PARTS.iter().filter(|part| part.name == name))
+}
+
+/// Variables with the folders that they name.
+type Variables = Vec<(&'static str, PathBuf)>;
+
+fn all_of(place: &Place, parts: impl Iterator<Item = &'static Part>) -> Result<Variables, Failure> {
     let (pins, cache) = (place.root().join(PINS), place.cache()?.join("models"));
     let (pins, cache) = (&pins, &cache);
     let prepared: Vec<_> = std::thread::scope(|scope| {
         let begin = |part: &'static Part| (part, scope.spawn(move || ensure(part, pins, cache)));
-        let is_used = |part: &&Part| {
-            arguments.is_empty() || arguments.iter().any(|argument| argument.contains(part.package))
-        };
-        let begun: Vec<_> = PARTS.iter().filter(is_used).map(begin).collect();
+        let begun: Vec<_> = parts.map(begin).collect();
         let end = |(part, task): (_, std::thread::ScopedJoinHandle<'_, _>)| {
             (part, task.join().unwrap_or_else(|_| Err(Failure::new("it panicked"))))
         };

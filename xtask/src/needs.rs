@@ -58,7 +58,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "python3",
         probe: &["--version"],
-        source: Source::Debian(&["python3"]),
+        source: Source::Debian(&["python3", "python3-venv"]),
         purpose: "Python projects in the sandbox, and attacks written in it",
         required: false,
         used_by: &[Use::Test],
@@ -66,7 +66,7 @@ const NEEDS: &[Need] = &[
     Need {
         program: "node",
         probe: &["--version"],
-        source: Source::Debian(&["nodejs"]),
+        source: Source::Debian(&["nodejs", "npm"]),
         purpose: "npm projects in the sandbox",
         required: false,
         used_by: &[Use::Test],

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value};
 
+use crate::models;
 use crate::place::Place;
 use crate::process::{Doing, Failure, run};
 
@@ -46,9 +47,8 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
 
 /// Has the TypeScript compiler of the tests look at the client.
 fn compile(place: &Place) -> Result<(), Failure> {
-    let installed = crate::models::prepare(place, &["cli".to_owned()])?;
-    let Some((_, folder)) = installed.into_iter().find(|(name, _)| name.ends_with("_CLIENT"))
-    else {
+    let installed = models::prepare_one(place, "client")?;
+    let Some((_, folder)) = installed.into_iter().next() else {
         println!("skipped: sdk: the TypeScript compiler is not installed");
         return Ok(());
     };

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use crate::place::Place;
 use crate::process::{Doing, Failure, run};
-use crate::{mutants, sabotage};
+use crate::{models, mutants, sabotage};
 
 /// Tells ignored tests that they have hours, not seconds.
 const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
 /// Tests that CI runs a small share of, and that do more of the same with that variable.
-const SCALED_TESTS: &str = "test(crash::) | test(a_rotation_that_is_cut_short)";
+const SCALED_TESTS: &str = "test(crash::) | test(a_rotation_that_is_cut_short) | test(no_request_breaks) \
+     | test(hostile_plans_do_nothing)";
 
 type Part = fn(&Place) -> Result<(), Failure>;
 
@@ -58,7 +59,7 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
 fn scaled_tests(place: &Place) -> Result<(), Failure> {
     let mut command = place.cargo();
     command.args(["nextest", "run", "--workspace", "--profile", "soak", "--no-fail-fast"]);
-    command.args(["-E", SCALED_TESTS]);
+    command.args(["-E", SCALED_TESTS]).envs(models::prepare_one(place, "schemathesis")?);
     run(command.env(SOAK_VARIABLE, "1"))
 }
 

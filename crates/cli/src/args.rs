@@ -373,10 +373,14 @@ fn known_kind(text: &str) -> Result<Kind, String> {
     })
 }
 
+/// A thousand years: what is longer would not be a time in microseconds.
+const MAX_TIME_MS: u64 = 1_000 * 366 * 24 * 3_600 * 1_000;
+
 /// A time that a command may take; never none at all.
 pub(super) fn time_limit_ms(text: &str) -> Result<u64, String> {
     match glasshouse_model::units::parse_time_ms(text) {
         Ok(0) => Err("it is zero".to_owned()),
+        Ok(time_ms) if time_ms > MAX_TIME_MS => Err("it is more than a thousand years".to_owned()),
         Ok(time_ms) => Ok(time_ms),
         Err(error) => Err(error.to_string()),
     }

@@ -66,7 +66,7 @@ fn check_is_task(task: &str) -> Result<(), Error> {
         return Err(Error::new(codes::USAGE, "the task is empty")
             .fix("say what to do, for example: glasshouse \"make the tests pass\""));
     }
-    let Some(near) = help::meant(task) else { return Ok(()) };
+    let Some(near) = help::meant(task.trim()) else { return Ok(()) };
     Err(Error::new(codes::USAGE, format!("there is no command `{task}`"))
         .why("and one word so near to a command is no task")
         .fix(format!("did you mean `glasshouse {near}`? A task is told in more than one word")))

@@ -58,7 +58,7 @@ pub(crate) fn kernel() -> Result<Kernel, Error> {
 /// Opens the installation of a tenant, whose home lies in the data directory.
 pub(crate) fn kernel_of(tenant: &TenantId, home: &Path) -> Result<Kernel, Error> {
     let user = user_config()?;
-    let kernel = Kernel::open_of(home, &program()?, tenant)?.within(&data_dir()?);
+    let kernel = Kernel::open_of(home, &program()?, tenant)?.within(&data_dir()?)?;
     Ok(kernel.with_keeping(user.keeping()?).with_network(network(&user.network)?))
 }
 

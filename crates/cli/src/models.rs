@@ -128,12 +128,8 @@ pub(crate) fn connect(
             "pass --model NAME, or `glasshouse config set model NAME`",
         )
     })?;
-    let key = own_key(known.key, own_server)?;
     let is_public = known.base_url == Some(base_url) && base_url.starts_with("https:");
-    if key.is_none() && is_public && own_server {
-        // It would answer no request.
-        Secret::from_env(known.key)?;
-    }
+    let key = own_key(known.key, own_server, is_public)?;
     let secrets = key.iter().map(|key| (known.key.to_owned(), key.clone())).collect();
     let remote =
         Remote::builder(known.dialect, base_url, model, key).prices(home::prices()?).build()?;
@@ -147,9 +143,12 @@ pub(crate) fn none_set() -> Error {
         .fix("pass --provider NAME --model NAME (`glasshouse provider list` names them), or try `glasshouse demo`")
 }
 
-/// The user's key, for a server that the user named. Local servers need none.
-fn own_key(variable: &str, own_server: bool) -> Result<Option<Secret>, Error> {
-    if std::env::var_os(variable).is_none_or(|value| value.is_empty()) {
+/// The user's key, for a server that the user named. Local servers need none; a public one answers no
+/// request without.
+fn own_key(variable: &str, own_server: bool, is_public: bool) -> Result<Option<Secret>, Error> {
+    let is_set = std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    let is_needed = is_set || (is_public && own_server);
+    if !is_needed {
         return Ok(None);
     }
     if !own_server {

@@ -133,6 +133,8 @@ pub struct Kernel {
     home: PathBuf,
     /// The data directory of the installation, around the homes of its tenants.
     outer: PathBuf,
+    /// The log that says what was found when this machine was examined: the installation's.
+    machine: Log,
     program: PathBuf,
     network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
@@ -164,10 +166,10 @@ impl Kernel {
         let (network, host) = (NetworkSettings::default(), OnceLock::new());
         let (program, keeping, outside) =
             (real_path(program), Keeping::default(), Outside::default());
-        let outer = home.clone();
+        let (outer, machine) = (home.clone(), log.clone());
         let config = HostConfig { program: program.clone(), home: home.clone() };
-        let coder = Arc::new(Coder::new(config).told_by(&log));
-        Ok(Self { log, home, outer, program, network, host, coder, keeping, outside })
+        let coder = Arc::new(Coder::new(config, Some(&log)));
+        Ok(Self { log, home, outer, machine, program, network, host, coder, keeping, outside })
     }
 
     /// Keeps this many places ready for code of plans, once a plan had some: for a process that stays.
@@ -183,11 +185,17 @@ impl Kernel {
         Self { outside, ..self }
     }
 
-    /// Names the data directory that the tenant's home lies in: all of it is out of reach, as the home is.
-    #[must_use]
-    pub fn within(mut self, outer: &Path) -> Self {
+    /// Names the data directory that the tenant's home lies in: all of it is out of reach, as the home is, and
+    /// what was found there when this machine was examined counts for the tenant too. Comes before
+    /// [`Kernel::with_prepared_code`], which is of the places for code that this begins anew.
+    ///
+    /// # Errors
+    /// When the installation's log cannot be read.
+    pub fn within(mut self, outer: &Path) -> Result<Self> {
         self.outer = real_path(outer);
-        self
+        self.machine = Log::open_read_only(&self.outer, &TenantId::local())?;
+        self.coder = Arc::new(Coder::new(self.host_config(), Some(&self.machine)));
+        Ok(self)
     }
 
     /// Sets how sandboxes that have a network reach it.
@@ -212,7 +220,7 @@ impl Kernel {
             return Ok(Arc::clone(host));
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
-        examined::tell(&self.log, &host)?;
+        examined::tell(&self.machine, &host)?;
         self.sweep_aside();
         self.rotate_aside();
         // A log that takes nothing says so to whatever comes next.

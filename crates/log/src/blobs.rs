@@ -97,9 +97,10 @@ impl Blobs {
         Ok(bytes)
     }
 
-    /// Whether a file of this digest is there, whole or not.
+    /// Whether a file of this digest is there, whole or not; also where that cannot be told.
     pub(crate) fn contains(&self, digest: &Digest) -> bool {
-        self.path(digest).map_or_else(|| self.held().contains_key(digest), |path| path.exists())
+        let Some(path) = self.path(digest) else { return self.held().contains_key(digest) };
+        !matches!(path.try_exists(), Ok(false))
     }
 
     /// Deletes bytes; durable when it returns. Deleting what is not there is done.

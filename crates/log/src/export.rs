@@ -44,13 +44,8 @@ pub struct Exported {
     /// Digest of all lines but the last.
     pub digest: Digest,
     /// Number of blobs that were asked for and are not here: erased, or lost. What was read does not tell.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "crate::verify::is_zero")]
     pub absent_blobs: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_none(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Which blobs an export carries.

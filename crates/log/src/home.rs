@@ -15,6 +15,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 /// Whom it is locked by says who may write to the log.
 const IN_USE: &str = "run/log.lock";
+const NAMING: &str = "run/naming.lock";
 /// Suffix of files that are being written; whatever carries it may be deleted.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
@@ -143,6 +144,16 @@ impl Home {
     /// Held while old sessions are archived.
     pub(crate) fn lock_rotation(&self) -> Result<FileLock> {
         FileLock::acquire(&self.root.join("run/rotate.lock"))
+    }
+
+    /// Held by everyone who stores blobs that no lease tells of and that an event is about to name.
+    pub(crate) fn lock_naming(&self) -> Result<FileLock> {
+        FileLock::share(&self.root.join(NAMING))
+    }
+
+    /// Held while blobs go that nobody names; `None` while somebody may be about to.
+    pub(crate) fn lock_unnamed(&self) -> Result<Option<FileLock>> {
+        FileLock::try_acquire(&self.root.join(NAMING))
     }
 
     /// Held while the home is opened, so that two processes do not both create it.

@@ -75,7 +75,7 @@ pub use keeping::{
 };
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
-pub use log::{Events, Later, Log, Options};
+pub use log::{Events, Later, Log, Naming, Options};
 pub use merge::MergeBranch;
 pub use own::own_session;
 pub use projection::{Deviation, Projection};

@@ -95,6 +95,13 @@ struct Inner {
     _in_use: Option<FileLock>,
 }
 
+/// As [`Log::naming`] says; it ends with its owner.
+#[derive(Debug)]
+#[must_use = "it counts for as long as it is held"]
+pub struct Naming {
+    _lock: Option<FileLock>,
+}
+
 impl Log {
     /// The tenant.
     #[must_use]
@@ -218,7 +225,7 @@ impl Log {
     /// Removes what folds keep of branches, and of those that share a past with them.
     fn forget_folds(&self, branches: &BTreeSet<BranchId>) -> Result<()> {
         let Some(snapshots) = &self.inner.snapshots else { return Ok(()) };
-        let _alone = snapshots.alone();
+        let _alone = snapshots.alone()?;
         let mut sessions = BTreeSet::new();
         for branch in branches {
             let Ok(row) = self.branch(branch) else { continue };
@@ -446,6 +453,11 @@ impl Log {
         self.inner.blobs.get(digest)
     }
 
+    /// Whether a blob is there, whole or not.
+    pub(crate) fn has_blob(&self, digest: &Digest) -> bool {
+        self.inner.blobs.contains(digest)
+    }
+
     /// Writes a session as lines of JSON that prove themselves: see [`check_export`]. `blobs` says which
     /// blobs go with it; those that are not there are passed over.
     ///
@@ -475,9 +487,20 @@ impl Log {
     /// `import_too_large`; or a storage error.
     pub fn import_session(&self, file: &mut std::fs::File, new: NewImport) -> Result<Imported> {
         self.inner.may_write()?;
+        let _naming = self.naming()?;
         let imported = import::run(self, self.inner.store.as_ref(), file, new)?;
         self.tell_stored();
         Ok(imported)
+    }
+
+    /// Says that blobs are being stored which an event is about to name: while it is held, no blob goes because
+    /// nobody names it. Who holds a lease says so by that.
+    ///
+    /// # Errors
+    /// A storage error.
+    pub fn naming(&self) -> Result<Naming> {
+        let lock = self.inner.home.as_ref().map(Home::lock_naming).transpose()?;
+        Ok(Naming { _lock: lock })
     }
 
     /// Copies the database as it is now to `backups/<number of events>.db` and keeps the newest

@@ -56,7 +56,7 @@ pub struct Sound {
     /// Number of blobs that were erased, as an event says.
     pub erased_blobs: u64,
     /// Number of blobs that events of imported sessions name and that did not come with them.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub missing_blobs: u64,
     /// Archives that are not where the log put them, although it did not delete them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ pub struct Sound {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_none(count: &u64) -> bool {
+pub(crate) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

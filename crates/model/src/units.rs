@@ -23,7 +23,7 @@ enum Problem {
 }
 
 const SIZE_UNITS: &str = "KiB, MiB, GiB, KB, MB, GB or no unit for bytes";
-const TIME_UNITS: &str = "ms, s, m or h";
+const TIME_UNITS: &str = "ms, s, m, h or d";
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,6 +110,7 @@ pub fn parse_time_ms(text: &str) -> Result<u64, UnitError> {
         "s" => Some(1_000),
         "m" => Some(60_000),
         "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
         _ => None,
     })
 }
@@ -170,7 +171,9 @@ mod tests {
         check("100ms", Some(100));
         check("300s", Some(300_000));
         check("1h", Some(3_600_000));
-        for bad in ["", "5", "1S", "1M", "1 s", "1d", "1sec", "0.5s", "-1s"] {
+        check("90d", Some(7_776_000_000));
+        check("99999999999999d", None);
+        for bad in ["", "5", "1S", "1M", "1 s", "1D", "1sec", "0.5s", "-1s"] {
             check(bad, None);
         }
     }
@@ -184,7 +187,7 @@ mod tests {
             }
         };
         check(parse_size_bytes("10Kib").unwrap_err(), &["10Kib", "`Kib`", "KiB"]);
-        check(parse_time_ms("30").unwrap_err(), &["`30`", "no unit", "ms, s, m or h"]);
+        check(parse_time_ms("30").unwrap_err(), &["`30`", "no unit", "ms, s, m, h or d"]);
         check(parse_size_bytes("many").unwrap_err(), &["many", "whole number"]);
     }
 }

@@ -34,7 +34,7 @@ pub const BAD_UNIT: Code = Code::new(
     "policy_bad_unit",
     Exit::Usage,
     false,
-    "sizes take KiB, MiB, GiB, KB, MB, GB or plain bytes; times take ms, s, m or h",
+    "sizes take KiB, MiB, GiB, KB, MB, GB or plain bytes; times take ms, s, m, h or d",
 );
 /// Two rules of one name.
 pub const DUPLICATE_RULE: Code = Code::new(

@@ -62,7 +62,7 @@ pub fn policy_schema() -> Value {
             "size": {
                 "type": ["integer", "string"], "pattern": "^[0-9]+(B|KiB|MiB|GiB|KB|MB|GB)?$",
             },
-            "time": { "type": ["integer", "string"], "pattern": "^[0-9]+(ms|s|m|h)?$" },
+            "time": { "type": ["integer", "string"], "pattern": "^[0-9]+(ms|s|m|h|d)?$" },
         },
     })
 }
@@ -156,7 +156,7 @@ fn constraints() -> Value {
             "max_file_size": { "$ref": "#/$defs/size" },
             "max_duration": { "$ref": "#/$defs/time" },
             "min_isolation": { "enum": ISOLATION_LEVELS },
-            "rate": { "type": "string", "pattern": "^[0-9]+/[0-9]*(ms|s|m|h)$" },
+            "rate": { "type": "string", "pattern": "^[0-9]+/[0-9]*(ms|s|m|h|d)$" },
             "ui_profile": { "enum": UI_PROFILES },
             "ui_limits": { "type": "object", "additionalProperties": false, "properties": limits },
             "ui_hosts": {

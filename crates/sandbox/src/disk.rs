@@ -33,7 +33,8 @@ pub(crate) struct Place {
 /// The watch of one command on one place.
 pub(crate) struct DiskWatch<'a> {
     place: &'a Place,
-    /// What was free when the place was last known to be within its limit.
+    /// The most that was free since the place was last known to be within its limit: what is freed
+    /// elsewhere meanwhile hides nothing that is added here.
     free: Free,
     /// How much space may vanish from then on before it is counted again.
     slack_bytes: u64,
@@ -46,7 +47,8 @@ impl<'a> DiskWatch<'a> {
 
     pub(crate) fn new(place: &'a Place) -> Self {
         Self {
-            free: Free::of(&place.dir),
+            // Where that cannot be told the first look counts.
+            free: Free::of(&place.dir).unwrap_or(Free::ALL),
             slack_bytes: place.limit_bytes / 8,
             place,
             next: Instant::now() + Self::INTERVAL,
@@ -62,7 +64,8 @@ impl<'a> DiskWatch<'a> {
         }
         self.next = now + Self::INTERVAL;
         let Place { dir, device, limit_bytes } = self.place;
-        let free_now = Free::of(dir);
+        let free_now = Free::of(dir).unwrap_or(Free::NONE);
+        self.free.raise(&free_now);
         if free_now.lost_since(&self.free) < self.slack_bytes {
             return false;
         }
@@ -121,21 +124,31 @@ fn family(init: u32) -> Vec<u32> {
 /// What is left of a file system.
 struct Free {
     bytes: u64,
-    /// Files that can still be made; always 0 where there is no such number.
-    files: u64,
+    /// Files that can still be made; none where the file system has no such number, as btrfs.
+    files: Option<u64>,
 }
 
 impl Free {
-    fn of(path: &Path) -> Self {
-        rustix::fs::statvfs(path).map_or(Self { bytes: 0, files: 0 }, |stat| Self {
-            bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
-            files: stat.f_favail,
-        })
+    const ALL: Self = Self { bytes: u64::MAX, files: Some(u64::MAX) };
+    const NONE: Self = Self { bytes: 0, files: Some(0) };
+
+    fn of(path: &Path) -> Option<Self> {
+        let stat = rustix::fs::statvfs(path).ok()?;
+        let bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+        Some(Self { bytes, files: (stat.f_files > 0).then_some(stat.f_favail) })
     }
 
-    /// How much less it is than before, in bytes as they are counted.
+    /// The larger of each.
+    fn raise(&mut self, now: &Self) {
+        self.bytes = self.bytes.max(now.bytes);
+        self.files = self.files.max(now.files);
+    }
+
+    /// How much less it is than before, in bytes as they are counted. Where files are not counted that
+    /// can be any number.
     fn lost_since(&self, before: &Self) -> u64 {
-        let files = before.files.saturating_sub(self.files);
+        let (Some(now), Some(then)) = (self.files, before.files) else { return u64::MAX };
+        let files = then.saturating_sub(now);
         before.bytes.saturating_sub(self.bytes).max(files.saturating_mul(ENTRY_BYTES))
     }
 }
@@ -149,7 +162,7 @@ mod tests {
         let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
         let mut watch = DiskWatch::new(place);
         watch.next = Instant::now();
-        watch.free.bytes = Free::of(&place.dir).bytes + lost_bytes;
+        watch.free.bytes = Free::of(&place.dir).unwrap().bytes + lost_bytes;
         watch.exceeded(&me)
     }
 
@@ -183,13 +196,31 @@ mod tests {
         let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
         let look = |entries: u64, lost_files: u64| {
             let place = place(upper.path(), entries * ENTRY_BYTES);
-            let files = Free::of(upper.path()).files + lost_files;
+            let files = Free::of(upper.path()).unwrap().files.map(|files| files + lost_files);
             let mut watch = DiskWatch::new(&place);
             (watch.next, watch.free) = (Instant::now(), Free { bytes: 0, files });
             watch.exceeded(&me)
         };
         assert!(look(64, 1 << 20));
         assert!(!look(1024, 1 << 20), "others made files");
+    }
+
+    /// The failure: what was free at first was compared with for ever, so a command that had its own cache
+    /// deleted, or waited for others to delete, could add as much again unseen; and where nothing
+    /// could be asked, nothing was ever counted.
+    #[test]
+    fn what_is_freed_or_unknown_hides_nothing() {
+        let at = |bytes: u64, files: Option<u64>| Free { bytes, files };
+        let check = |steps: &[Free], lost: u64| {
+            let mut most = at(100, Some(0));
+            steps.iter().for_each(|now| most.raise(now));
+            assert_eq!(steps.last().unwrap().lost_since(&most), lost);
+        };
+        check(&[at(60, Some(0))], 40);
+        check(&[at(500, Some(0)), at(460, Some(0))], 40);
+        check(&[at(500, Some(9)), at(500, Some(7))], 2 * ENTRY_BYTES);
+        check(&[at(100, None)], u64::MAX);
+        assert_eq!(Free::NONE.lost_since(&Free::ALL), u64::MAX);
     }
 
     /// The failure: a file that is deleted while it is open takes space that no walk finds, so a command

@@ -52,7 +52,7 @@ impl Keys {
         if known.head == head {
             return Ok(known);
         }
-        let fresh = Arc::new(self.kernel.access()?);
+        let fresh = Arc::new(self.kernel.access_since((*known).clone())?);
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
         Ok(fresh)
     }

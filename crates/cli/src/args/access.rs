@@ -22,10 +22,10 @@ pub(crate) enum KeysCommand {
         /// Id of the key
         key: String,
         /// How long the old one may still be used, for example 24h (default: not at all)
-        #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+        #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
         grace: Option<u64>,
         /// How long the new one is good for, for example 90d (default: until it is revoked)
-        #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+        #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
         expires: Option<u64>,
         #[command(flatten)]
         of: OfTenant,
@@ -60,7 +60,7 @@ pub(crate) struct NewKeyArguments {
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
     /// How long it is good for, for example 90d (default: until it is revoked)
-    #[arg(long, value_name = "TIME", value_parser = lifetime_ms)]
+    #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
     pub(crate) expires: Option<u64>,
     /// An agent uses it: it never answers a question, whatever its roles say
     #[arg(long)]
@@ -80,7 +80,8 @@ pub(crate) enum TenantsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set what a tenant may do; what is not given is no longer limited
+    /// Set what a tenant may do: quotas and a profile that are not given end, without a root it has no
+    /// projects, and one that was disabled is open again
     Update(TenantArguments),
     /// Let nobody use a tenant any more; what it recorded stays
     Disable {
@@ -109,15 +110,6 @@ pub(crate) struct TenantArguments {
     /// Data as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// As other times, and whole days.
-fn lifetime_ms(text: &str) -> Result<u64, String> {
-    const DAY_MS: u64 = 24 * 3_600 * 1_000;
-    match text.strip_suffix('d').map(str::parse::<u64>) {
-        Some(Ok(days)) if days > 0 => Ok(days.saturating_mul(DAY_MS)),
-        _ => time_limit_ms(text),
-    }
 }
 
 fn quota(text: &str) -> Result<(String, u64), String> {

@@ -485,11 +485,12 @@ fn a_stream_ends_with_the_right_to_it() {
         assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     };
     let (id, stream) = open();
-    let (_, kept) = open();
+    let (_, mut kept) = open();
     place.run(&["keys", "revoke", &id, "--tenant", "acme"]).expect_status(0);
     ends(stream);
     // The control: the other one goes on, until nobody of the tenant may ask.
     admin.turn(&session, "hello", "turn.completed");
+    kept.until("turn.completed");
     place.run(&["tenants", "disable", "acme"]).expect_status(0);
     ends(kept);
     assert_eq!(admin.get("/v1/sessions").status, 401);

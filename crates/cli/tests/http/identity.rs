@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
+
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -190,7 +190,7 @@ fn only_a_token_of_the_provider_for_this_server_is_let_in() {
         ),
         401,
     );
-    // Keys were asked for once or twice, whoever sent what.
+    // However many tokens name a key that is not there, keys are asked for a few times.
     assert!(issuer.asked.load(Ordering::SeqCst) <= 6, "{}", issuer.asked.load(Ordering::SeqCst));
 }
 
@@ -331,7 +331,6 @@ fn a_real_provider_is_believed() {
     let _ = provider.wait();
     // Its keys are kept for a while.
     assert_eq!(status(&viewer, "GET /v1/sessions"), 200);
-    assert!(Path::new(&file).exists());
 }
 
 fn token_of(issuer: &str, scope: &str) -> String {

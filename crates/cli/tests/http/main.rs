@@ -14,6 +14,8 @@ mod frame;
 mod fuzz;
 #[path = "../it/harness.rs"]
 mod harness;
+#[path = "../../../../tests/support/headless.rs"]
+mod headless;
 mod identity;
 mod insight;
 mod load;
@@ -24,6 +26,8 @@ mod people;
 mod policies;
 mod repeats;
 mod sessions;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod steering;
 mod streams;
 mod views;

@@ -8,18 +8,12 @@ use serde_json::json;
 use crate::chat::node_with;
 use crate::client::Served;
 use crate::harness::{Place, skipped};
-
-const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+use crate::headless::{self, browser};
 
 #[test]
 fn the_playground_and_the_reference_in_a_browser() {
     const TEST: &str = "the_playground_and_the_reference_in_a_browser";
-    let is_there = |program: &&&str| {
-        Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success())
-    };
-    let Some(program) = PROGRAMS.iter().find(is_there) else {
-        return skipped(TEST, "no chromium is installed");
-    };
+    let Some(program) = browser() else { return skipped(TEST, headless::NONE) };
     if Command::new("node").arg("--version").output().is_err() {
         return skipped(TEST, "no node is installed");
     }
@@ -45,6 +39,7 @@ fn the_playground_and_the_reference_in_a_browser() {
         ("probed", json!(false)),
         ("cleared", json!("Clear: done")),
         ("left", json!(0)),
+        ("policy", json!([])),
         ("inline", json!(false)),
         ("errors", json!([])),
         ("outside", json!([])),

@@ -482,6 +482,41 @@ fn e2e_what_the_doctor_found_is_in_the_log_and_nothing_betters_it_unseen() {
     assert_ne!(claimed(), "native:no-landlock");
 }
 
+/// A tenant's log holds no examination of its own: its sandboxes claimed whatever the host could claim. What
+/// was found in the installation's log counts for all its tenants, and a tenant without it starts nothing.
+#[test]
+fn e2e_what_the_doctor_found_counts_for_every_tenant() {
+    use glasshouse_kernel::Kernel;
+    use glasshouse_kernel::driver::OneCommand;
+    use glasshouse_sandbox::{Cancel, Live, TemplateName};
+    let place = Place::new();
+    place.run(&["doctor"]).expect_status(0);
+    let program = Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+    let (home, tenant) = (place.path("acme"), "acme".parse().unwrap());
+    let open = || Kernel::open_of(&home, program, &tenant).unwrap();
+    let one = OneCommand {
+        argv: vec!["true".to_owned()],
+        workspace: None,
+        root: None,
+        calls: None,
+        template: TemplateName::CodeExecutor,
+        allow_hosts: Vec::new(),
+        timeout_ms: None,
+        env: Vec::new(),
+        cwd: glasshouse_model::CanonicalPath::root(),
+        merge: false,
+    };
+    let claimed = || {
+        let kernel = open().within(&place.home()).unwrap();
+        let cancel = Cancel::new().unwrap();
+        kernel.run_once(&one, Live::default(), &mut |_, _| {}, &cancel).unwrap().isolation
+    };
+    assert_ne!(claimed(), "native:no-landlock");
+    examined_as(&place, "no-landlock");
+    assert_eq!(claimed(), "native:no-landlock");
+    assert!(open().within(&place.path("nothing")).is_err());
+}
+
 /// A host that isolates less than a rule demands runs nothing of what the rule allows.
 #[test]
 fn e2e_a_call_is_denied_where_the_host_isolates_too_weakly() {

@@ -8,7 +8,7 @@ use crate::harness::{Place, assert_each_ended_once, count, git};
 
 /// Rounds of each test; more of them with `GLASSHOUSE_SOAK=1`.
 fn rounds() -> u32 {
-    if std::env::var_os("GLASSHOUSE_SOAK").is_some() { 40 } else { 10 }
+    if std::env::var_os("GLASSHOUSE_SOAK").is_some() { 40 } else { 5 }
 }
 
 fn killed_when(what: &str, condition: impl Fn(&[Event]) -> bool) {

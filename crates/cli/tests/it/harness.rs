@@ -1,5 +1,6 @@
 //! A data directory, a project, and the program run on both.
 
+pub(crate) use crate::skips::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -294,16 +295,6 @@ pub(crate) fn statuses(events: &[Event]) -> Vec<(String, String)> {
             (event.body["id"].as_str().unwrap_or("?").to_owned(), status.to_owned())
         })
         .collect()
-}
-
-/// Says that a test did not run, and why, where the test runner looks for it.
-pub(crate) fn skipped(name: &str, reason: &str) {
-    let line = format!("{name}: {reason}");
-    if let Some(file) = std::env::var_os("GLASSHOUSE_SKIP_LOG") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
-        std::io::Write::write_all(&mut file, format!("{line}\n").as_bytes()).unwrap();
-    }
-    eprintln!("skipped: {line}");
 }
 
 /// Processes below one, with the processor time that each has used, in hundredths of a second.

@@ -42,4 +42,6 @@ mod python;
 mod replay;
 mod repositories;
 mod reviews;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod taint;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use glasshouse_log::{Append, NewBranch, Projection};
+use glasshouse_log::{Append, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Kernel;
 use super::decide::now_us;
 use super::place::real_path;
+use super::start::random;
 use crate::{Error, Result, codes};
 
 const SESSION: &str = "s_access";
@@ -42,6 +43,8 @@ const MAX_NAME_BYTES: usize = 128;
 const MAX_KEYS: usize = 10_000;
 /// Most directories of a tenant.
 const MAX_ROOTS: usize = 64;
+/// Events read at a time.
+const ACCESS_PAGE: usize = 1_000;
 /// How often an append is tried again while others append.
 const ATTEMPTS: usize = 16;
 
@@ -116,11 +119,7 @@ pub struct TenantRow {
     pub created_us: u64,
 }
 
-impl Projection for Access {
-    const NAME: &'static str = "access";
-    /// Goes up with every change of what folding does or of the shape.
-    const VERSION: u32 = 1;
-
+impl Access {
     fn apply(&mut self, event: &Event) {
         self.head = event.seq();
         let at_us = event.header.time_us;
@@ -156,16 +155,6 @@ impl Projection for Access {
         }
     }
 
-    fn save(&self) -> Option<Vec<u8>> {
-        serde_json::to_vec(self).ok()
-    }
-
-    fn load(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
-    }
-}
-
-impl Access {
     fn created(&mut self, body: KeyEvent, at_us: u64) {
         // Nothing can be compared with a key without a digest.
         let Some(digest) = body.digest else { return };
@@ -231,16 +220,30 @@ pub struct NewTenant {
 }
 
 impl Kernel {
-    /// Keys and tenants.
+    /// Keys and tenants, from the first event on: a wrong snapshot would be a right that nobody gave.
     ///
     /// # Errors
     /// The log's errors.
     pub fn access(&self) -> Result<Access> {
-        match self.log.project(&access_branch()) {
-            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => {
-                Ok(Access::default())
+        self.access_since(Access::default())
+    }
+
+    /// The same from what was known before.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn access_since(&self, mut known: Access) -> Result<Access> {
+        loop {
+            let page = match self.log.read(&access_branch(), known.head + 1, ACCESS_PAGE) {
+                Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => {
+                    return Ok(known);
+                }
+                page => page?,
+            };
+            page.iter().for_each(|event| known.apply(event));
+            if page.len() < ACCESS_PAGE {
+                return Ok(known);
             }
-            access => Ok(access?),
         }
     }
 
@@ -249,7 +252,7 @@ impl Kernel {
     /// # Errors
     /// `key_invalid`; the log's errors.
     pub fn create_key(&self, terms: &KeyTerms, by: &Principal) -> Result<IssuedKey> {
-        self.issue(terms, None, by)
+        self.issue(by, |_| Ok((terms.clone(), None)))
     }
 
     /// Makes a key that takes the place of another one, with its roles; `lifetime_us` as of a new one.
@@ -263,14 +266,17 @@ impl Kernel {
         lifetime_us: Option<u64>,
         by: &Principal,
     ) -> Result<IssuedKey> {
-        let old = self.live_key(key)?;
-        let terms = KeyTerms {
-            name: old.name.clone(),
-            roles: old.roles.clone(),
-            is_agent: old.is_agent,
-            lifetime_us,
-        };
-        self.issue(&terms, Some((old, rotation)), by)
+        self.issue(by, |access| {
+            let old = access.keys.get(key).filter(|row| row.is_live(now_us()));
+            let old = old.ok_or_else(|| no_key(key))?.clone();
+            let terms = KeyTerms {
+                name: old.name.clone(),
+                roles: old.roles.clone(),
+                is_agent: old.is_agent,
+                lifetime_us,
+            };
+            Ok((terms, Some((old, rotation))))
+        })
     }
 
     /// Takes a key back. False when it had ended already.
@@ -288,17 +294,37 @@ impl Kernel {
         Ok(true)
     }
 
-    fn live_key(&self, key: &str) -> Result<KeyRow> {
-        let row = self.access()?.keys.remove(key).filter(|row| row.is_live(now_us()));
-        row.ok_or_else(|| no_key(key))
-    }
-
+    /// Makes the key that `wanted` tells of keys and tenants as they are: of two that replace one at a time, one
+    /// does.
     fn issue(
         &self,
+        by: &Principal,
+        wanted: impl Fn(&Access) -> Result<(KeyTerms, Option<(KeyRow, Rotation)>)>,
+    ) -> Result<IssuedKey> {
+        for _ in 0..ATTEMPTS {
+            let access = self.access()?;
+            let (terms, old) = wanted(&access)?;
+            let (id, text, drafts) = self.new_key(&access, &terms, old, by)?;
+            match self.tell_access(drafts, Some(access.head)) {
+                Err(error) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => {}
+                told => {
+                    told?;
+                    let row = self.access()?.keys.remove(&id).ok_or_else(|| no_key(&id))?;
+                    return Ok(IssuedKey { row, text });
+                }
+            }
+        }
+        Err(Error::new(codes::TURN_FAILED, "the key could not be told of"))
+    }
+
+    /// The id and the text of a key, and what tells of it.
+    fn new_key(
+        &self,
+        access: &Access,
         terms: &KeyTerms,
         old: Option<(KeyRow, Rotation)>,
         by: &Principal,
-    ) -> Result<IssuedKey> {
+    ) -> Result<(String, String, Vec<Draft>)> {
         let refuse = |why: String| Error::new(codes::KEY_INVALID, "no key was made").why(why);
         if terms.roles.is_empty() {
             return Err(refuse("it has no role".to_owned()));
@@ -312,7 +338,7 @@ impl Kernel {
                 "its name is longer than {MAX_NAME_BYTES} bytes, or no text"
             )));
         }
-        if self.access()?.keys.len() >= MAX_KEYS {
+        if access.keys.len() >= MAX_KEYS {
             return Err(refuse(format!("there are {MAX_KEYS} keys")));
         }
         let now = now_us();
@@ -337,9 +363,7 @@ impl Kernel {
             let body = ended(&old, (grace_us > 0).then(|| now.saturating_add(grace_us)));
             Draft::new(Kind::KeyRevoked, &body).by(by.actor())
         }));
-        self.tell_access(drafts, None)?;
-        let row = self.access()?.keys.remove(&id).ok_or_else(|| no_key(&id))?;
-        Ok(IssuedKey { row, text })
+        Ok((id, text, drafts))
     }
 
     /// Makes a tenant known. Only the installation's own log tells of tenants.
@@ -494,8 +518,6 @@ fn no_tenant(tenant: &TenantId) -> Error {
 }
 
 fn random_hex<const N: usize>() -> Result<String> {
-    let mut bytes = [0_u8; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::new(codes::TURN_FAILED, "the system gives no random bytes").why(e))?;
+    let bytes: [u8; N] = random()?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

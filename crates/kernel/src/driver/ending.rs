@@ -119,6 +119,7 @@ impl Kernel {
         self.check_agents(&main)?;
         let state = State::default();
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
+        Journal::open(self)?.append(vec![decided])?;
         match self.close_session(session, by) {
             // What cannot be read any more can still be deleted.
             Err(error)
@@ -126,7 +127,6 @@ impl Kernel {
                     || error.is(glasshouse_log::codes::SESSION_ARCHIVED) => {}
             closed => drop(closed?),
         }
-        Journal::open(self)?.append(vec![decided])?;
         let actor = by.actor();
         let forgotten = self.log.forget(&Forget {
             session: session.clone(),

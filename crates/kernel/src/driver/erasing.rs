@@ -1,6 +1,6 @@
 //! Taking bodies and contents out of the log for good, as a person asks for it.
 
-use glasshouse_log::{Appended, BranchState, Erase, MAX_ERASED, codes as log_codes};
+use glasshouse_log::{Appended, BranchState, Erase, Lease, MAX_ERASED, codes as log_codes};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
@@ -56,6 +56,9 @@ impl Kernel {
                 return Err(beyond());
             }
             let limit = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_ERASED + 1);
+            if events.len() > MAX_ERASED {
+                break;
+            }
             for event in self.log.read(&row.branch, from, limit)? {
                 let is_whole = !event.body.is_null();
                 let kind = event.kind().clone();
@@ -90,15 +93,15 @@ impl Kernel {
     pub fn erase(&self, erasing: Erasing) -> Result<Appended> {
         let mut erase = erasing.erase;
         // Whoever works there has in memory what goes here, and would send it to a model again.
+        let mut leases = Vec::new();
         for row in self.log.branches(&erase.session)? {
-            if row.branch != erase.branch && self.log.is_owned(&row.branch)? {
-                let what = format!("branch {} is being worked on", row.branch);
-                return Err(Error::new(log_codes::SESSION_OWNED, what)
-                    .why("it may hold in memory what is to be erased"));
+            if row.branch == erase.branch || row.why_ended().is_none() {
+                leases.push(self.log.acquire_lease(&row.branch)?);
+            }
+            if row.branch == erase.branch {
+                erase.epoch = leases.last().map(Lease::epoch);
             }
         }
-        let lease = self.log.acquire_lease(&erase.branch)?;
-        erase.epoch = Some(lease.epoch());
         let state = State::default();
         let decided =
             self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;

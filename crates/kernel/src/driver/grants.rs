@@ -95,10 +95,7 @@ pub(super) struct NewGrant {
 impl NewGrant {
     /// The event and the cell that make it.
     pub(super) fn issue(self) -> Result<(Draft, CellWrite)> {
-        let mut name = [0; 16];
-        name[..8].copy_from_slice(&random()?);
-        name[8..].copy_from_slice(&random()?);
-        let id = GrantId::from_random(name);
+        let id = GrantId::from_random(random()?);
         // Whatever cannot be used must not be given.
         Standing::new(id, self.terms.clone())?;
         let Self { session, branch, terms } = self;

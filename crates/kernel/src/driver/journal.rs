@@ -1,7 +1,7 @@
 //! A session of its own for something that a person does outside any agent's session.
 
 use glasshouse_log::{Append, CellWrite, Lease, NewBranch};
-use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId};
 
 use super::Kernel;
 use super::start::random;
@@ -61,11 +61,6 @@ impl<'a> Journal<'a> {
         })?;
         Ok(appended.head.seq)
     }
-}
-
-/// The person at this machine, where commands of theirs run.
-pub(super) fn local_user() -> Principal {
-    Principal::new(PrincipalKind::User, "local", TenantId::local())
 }
 
 impl Kernel {

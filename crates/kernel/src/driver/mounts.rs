@@ -34,10 +34,14 @@ pub(super) fn tools_of(project: &Path) -> Vec<ToolMount> {
 }
 
 /// Decides each mount; what is not allowed is not mounted. The second part are the decisions' events.
-pub(super) fn permitted(policy: &Policy, tools: &[ToolMount]) -> (Vec<ToolMount>, Vec<Draft>) {
+pub(super) fn permitted(
+    policy: &Policy,
+    tenant: &TenantId,
+    tools: &[ToolMount],
+) -> (Vec<ToolMount>, Vec<Draft>) {
     let mut drafts = Vec::new();
     let allowed = tools.iter().filter(|tool| {
-        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
+        let kernel = Principal::new(PrincipalKind::Kernel, "kernel", tenant.clone());
         let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
         call.host_path = Some(tool.source.display().to_string());
         let decision = decide_uncounted(policy, &call);

@@ -12,7 +12,7 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Seq,
+    Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Principal, Seq,
 };
 use glasshouse_policy::{Consent, Policy};
 use glasshouse_sandbox::toolchain::ToolMount;
@@ -26,7 +26,7 @@ use glasshouse_tools::sanitise::{Masker, Secret};
 
 use super::decide::{decide_uncounted, now_us};
 use super::execute::{changed_path, check_isolation};
-use super::journal::{Journal, local_user};
+use super::journal::Journal;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running, allowed_by_hand, to_the_log};
 use super::rules::shipped;
@@ -101,6 +101,7 @@ impl Kernel {
         sink: &mut dyn FnMut(Stream, &[u8]),
         cancel: &Cancel,
     ) -> Result<OneResult> {
+        let _naming = self.log.naming()?;
         let record = Record::open(self, one)?;
         let call = record.propose(one)?;
         let demanded = self.decide_once(&record, call, one)?;
@@ -131,8 +132,7 @@ impl Kernel {
         id: CallId,
         one: &OneCommand,
     ) -> Result<Constraints> {
-        let user = local_user();
-        let mut call = Call::new(name::SHELL_RUN, user);
+        let mut call = Call::new(name::SHELL_RUN, record.user.clone());
         call.argv = Some(one.argv.clone());
         call.session = Some(record.journal.session.clone());
         let decision = decide_uncounted(&record.policy, &call);
@@ -313,7 +313,7 @@ impl Kernel {
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
-        examined::tell(&self.log, &host)?;
+        examined::tell(&self.machine, &host)?;
         let sandbox = if one.allow_hosts.is_empty() {
             host.create(&spec)?
         } else {
@@ -346,7 +346,7 @@ impl Kernel {
         project: &Path,
     ) -> Result<(Option<PathBuf>, Vec<ToolMount>)> {
         let Some(root) = &one.root else {
-            let (tools, drafts) = permitted(&record.policy, &tools_of(project));
+            let (tools, drafts) = permitted(&record.policy, self.log.tenant(), &tools_of(project));
             record.append_mounts(drafts)?;
             return Ok((None, tools));
         };
@@ -360,7 +360,7 @@ impl Kernel {
             env: BTreeMap::new(),
             path: Vec::new(),
         };
-        let (allowed, drafts) = permitted(&record.policy, &[image]);
+        let (allowed, drafts) = permitted(&record.policy, self.log.tenant(), &[image]);
         record.append(drafts)?;
         if allowed.is_empty() {
             let what = format!("`{}` may not be the system of a sandbox", root.display());
@@ -451,6 +451,8 @@ fn end(
 struct Record<'a> {
     journal: Journal<'a>,
     policy: Arc<Policy>,
+    /// Who asked for it.
+    user: Principal,
 }
 
 impl<'a> Record<'a> {
@@ -460,7 +462,7 @@ impl<'a> Record<'a> {
             texts.push(allowed_by_hand(&one.allow_hosts)?);
         }
         let policy = Arc::new(kernel.compile(&texts)?);
-        Ok(Self { journal: Journal::open(kernel)?, policy })
+        Ok(Self { journal: Journal::open(kernel)?, policy, user: kernel.person() })
     }
 
     /// Records what mounts were decided; there may be none.
@@ -476,7 +478,7 @@ impl<'a> Record<'a> {
         let (session, branch) = (self.journal.session.clone(), self.journal.branch.clone());
         Network::new(
             (Arc::clone(&self.policy), Arc::clone(masker), Arc::default()),
-            (local_user(), session.clone()),
+            (self.user.clone(), session.clone()),
             kernel.network.clone(),
             to_the_log(kernel.log.clone(), session, branch),
         )
@@ -491,7 +493,7 @@ impl<'a> Record<'a> {
         let resolved = ApprovalResolved {
             approval,
             approved: true,
-            approver: local_user().actor(),
+            approver: self.user.actor(),
             code: "asked_for".to_owned(),
             expires_us: now_us(),
             scope: GrantScope::Call,
@@ -505,8 +507,7 @@ impl<'a> Record<'a> {
         let mut denied = None;
         let mut reasons = Vec::new();
         for path in set.changes.iter().flat_map(Change::paths) {
-            let user = local_user();
-            let mut call = Call::new(name::MERGE_APPLY, user).at(path.clone());
+            let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(path.clone());
             call.session = Some(self.journal.session.clone());
             call.labels.clone_from(labels);
             let decision = decide_uncounted(&self.policy, &call);
@@ -575,7 +576,7 @@ impl<'a> Record<'a> {
             arguments,
             masked: false,
         };
-        let user = local_user().actor();
+        let user = self.user.actor();
         Ok(CallId(self.append(vec![Draft::new(Kind::ToolProposed, &body).by(user)])?))
     }
 }

@@ -82,6 +82,8 @@ impl Kernel {
         let test = test_setup(&project, &new.config)?;
         let texts = self.policy_texts(&project, &test)?;
         let policy = self.compile(&texts)?;
+        // Until its lease says so.
+        let naming = self.log.naming()?;
         let scenario = new.scenario.as_ref().map(|bytes| put(&self.log, bytes)).transpose()?;
         let body = SessionCreated {
             // Another mode is asked for below, and has to be allowed.
@@ -117,6 +119,7 @@ impl Kernel {
             parent: None,
         })?;
         let lease = self.log.acquire_lease(&branch)?;
+        drop(naming);
         let recorder = Recorder::open(
             self.log.clone(),
             session,
@@ -337,9 +340,9 @@ fn check_prices(body: &SessionCreated, provider: &dyn Provider) -> Result<()> {
     }
 }
 
-/// Bytes for a new id.
-pub(crate) fn random() -> Result<[u8; 8]> {
-    let mut bytes = [0; 8];
+/// Bytes for a new id, or a new secret.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
         .map_err(|e| Error::new(codes::TURN_FAILED, "the system gives no random bytes").why(e))?;
     Ok(bytes)

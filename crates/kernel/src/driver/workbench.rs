@@ -79,6 +79,8 @@ pub(super) struct Workbench {
     /// Which cache the next sandbox gets.
     cache: &'static str,
     blobs: Blobs,
+    /// Says what was found when this machine was examined.
+    machine: Log,
     project: PathBuf,
     dir: PathBuf,
     bases: PathBuf,
@@ -150,6 +152,7 @@ impl Workbench {
             host_config: kernel.host_config(),
             cache: CACHE,
             blobs: Blobs(kernel.log.clone()),
+            machine: kernel.machine.clone(),
             tools: tools_of(&project),
             policy,
             network,
@@ -307,7 +310,7 @@ impl Workbench {
             Error::new(codes::TURN_FAILED, "the cache directory cannot be made").why(e)
         })?;
         spec.overlay = Some(self.opened()?.workspace.overlay_dirs());
-        let (tools, decided) = permitted(&self.policy, &self.tools);
+        let (tools, decided) = permitted(&self.policy, self.blobs.0.tenant(), &self.tools);
         self.events.extend(decided);
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
@@ -322,7 +325,7 @@ impl Workbench {
             code: None,
             attestation: None,
         };
-        examined::tell(&self.blobs.0, &self.host)?;
+        examined::tell(&self.machine, &self.host)?;
         let made = match has_network {
             true => self.host.create_with_egress(&spec, self.network.egress()?),
             false => self.host.create(&spec),

@@ -39,7 +39,7 @@ const DEFAULT_TIME_MS: u64 = 1_500;
 pub struct Coder {
     config: HostConfig,
     /// Says what was found when this machine was examined.
-    log: Option<Log>,
+    machine: Option<Log>,
     engine: Engine,
     host: OnceLock<SandboxHost>,
     /// How many workers wait for plans.
@@ -88,17 +88,13 @@ pub struct Preflight {
 }
 
 impl Coder {
-    /// Code runs in sandboxes of this host, which is started when there is some.
+    /// Code runs in sandboxes of this host, which is started when there is some. `machine` is the installation's
+    /// log, which says what was found when this machine was examined; without one nothing ever was.
     #[must_use]
-    pub fn new(config: HostConfig) -> Self {
+    pub fn new(config: HostConfig, machine: Option<&Log>) -> Self {
         let (host, ready) = (OnceLock::new(), AtomicUsize::new(0));
-        let cache = ModuleCache::of(&config.home);
-        Self { config, log: None, engine: Engine::new(), host, ready, cache }
-    }
-
-    /// With the log that says what was found when this machine was examined.
-    pub(crate) fn told_by(self, log: &Log) -> Self {
-        Self { log: Some(log.clone()), ..self }
+        let (cache, machine) = (ModuleCache::of(&config.home), machine.cloned());
+        Self { config, machine, engine: Engine::new(), host, ready, cache }
     }
 
     pub(crate) fn keep_ready(&self, count: usize) {
@@ -180,7 +176,7 @@ impl Coder {
                 self.host.get_or_init(|| host)
             }
         };
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.machine {
             tell_what_was_examined(log, host)?;
         }
         Ok(host)

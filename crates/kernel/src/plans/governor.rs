@@ -133,7 +133,7 @@ impl Governor {
     /// begins the run; the inner error says why there is none now.
     pub(super) fn reserve(&self, now_us: u64) -> Result<Result<(Ticket, CellWrite), Error>> {
         let name: String =
-            crate::driver::random()?.iter().map(|byte| format!("{byte:02x}")).collect();
+            crate::driver::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let (mut usage, version) = self.read(now_us)?;
         if let Err(error) = usage.take(self.quota, &name, now_us) {
             return Ok(Err(throttled(&error)));

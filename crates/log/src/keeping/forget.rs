@@ -88,9 +88,12 @@ impl Log {
         if !rotation.close(row)? {
             return Err(refused(codes::SESSION_OWNED).why("somebody works on it"));
         }
-        let blobs = match forget.keep_blobs {
-            true => BTreeSet::new(),
-            false => rotation.only_named_by(row, &rows)?,
+        // Whoever stores a blob that is here already, and names it next, finds it here.
+        let unnamed = (!forget.keep_blobs).then(|| home.lock_unnamed()).transpose()?;
+        let blobs = match &unnamed {
+            None => BTreeSet::new(),
+            Some(None) => return Err(busy("blobs of plans, of an import or of a new session")),
+            Some(Some(_alone)) => rotation.only_named_by(row, &rows)?,
         };
         let mut forgotten = Forgotten { blobs: blobs.len() as u64, ..Forgotten::default() };
         // Blobs first: a body that is gone names none, and the next try would not find them.
@@ -98,6 +101,7 @@ impl Log {
         for part in blobs.chunks(MAX_ERASED) {
             rotation.erase_named(Vec::new(), part.to_vec(), forget)?;
         }
+        drop(unnamed);
         rotation.erase_bodies(row, forget, &mut forgotten)?;
         let archive = rotation.drop_archive(row, known)?;
         archive::remember(self, &Known { archive, stage: Stage::Deleted })?;
@@ -171,7 +175,7 @@ impl Rotation<'_> {
         }
         // Nobody began meanwhile.
         self.check_alone(&self.log.sessions()?)?;
-        own.retain(|digest| self.log.blob(digest).is_ok());
+        own.retain(|digest| self.log.has_blob(digest));
         Ok(own)
     }
 
@@ -180,9 +184,7 @@ impl Rotation<'_> {
         for row in rows {
             for branch in self.log.branches(&row.session)? {
                 if branch.state == BranchState::Open && self.log.is_owned(&branch.branch)? {
-                    return Err(Error::new(codes::SESSION_OWNED, "blobs were not deleted")
-                        .why(format!("{} runs and may be about to name them", row.session))
-                        .fix("retry when nothing runs, or delete the session without its blobs"));
+                    return Err(busy(&format!("blobs of session {}", row.session)));
                 }
             }
         }
@@ -201,8 +203,9 @@ impl Rotation<'_> {
                 blobs.for_each(&mut add);
             }
         }
+        // Also while a rotation that was cut short left some bodies in the log and some not.
         let archived = archive::known(self.log, &row.session)?;
-        if let Some(known) = archived.filter(|known| known.stage == Stage::Erased) {
+        if let Some(known) = archived.filter(|known| known.stage != Stage::Deleted) {
             self.archives.blobs_of(&known.archive)?.into_iter().for_each(add);
         }
         for (digest, is_manifest) in named {
@@ -225,8 +228,11 @@ impl Archives {
     fn blobs_of(&self, archive: &Archive) -> Result<Vec<NamedBlob>> {
         let path = self.path(archive);
         let file = match File::open(&path) {
-            // It was deleted by hand: what it named nobody knows.
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            // It was moved or deleted by hand: what it names nobody knows.
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::file("read", &path, &cause)
+                    .fix("put the archive back, or delete the session without its blobs"));
+            }
             file => file.map_err(|cause| Error::file("read", &path, &cause))?,
         };
         let mut named = Vec::new();
@@ -240,6 +246,13 @@ impl Archives {
         })?;
         Ok(named)
     }
+}
+
+/// Why no blob goes for now.
+fn busy(what: &str) -> Error {
+    Error::new(codes::SESSION_OWNED, "blobs were not deleted")
+        .why(format!("{what} are being stored, and an event may be about to name some"))
+        .fix("retry when nothing runs, or delete the session without its blobs")
 }
 
 fn kind_of(record: &Record) -> Option<Kind> {

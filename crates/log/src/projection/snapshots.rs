@@ -115,12 +115,14 @@ impl Snapshots {
     }
 
     /// Held while snapshots are removed. What was folded from them before is kept by then, and found.
-    /// `None` where nothing can be written, by anybody.
-    pub(crate) fn alone(&self) -> Option<Alone> {
-        home::create_directories(&self.root).ok()?;
-        let gate = FileLock::acquire(&self.root.join(GATE)).ok()?;
-        let lock = FileLock::acquire(&self.root.join(LOCK)).ok()?;
-        Some(Alone { _lock: lock, _gate: gate })
+    ///
+    /// # Errors
+    /// A storage error: then nobody knows what is folded meanwhile.
+    pub(crate) fn alone(&self) -> Result<Alone> {
+        home::create_directories(&self.root)?;
+        let gate = FileLock::acquire(&self.root.join(GATE))?;
+        let lock = FileLock::acquire(&self.root.join(LOCK))?;
+        Ok(Alone { _lock: lock, _gate: gate })
     }
 
     /// The snapshots of a branch, the oldest first.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{
     Fixture, ManualClock, Mount, branch, clocked, draft, numbered, numbers, records, refusal, root,
-    session, skip, verdict,
+    session, skipped, verdict,
 };
 
 /// Bytes are hashed as they were written, so no time or number changes on its way.
@@ -80,7 +80,10 @@ fn j7_a_clock_that_steps_back_changes_no_order_and_no_lease() {
 fn a2_a_disk_that_closes_to_writing_refuses_and_loses_nothing() {
     let place = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::new(place.path(), 8 << 20) else {
-        skip("a2_a_disk_that_closes_to_writing_refuses_and_loses_nothing", "mounting needs root");
+        skipped(
+            "a2_a_disk_that_closes_to_writing_refuses_and_loses_nothing",
+            "mounting needs root",
+        );
         return;
     };
     let home = place.path().join("home");

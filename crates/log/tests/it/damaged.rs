@@ -9,7 +9,7 @@ use glasshouse_model::{Digest, Draft, Kind, TenantId};
 use serde_json::json;
 
 use crate::support::{
-    Fixture, Mount, blob_file, branch, fork, numbered, numbers, refusal, session, skip, verdict,
+    Fixture, Mount, blob_file, branch, fork, numbered, numbers, refusal, session, skipped, verdict,
 };
 
 /// Many pages of events in two branches.
@@ -194,7 +194,7 @@ fn blobs_that_events_name_are_part_of_the_proof() {
 fn a_home_that_cannot_be_written_can_be_proved_and_read() {
     let place = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::new(place.path(), 8 << 20) else {
-        skip("a_home_that_cannot_be_written_can_be_proved_and_read", "mounting needs root");
+        skipped("a_home_that_cannot_be_written_can_be_proved_and_read", "mounting needs root");
         return;
     };
     let mut running = Fixture::of_events(3);

@@ -16,6 +16,7 @@ mod exports;
 mod faults;
 mod files;
 mod firsts;
+mod forgets;
 mod images;
 mod imports;
 mod keepings;
@@ -26,6 +27,8 @@ mod power;
 mod projections;
 mod proofs;
 mod restores;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod storage_full;
 mod subscriptions;
 mod support;

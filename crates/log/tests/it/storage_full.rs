@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::disk::Disk;
 use crate::support::{
-    Fixture, ManualClock, Mount, branch, clocked, numbered, numbers, refusal, root, session, skip,
+    Fixture, ManualClock, Mount, branch, clocked, numbered, numbers, refusal, root, session,
+    skipped,
 };
 
 #[test]
@@ -39,7 +40,7 @@ fn a2_a_full_disk_refuses_and_recovers() {
 fn a2_a_really_full_file_system_refuses_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::new(directory.path(), 8 << 20) else {
-        skip("a2_a_really_full_file_system_refuses_and_recovers", "mounting a tmpfs needs root");
+        skipped("a2_a_really_full_file_system_refuses_and_recovers", "mounting a tmpfs needs root");
         return;
     };
     let ballast = directory.path().join("ballast");
@@ -85,7 +86,7 @@ fn a2_a_really_full_file_system_refuses_and_recovers() {
 fn a2_a_full_disk_stops_a_backup_and_a_rotation() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::new(directory.path(), 16 << 20) else {
-        skip("a2_a_full_disk_stops_a_backup_and_a_rotation", "mounting a tmpfs needs root");
+        skipped("a2_a_full_disk_stops_a_backup_and_a_rotation", "mounting a tmpfs needs root");
         return;
     };
     let clock = Arc::new(ManualClock::default());

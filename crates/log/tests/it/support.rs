@@ -1,5 +1,6 @@
 //! A log in a temporary home, and short ways to say what happens to it.
 
+pub(crate) use crate::skips::skipped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -147,12 +148,6 @@ pub(crate) fn refusal<T>(outcome: Result<T, Error>, key: &str) -> String {
         Some(value) => format!("{} {key}={value}", error.code()),
         None => error.code().to_owned(),
     }
-}
-
-/// Says on the error stream that a test cannot run here.
-#[expect(clippy::print_stderr, reason = "the one way that a test is skipped")]
-pub(crate) fn skip(name: &str, reason: &str) {
-    eprintln!("skipped: {name}: {reason}");
 }
 
 /// A clock that stands still until it is moved.

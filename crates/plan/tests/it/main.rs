@@ -10,11 +10,15 @@ mod complaints;
 mod conformance;
 mod documents;
 mod guides;
+#[path = "../../../../tests/support/headless.rs"]
+mod headless;
 mod hostile;
 mod pages;
 mod patches;
 mod properties;
 mod pure;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod states;
 mod streams;
 mod targets;

@@ -10,7 +10,11 @@ mod litellm;
 mod real;
 mod scripted;
 mod server;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod tls;
+
+use skips::skipped;
 
 use glasshouse_provider::{Cancel, Completion, Delta, Error, Message, ModelRequest, Provider};
 
@@ -24,16 +28,6 @@ fn request(text: &str) -> ModelRequest {
         max_output_tokens: 256,
         ..ModelRequest::default()
     }
-}
-
-/// Says why a test could not run, to the reader and to the suite, which knows the declared ones.
-#[expect(clippy::print_stderr, reason = "the reader of a test log must see it")]
-fn skipped(name: &str, reason: &str) {
-    use std::io::Write as _;
-    eprintln!("skipped: {name}: {reason}");
-    let Some(log) = std::env::var_os("GLASSHOUSE_SKIP_LOG") else { return };
-    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-    writeln!(log, "{name}: {reason}").unwrap();
 }
 
 /// Asks and gathers what was shown.

@@ -35,10 +35,16 @@ impl Examination {
         })
     }
 
-    /// The most that a sandbox may claim now; none when the machine has started since.
+    /// The most that a sandbox may claim now; none when the machine has started since. Where no start can be
+    /// told from another, what was found goes on to hold.
     #[must_use]
     pub fn level_now(&self) -> Option<Level> {
-        (Some(&self.boot) == boot_id().as_ref()).then_some(self.level)
+        self.level_in(boot_id().as_deref())
+    }
+
+    fn level_in(&self, boot: Option<&str>) -> Option<Level> {
+        let is_later = boot.is_some_and(|boot| !self.boot.is_empty() && boot != self.boot);
+        (!is_later).then_some(self.level)
     }
 }
 
@@ -64,6 +70,9 @@ mod tests {
             assert_eq!((found.level_now(), &found.failed), (Some(level), &vec![failed.to_owned()]));
             let earlier = Examination { boot: "another".to_owned(), ..found };
             assert_eq!(earlier.level_now(), None);
+            assert_eq!(earlier.level_in(None), Some(level));
+            let unknown = Examination { boot: String::new(), ..earlier };
+            assert_eq!(unknown.level_now(), Some(level));
         }
     }
 }

@@ -74,7 +74,9 @@ impl Nest {
         Ok(Hatched { pidfd, link })
     }
 
-    /// Has the mounts of an ended first process taken down, while nobody waits for that.
+    /// Has the mounts of an ended first process taken down, while nobody waits for that. The next sandbox of a
+    /// branch may lay its overlay over the same layer meanwhile: with no process left nothing reads or writes
+    /// through the old one, which keeps no pages of its own.
     pub(super) fn forget(&self) {
         // A process that is gone has let go of everything.
         let _ = self.channel.send(&Ask::Forget, &[]);

@@ -18,6 +18,8 @@ mod programs;
 mod published;
 mod recovery;
 mod rootless;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod soak;
 mod support;
 mod view;

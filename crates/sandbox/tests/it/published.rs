@@ -111,6 +111,7 @@ fn npm_tests_shell_quote() {
 }
 
 #[test]
+#[ignore = "a minute of building; `cargo xtask soak` runs it"]
 fn pytest_tests_tinycss2_in_its_environment() {
     let test = "pytest_tests_tinycss2_in_its_environment";
     if !can_run(test, &["/usr/bin/python3"]) {
@@ -138,6 +139,7 @@ const MODULES: [(&str, &str, &str); 4] = [
 ];
 
 #[test]
+#[ignore = "a minute of building; `cargo xtask soak` runs it"]
 fn go_tests_objx_with_the_modules_it_needs() {
     let test = "go_tests_objx_with_the_modules_it_needs";
     if !GO.iter().any(|go| Path::new(go).exists()) {
@@ -201,6 +203,7 @@ fn module_cache(home: &Home, from: &Path) -> PathBuf {
 }
 
 #[test]
+#[ignore = "a minute of building; `cargo xtask soak` runs it"]
 fn maven_tests_plexus_cipher() {
     let test = "maven_tests_plexus_cipher";
     let plugin = format!("{MAVEN_REPOSITORY}/org/apache/maven/plugins/maven-surefire-plugin");

@@ -1,5 +1,6 @@
 //! What every test needs: a host process on its own home, a workspace, and short commands.
 
+pub(crate) use crate::skips::skipped;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -120,10 +121,4 @@ pub(crate) fn sh(script: &str) -> Command {
 
 pub(crate) fn shell(sandbox: &Sandbox, script: &str) -> Ran {
     run(sandbox, &sh(script))
-}
-
-/// Says why a test could not run; the reader of a test log must see it.
-#[allow(clippy::print_stderr)]
-pub(crate) fn skipped(name: &str, reason: &str) {
-    eprintln!("skipped: {name}: {reason}");
 }

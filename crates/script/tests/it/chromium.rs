@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::node::skipped_for;
+use crate::headless::{self, Running, browser};
+use crate::skips::skipped;
 
-const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a page is shown until everything arrived.
 const TRIES: usize = 3;
@@ -179,38 +178,11 @@ fn document(path: &str) -> (&'static str, String, Vec<u8>) {
     ("200 OK", headers, content)
 }
 
-/// Ends with its owner, so that no failed test leaves a browser behind.
-struct Running(Child, PathBuf);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_dir_all(&self.1);
-    }
-}
-
-fn browser() -> Option<&'static str> {
-    PROGRAMS.iter().copied().find(|program| {
-        let version = Command::new(program).arg("--version").stderr(Stdio::null()).output();
-        version.is_ok_and(|output| output.status.success())
-    })
-}
-
 /// Shows a page; answers its report, or nothing when something else came first.
 fn show(program: &str, server: &Server, address: &str, came: &dyn Fn() -> bool) -> Option<Value> {
-    let data = tempfile::tempdir().unwrap().keep();
-    let mut command = Command::new(program);
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
-    command.args(["--no-first-run", "--disable-background-networking", "--no-proxy-server"]);
-    command.args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]);
     // Frames without an origin have a process of their own for people; headless they must ask for it.
-    command.args(["--disable-popup-blocking", "--enable-features=IsolateSandboxedIframes"]);
-    command.arg("--disable-features=OptimizationHints,Translate,MediaRouter");
-    command.arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1");
-    command.arg(format!("--user-data-dir={}", data.display())).arg(address);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let running = Running(child.unwrap(), data);
+    let more = ["--disable-popup-blocking", "--enable-features=IsolateSandboxedIframes"];
+    let running = Running::open(program, "", &more, address);
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !came() {
         if let Some((_, report)) = server.arrived.lock().unwrap().reports.pop() {
@@ -241,7 +213,7 @@ fn names(table: &str) -> BTreeSet<String> {
 #[test]
 fn lanes_in_chromium_let_out_what_they_say() {
     let name = "chromium::lanes_in_chromium_let_out_what_they_say";
-    let Some(program) = browser() else { return skipped_for(name, "no chromium is installed") };
+    let Some(program) = browser() else { return skipped(name, headless::NONE) };
     let server = Server::open();
     check_control(program, &server);
     server.forget();
@@ -317,7 +289,7 @@ fn check_control(program: &str, server: &Server) {
 #[test]
 fn the_worker_lane_in_chromium_opens_no_connection() {
     let name = "chromium::the_worker_lane_in_chromium_opens_no_connection";
-    let Some(program) = browser() else { return skipped_for(name, "no chromium is installed") };
+    let Some(program) = browser() else { return skipped(name, headless::NONE) };
     let server = Server::open();
     let mut input = server.input("alone", None);
     input["lanes"] = json!(["sandbox-worker"]);

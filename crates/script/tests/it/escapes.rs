@@ -9,6 +9,7 @@ use glasshouse_script::{Language, Limit, Limits, Runtime, Source, Task, codes};
 use serde_json::Value;
 
 use crate::node::{self, Bait};
+use crate::skips::skipped;
 use crate::support::{engine, host, task};
 
 #[path = "../attempts/ends.rs"]
@@ -88,7 +89,7 @@ fn every_attempt_reaches_its_goal_where_nothing_is_taken_away() {
     let bait = Bait::new();
     let bodies: Vec<(&str, &str)> = REACH.iter().map(|(_, name, body)| (*name, *body)).collect();
     let Some(first) = node::reached(&bodies, &bait, ("Asia/Tokyo", "de_DE.UTF-8")) else {
-        return node::skipped(name);
+        return skipped(name, node::NONE);
     };
     let second = node::reached(&bodies, &bait, ("America/New_York", "en_US.UTF-8")).unwrap();
     let failed = REACH.iter().filter(|(goal, name, _)| {
@@ -114,7 +115,7 @@ fn one_run_leaves_nothing_for_another() {
 #[test]
 fn one_run_leaves_everything_where_runs_share_an_engine() {
     let name = "escapes::one_run_leaves_everything_where_runs_share_an_engine";
-    let Some(found) = node::left(LEFT) else { return node::skipped(name) };
+    let Some(found) = node::left(LEFT) else { return skipped(name, node::NONE) };
     let failed = LEFT.iter().filter(|(name, ..)| !found[*name].starts_with("got "));
     let failed: Vec<String> =
         failed.map(|(name, ..)| format!("{name}: {}", found[*name])).collect();
@@ -223,7 +224,7 @@ fn loops_and_bombs_go_on_where_nobody_ends_them() {
         "awaits-of-thenables",
     ] {
         let body = LOOPS.iter().find(|(name, _)| *name == want).unwrap().1;
-        let Some(mut running) = node::start(body) else { return node::skipped(name) };
+        let Some(mut running) = node::start(body) else { return skipped(name, node::NONE) };
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(3 * (TIME_MS + LATE_US / 1_000)) {
             assert!(running.is_running(), "{want} ended by itself");

@@ -4,7 +4,11 @@
 mod chromium;
 mod conformance;
 mod escapes;
+#[path = "../../../../tests/support/headless.rs"]
+mod headless;
 mod limits;
 mod node;
 mod renders;
+#[path = "../../../../tests/support/skips.rs"]
+mod skips;
 mod support;

@@ -140,16 +140,5 @@ impl Drop for Running {
     }
 }
 
-/// Says why a test could not run, to the reader and to the suite, which knows the declared ones.
-pub(crate) fn skipped(name: &str) {
-    skipped_for(name, "no Node.js is installed");
-}
-
-/// The same with a reason.
-#[expect(clippy::print_stderr, reason = "the reader of a test log must see it")]
-pub(crate) fn skipped_for(name: &str, reason: &str) {
-    eprintln!("skipped: {name}: {reason}");
-    let Some(log) = std::env::var_os("GLASSHOUSE_SKIP_LOG") else { return };
-    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-    writeln!(log, "{name}: {reason}").unwrap();
-}
+/// The reason of a test that finds no Node.js.
+pub(crate) const NONE: &str = "no Node.js is installed";

@@ -1,5 +1,6 @@
 //! A scratch project, an in-memory blob store, an overlay mount.
 
+pub(crate) use crate::skips::skipped;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -187,10 +188,4 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
     }
-}
-
-/// Tells that a test could not run here.
-#[allow(clippy::print_stderr, reason = "a skipped test must be seen")]
-pub(crate) fn skipped(name: &str, reason: &str) {
-    eprintln!("skipped: {name}: {reason}");
 }

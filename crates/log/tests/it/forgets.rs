@@ -1,0 +1,144 @@
+//! Deleting a session takes its bodies and what only it names, and nothing that another one needs.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use glasshouse_log::{Append, CellWrite, Forget, Forgotten, Keeping, Log, SessionRow};
+use glasshouse_model::{Actor, Digest, Draft, Kind};
+use serde_json::json;
+
+use crate::support::{
+    Fixture, ManualClock, blob_file, branch, clocked, manifest_of, refusal, root, session,
+};
+
+const A_YEAR_US: u64 = 366 * 24 * 3_600 * 1_000_000;
+
+/// A session with one event that names blobs.
+fn naming(log: &Log, n: u64, blobs: &[Digest]) {
+    let (session_id, branch_id) = (format!("s_{n}"), format!("b_{n}"));
+    log.create_branch(root(&session_id, &branch_id)).unwrap();
+    let of: Vec<_> = blobs.iter().map(|blob| json!({ "blob": blob })).collect();
+    let draft = Draft::new(Kind::Heartbeat, &json!({ "n": n, "of": of }));
+    log.append(Append::new(session(&session_id), branch(&branch_id), vec![draft])).unwrap();
+}
+
+fn forget(log: &Log, n: u64, keep_blobs: bool) -> glasshouse_log::Result<Forgotten> {
+    log.forget(&Forget {
+        session: session(&format!("s_{n}")),
+        reason: "asked for".to_owned(),
+        actor: Actor::kernel(),
+        keep_blobs,
+        is_kept: &|_| false,
+    })
+}
+
+/// What is left of two sessions' blobs: own, shared, and the other's.
+struct Two {
+    fixture: Fixture,
+    own: Digest,
+    shared: Digest,
+    others: Digest,
+}
+
+impl Two {
+    fn new() -> Self {
+        Self::of(Fixture::new())
+    }
+
+    fn of(fixture: Fixture) -> Self {
+        let log = fixture.log();
+        let [own, shared, others] =
+            [&b"own"[..], b"shared", b"others"].map(|bytes| log.put_blob(bytes).unwrap());
+        naming(log, 11, &[own, shared]);
+        naming(log, 12, &[shared, others]);
+        Self { fixture, own, shared, others }
+    }
+
+    fn left(&self) -> [bool; 3] {
+        [self.own, self.shared, self.others]
+            .map(|digest| blob_file(self.fixture.path(), &digest).exists())
+    }
+}
+
+#[test]
+fn what_another_session_names_stays() {
+    let two = Two::new();
+    let log = two.fixture.log();
+    let done = forget(log, 11, false).unwrap();
+    assert_eq!((done.events, done.blobs), (1, 1));
+    assert_eq!(two.left(), [false, true, true]);
+    assert_eq!(forget(log, 11, false).unwrap(), Forgotten::default(), "again");
+    assert!(log.is_forgotten(&session("s_11")).unwrap());
+    forget(log, 12, true).unwrap();
+    assert_eq!(two.left(), [false, true, true], "blobs were to stay");
+}
+
+/// A blob that is here already is stored by naming it: between the one and the other a deletion found that
+/// nobody names it, and took it. It waits for nobody; it refuses.
+#[test]
+fn nothing_goes_while_somebody_is_about_to_name_it() {
+    let two = Two::new();
+    let log = two.fixture.log();
+    let about_to = log.naming().unwrap();
+    assert_eq!(refusal(forget(log, 11, false), ""), "session_owned");
+    assert_eq!(two.left(), [true; 3]);
+    assert_eq!(log.put_blob(b"own").unwrap(), two.own);
+    naming(log, 13, &[two.own]);
+    drop(about_to);
+    assert_eq!(forget(log, 11, false).unwrap().blobs, 0);
+    assert_eq!(two.left(), [true; 3]);
+}
+
+/// What cannot be read is still somebody's: it was left on the disk for ever by a deletion that found it
+/// damaged, and a session with it could not be deleted.
+#[test]
+fn a_damaged_blob_goes_as_well() {
+    let two = Two::new();
+    fs::write(blob_file(two.fixture.path(), &two.own), b"damaged").unwrap();
+    assert_eq!(forget(two.fixture.log(), 11, false).unwrap().blobs, 1);
+    assert_eq!(two.left(), [false, true, true]);
+}
+
+/// Archived sessions name their blobs in the archive, from the moment that it is written: a rotation that was cut
+/// short has some bodies here and some there. One that was moved away names what nobody knows.
+#[test]
+fn an_archive_keeps_what_it_names() {
+    let two = Two::new();
+    let log = two.fixture.log();
+    let keeping = Keeping { max_bytes: 1, ..Keeping::default() };
+    let rotated =
+        log.rotate(&keeping, false, &mut |row| Ok(row.session == session("s_12"))).unwrap();
+    let archive = two.fixture.path().join("archive").join(&rotated.archived[0].file);
+    // As it was before the last of its bodies were gone.
+    let cell = log.cell("log.archive", "s_12").unwrap().unwrap();
+    let text = String::from_utf8(cell.bytes).unwrap();
+    assert!(text.contains("erased"), "{text}");
+    let bytes = Some(text.replace("erased", "written").into_bytes());
+    let (space, key) = ("log.archive".to_owned(), "s_12".to_owned());
+    let cells = vec![CellWrite { space, key, expected_version: None, bytes }];
+    let draft = Draft::new(Kind::Heartbeat, &1);
+    log.append(Append { cells, ..Append::new(session("s_11"), branch("b_11"), vec![draft]) })
+        .unwrap();
+
+    let aside = two.fixture.path().join("aside.jsonl");
+    fs::rename(&archive, &aside).unwrap();
+    assert_eq!(refusal(forget(log, 11, false), ""), "storage_failed");
+    assert_eq!(two.left(), [true; 3]);
+    fs::rename(&aside, &archive).unwrap();
+    forget(log, 11, false).unwrap();
+    assert_eq!(two.left(), [false, true, true]);
+}
+
+#[test]
+fn files_of_a_manifest_go_with_it() {
+    let fixture = Fixture::new();
+    let log = fixture.log();
+    let file = log.put_blob(b"a file").unwrap();
+    let manifest = log.put_blob(manifest_of(&[file]).as_bytes()).unwrap();
+    log.create_branch(root("s_14", "b_14")).unwrap();
+    let sealed = Draft::new(Kind::Heartbeat, &json!({ "manifest": { "blob": manifest } }));
+    log.append(Append::new(session("s_14"), branch("b_14"), vec![sealed])).unwrap();
+    assert_eq!(forget(log, 14, false).unwrap().blobs, 2);
+    assert!(!blob_file(fixture.path(), &file).exists());
+}
