@@ -67,7 +67,7 @@ fn e2e_an_exemption_lets_the_named_files_be_written_and_no_other() {
     place.run(&["session", "replay", session.as_str()]).expect_status(0);
     let shown = place.run(&["session", "show", session.as_str()]).expect_status(0).stdout;
     assert!(shown.contains("documentation for README.md: a typo"), "{shown}");
-    assert!(shown.contains("granted by user:scenario"), "{shown}");
+    assert!(shown.contains("granted by scenario"), "{shown}");
 }
 
 /// Whatever a policy allows, a person answers; what a policy denies, nobody is asked.

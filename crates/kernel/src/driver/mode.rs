@@ -8,9 +8,10 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Kind, Mode, Principal};
 use tokio::task::JoinSet;
 
+use super::Session;
 use super::approvals::Asked;
 use super::decide::decide_uncounted;
-use super::{LISTEN_EVERY, RENEW_EVERY, Session};
+use super::turning::{LISTEN_EVERY, RENEW_EVERY};
 use crate::Result;
 
 impl Session {
