@@ -192,6 +192,10 @@ fn e2e_a_report_that_is_none_is_told_and_counts_for_nothing() {
     check(&format!("{report} > coverage/x; ln -s x coverage/lcov.info"), "it is a link to");
     check("ln -s /etc/hostname coverage/lcov.info", "no coverage: coverage/lcov.info");
     check("mkdir coverage/lcov.info", "no coverage: coverage/lcov.info");
+    // A pipe has no end that anybody would write: whoever opens it and waits, waits for ever.
+    check("mkfifo coverage/lcov.info", "no coverage: coverage/lcov.info");
+    check("mkfifo coverage/coverage-final.json", "no coverage: coverage/coverage-final.json");
+    check("mkfifo coverage/pipe; ln -s pipe coverage/lcov.info", "no coverage: coverage/lcov.info");
     check(
         "printf 'SF:/usr/lib/x.sh\\nDA:1,1\\nend_of_record\\n' > coverage/lcov.info",
         "names no line of a source",

@@ -23,6 +23,7 @@ mod harness;
 mod hooks;
 mod imports;
 mod inputs;
+mod instants;
 mod keepings;
 mod leftovers;
 mod listings;

@@ -30,6 +30,23 @@ const SPELLINGS: &[(&str, bool)] = &[
     ("D/con\u{fb01}g.yaml", false),
     ("D/config\u{200d}.yaml", false),
     ("\u{ff0e}D/config.yaml", false),
+    ("D/config.yaml%00.txt", false),
+    ("D/%2e%2e/D/config.yaml", false),
+    ("D/config.yaml\u{301}", false),
+    ("D/cafe\u{301}.yaml", false),
+    ("D/caf\u{e9}.yaml", false),
+    ("D/.config.yaml", false),
+    ("D/config.yaml-shm", false),
+    ("D/config.yaml.lock", false),
+    ("src/tool.sh/../../D/config.yaml", false),
+];
+
+/// Texts that are no path at all, in which a protected file is named.
+const NO_PATHS: &[&str] = &[
+    "D/config.yaml\0",
+    "src/tool.sh\0/../../D/config.yaml",
+    "D/config.yaml\u{1b}",
+    "../project/D/config.yaml",
 ];
 
 /// Other ways of writing the protected directory's name itself.
@@ -56,7 +73,7 @@ fn attempts(out: &mut String, at: usize, path: &str) {
       - {{ call: {{ id: shell{at}, tool: shell.run, args: {{ argv: [sh, -c, {script}, {path}] }} }} }}
       - {{ call: {{ id: edit{at}, tool: fs.edit, args: {{ path: {path}, old: strict, new: changed }} }} }}
       - {{ call: {{ id: write{at}, tool: fs.write, args: {{ path: {path}, content: changed }} }} }}
-      - {{ call: {{ id: delete{at}, tool: fs.delete, args: {{ path: {path} }} }} }}"
+      - {{ call: {{ id: remove{at}, tool: shell.run, args: {{ argv: [rm, -f, --, {path}] }} }} }}"
     );
 }
 
@@ -68,6 +85,10 @@ fn explore(place: &Place, directory: &str, paths: &[String], last: &str) -> Ran 
     let file = dir.join("config.yaml");
     let config = std::fs::read_to_string(project.join(".glasshouse/config.yaml")).unwrap();
     std::fs::write(&file, format!("{config}{KEPT}")).unwrap();
+    // Nearly all of it fails, which is no reason to end.
+    let user = place.path("config/glasshouse");
+    std::fs::create_dir_all(&user).unwrap();
+    std::fs::write(user.join("config.yaml"), "budget: { calls: 2000, errors: 2000 }\n").unwrap();
     std::os::unix::fs::symlink(directory, project.join("link")).unwrap();
     let mut yaml = "version: 1\nsteps:\n  - emit: [ { call: { id: plan, tool: plan.complete, args: { summary: x } } } ]\n".to_owned();
     for (at, path) in paths.iter().enumerate() {
@@ -100,7 +121,9 @@ fn e2e_law_12_no_spelling_of_a_path_reaches_a_protected_file() {
     let spelled = SPELLINGS.iter().map(|(path, _)| path.replace('D', ".glasshouse"));
     let named = NAMES.iter().map(|name| format!("{name}/config.yaml"));
     let long = format!(".glasshouse/{}", "x".repeat(300));
-    let paths: Vec<String> = spelled.chain(named).chain([long]).collect();
+    let no_paths = NO_PATHS.iter().map(|path| path.replace('D', ".glasshouse"));
+    let deep = format!(".glasshouse/{}config.yaml", "d/../".repeat(500));
+    let paths: Vec<String> = spelled.chain(named).chain(no_paths).chain([long, deep]).collect();
     let ran = explore(&place, ".glasshouse", &paths, RACE);
     let before = std::fs::read_to_string(place.path("project/.glasshouse/config.yaml")).unwrap();
     let seen = seen(&place);
@@ -109,7 +132,7 @@ fn e2e_law_12_no_spelling_of_a_path_reaches_a_protected_file() {
     let (_, events) = place.events();
     let through: Vec<_> = statuses(&events)
         .into_iter()
-        .filter(|(id, status)| status == "completed" && id.starts_with(['w', 'e', 'd']))
+        .filter(|(id, status)| status == "completed" && id.starts_with(['w', 'e']))
         .collect();
     // Whatever completed wrote another file, outside of the protected directory.
     for (id, _) in &through {

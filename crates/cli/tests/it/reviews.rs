@@ -17,7 +17,7 @@ use crate::harness::{Place, Running, assert_each_ended_once, count, statuses};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A project whose accepted policy asks a person about each read of `ask*.txt`.
-fn asking_project(place: &Place) -> PathBuf {
+pub(crate) fn asking_project(place: &Place) -> PathBuf {
     let project = place.shell_project();
     for n in 1..=7 {
         std::fs::write(project.join(format!("ask{n}.txt")), format!("secret {n}\n")).unwrap();

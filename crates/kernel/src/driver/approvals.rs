@@ -38,6 +38,10 @@ const SESSION_LIFETIME_US: u64 = 24 * 60 * MINUTE_US;
 const WORKSPACE_LIFETIME_US: u64 = 30 * SESSION_LIFETIME_US;
 /// Cell space of answers that the owner of a branch has not taken yet.
 const ANSWERS: &str = "approval.answers";
+/// What stays in the place of an answer once the question is closed, so that none comes after it.
+const CLOSED: &[u8] = b"closed";
+/// How often an answer is recorded anew when another one came first.
+const ATTEMPTS: u8 = 4;
 
 /// Names an approval: the branch that asks and the sequence of its question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,8 +103,24 @@ pub(super) struct Answered {
     approver: Actor,
     /// When, microseconds since 1970.
     at_us: u64,
-    /// The cell it came from.
-    taken: Option<CellWrite>,
+}
+
+impl Answered {
+    /// What another process left.
+    fn of(left: ApprovalAnswered) -> Self {
+        let answer = match (left.approved, left.scope) {
+            (false, _) => Answer::Reject,
+            (true, GrantScope::Call) => Answer::Approve,
+            (true, scope) => Answer::ApproveFor(Wider {
+                scope,
+                rule: left.rule.map(|rule| rule.matching),
+                lifetime_us: left.lifetime_us,
+                max_uses: left.max_uses,
+            }),
+        };
+        let (approver, at_us) = (left.approver, left.answered_us);
+        Self { approval: left.approval, answer, approver, at_us }
+    }
 }
 
 /// A question that is being asked.
@@ -158,7 +178,7 @@ impl Session {
         let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
             return Ok(false);
         };
-        if let Some(answered) = self.left_answer(approval, &request)? {
+        if let (Some(answered), _) = self.queued(approval, &request)? {
             self.resolve(asked, answered).await?;
             return Ok(true);
         }
@@ -175,7 +195,7 @@ impl Session {
         let sender = asked.sender.clone();
         tasks.spawn_blocking(move || {
             let (answer, approver) = (reviewer.review(&item), reviewer.approver());
-            let answered = Answered { approval, answer, approver, at_us: now_us(), taken: None };
+            let answered = Answered { approval, answer, approver, at_us: now_us() };
             // A turn that is over hears no answers.
             let _ = sender.send(answered);
             TaskEnd::new()
@@ -191,66 +211,74 @@ impl Session {
                 asked.withdraw(approval);
                 continue;
             };
-            let left = self.left_answer(approval, &request)?;
+            let (left, _) = self.queued(approval, &request)?;
             let is_over =
                 |waiting: &Waiting| waiting.until.is_some_and(|until| Instant::now() >= until);
             if let Some(answered) = left {
                 self.resolve(asked, answered).await?;
             } else if asked.waiting.get(&approval).is_some_and(is_over) {
                 let (answer, approver) = (Answer::Nobody, self.reviewer.approver());
-                let at_us = now_us();
-                let nobody = Answered { approval, answer, approver, at_us, taken: None };
+                let nobody = Answered { approval, answer, approver, at_us: now_us() };
                 self.resolve(asked, nobody).await?;
             }
         }
         Ok(())
     }
 
-    /// The answer in the cell of a question. What is no answer of a person of this tenant to exactly
-    /// this question counts as none.
-    fn left_answer(&self, approval: Seq, request: &ApprovalRequested) -> Result<Option<Answered>> {
+    /// The answer that another process left, and the write that closes its place. That write fails when an
+    /// answer comes between: a question is closed once. What is no answer of a person of this tenant to
+    /// exactly this question counts as none.
+    fn queued(
+        &self,
+        approval: Seq,
+        request: &ApprovalRequested,
+    ) -> Result<(Option<Answered>, CellWrite)> {
         let name = ApprovalName { branch: self.branch().clone(), seq: approval };
-        let Some(cell) = self.recorder.log().cell(ANSWERS, &name.to_string())? else {
-            return Ok(None);
-        };
-        let Ok(left) = serde_json::from_slice::<ApprovalAnswered>(&cell.bytes) else {
-            return Ok(None);
-        };
-        let is_for_it = left.branch == name.branch
-            && left.approval == approval
-            && left.args_digest == request.args_digest
-            && left.approver.kind == PrincipalKind::User
-            && left.tenant == *self.recorder.log().tenant();
-        if !is_for_it {
-            return Ok(None);
-        }
-        let answer = match (left.approved, left.scope) {
-            (false, _) => Answer::Reject,
-            (true, GrantScope::Call) => Answer::Approve,
-            (true, scope) => Answer::ApproveFor(Wider {
-                scope,
-                rule: left.rule.map(|rule| rule.matching),
-                lifetime_us: left.lifetime_us,
-                max_uses: left.max_uses,
-            }),
-        };
-        let taken = CellWrite {
+        let cell = self.recorder.log().cell(ANSWERS, &name.to_string())?;
+        let closing = CellWrite {
             space: ANSWERS.to_owned(),
             key: name.to_string(),
-            expected_version: Some(cell.version),
-            bytes: None,
+            expected_version: Some(cell.as_ref().map_or(0, |cell| cell.version)),
+            bytes: Some(CLOSED.to_vec()),
         };
-        let at_us = left.answered_us;
-        Ok(Some(Answered { approval, answer, approver: left.approver, at_us, taken: Some(taken) }))
+        let left = cell.and_then(|cell| serde_json::from_slice(&cell.bytes).ok());
+        let is_for_it = |left: &ApprovalAnswered| {
+            left.branch == name.branch
+                && left.approval == approval
+                && left.args_digest == request.args_digest
+                && left.approver.kind == PrincipalKind::User
+                && left.tenant == *self.recorder.log().tenant()
+        };
+        Ok((left.filter(is_for_it).map(Answered::of), closing))
     }
 
-    /// Records an answer, unless the question is no longer open.
+    /// Records an answer, unless the question is no longer open. One that another process left came first.
     pub(super) async fn resolve(&mut self, asked: &mut Asked, answered: Answered) -> Result<()> {
-        let Answered { approval, answer, approver, at_us, taken } = answered;
+        let approval = answered.approval;
         asked.withdraw(approval);
-        let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
-            return Ok(());
-        };
+        let mut answer = answered;
+        for attempt in 1.. {
+            let Some(request) = self.state().pending_approvals.get(&approval).cloned() else {
+                return Ok(());
+            };
+            let (left, closing) = self.queued(approval, &request)?;
+            answer = left.unwrap_or(answer);
+            match self.record_answer(&request, &answer, closing).await {
+                Err(error)
+                    if error.is(glasshouse_log::codes::CELL_CONFLICT) && attempt < ATTEMPTS => {}
+                recorded => return recorded,
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_answer(
+        &mut self,
+        request: &ApprovalRequested,
+        answered: &Answered,
+        closing: CellWrite,
+    ) -> Result<()> {
+        let Answered { approval, answer, approver, at_us } = answered;
         // Whoever implements `Reviewer`, an agent or a plugin never approves.
         let may_approve = approver.kind == PrincipalKind::User;
         let expires_us = at_us.saturating_add(APPROVAL_LIFETIME_US);
@@ -265,24 +293,24 @@ impl Session {
         let wider = match answer {
             // What makes no grant, as one that is good for no use, is an answer for the call alone.
             Answer::ApproveFor(wider) if approved => {
-                self.widen(&request, wider, &approver).ok().flatten()
+                self.widen(request, wider.clone(), approver).ok().flatten()
             }
             _ => None,
         };
         let scope = wider.as_ref().map_or(GrantScope::Call, |(scope, ..)| *scope);
         let body = ApprovalResolved {
-            approval,
+            approval: *approval,
             approved,
             approver: approver.clone(),
             code: code.to_owned(),
             expires_us,
             scope,
         };
-        let mut drafts =
-            vec![Draft::new(Kind::ApprovalResolved, &body).by(approver).caused_by(approval)];
-        let mut cells: Vec<CellWrite> = taken.into_iter().collect();
+        let resolved = Draft::new(Kind::ApprovalResolved, &body).by(approver.clone());
+        let mut drafts = vec![resolved.caused_by(*approval)];
+        let mut cells = vec![closing];
         if let Some((_, draft, cell)) = wider {
-            drafts.insert(0, draft.caused_by(approval));
+            drafts.insert(0, draft.caused_by(*approval));
             cells.push(cell);
         }
         self.recorder.record_with(drafts, cells).await
@@ -431,6 +459,8 @@ impl Kernel {
         let drafts = vec![Draft::new(Kind::ApprovalAnswered, &body).by(approver.actor())];
         match journal.append_with(drafts, vec![cell]) {
             Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
+                // Taken meanwhile, or closed because its time was over: then nothing asks for it.
+                self.pending_approval(name)?;
                 Err(Error::new(codes::APPROVAL_ANSWERED, "this was answered already")
                     .why("another answer waits to be taken"))
             }

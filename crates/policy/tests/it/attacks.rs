@@ -2,7 +2,9 @@
 //! not apply.
 
 use glasshouse_model::{Call, CanonicalPath, Effect, syscall::name};
-use glasshouse_policy::{Extension, ExtensionError, Opinion, Protected, Request, decide};
+use glasshouse_policy::{
+    CallSketch, Extension, ExtensionError, Opinion, Protected, Request, decide,
+};
 
 use crate::support::{ALLOW_ALL, call, compile, compile_with, decision, effect};
 
@@ -60,6 +62,77 @@ fn every_mutating_syscall_is_kept_out_of_the_protected_directories() {
     // Control: looking is not changing.
     for syscall in ["fs.read", "fs.list", "fs.exists", "search.grep", "search.glob"] {
         allowed(&none, &format!("{{ syscall: {syscall}, path: .glasshouse/policy.yaml }}"));
+    }
+}
+
+/// Forms of a path that others were walked around by: percent signs, NUL, long names, forms of Unicode, for
+/// every call that changes something. Denied where any file system could open the protected directory by it,
+/// refused where it is no path, and the name of another file where it only looks alike.
+#[test]
+fn no_form_of_a_path_reaches_a_protected_directory() {
+    let none = Protected::default();
+    let long = "x".repeat(255);
+    let denied = [
+        format!(".glasshouse/{long}"),
+        format!("{long}/.glasshouse/policy.yaml"),
+        format!(".glasshouse/{}", ["d"; 200].join("/")),
+        ".glasshouse/%2e%2e/policy.yaml".to_owned(),
+        ".glasshouse/policy.yaml%00.txt".to_owned(),
+        // Forms that file systems fold, ignore or drop.
+        ".gla\u{17f}\u{17f}house/policy.yaml".to_owned(),
+        ".GLA\u{df}HOUSE/policy.yaml".to_owned(),
+        ".glass\u{200d}house/policy.yaml".to_owned(),
+        "\u{feff}.glasshouse/policy.yaml".to_owned(),
+        ".glasshouse\u{fe0f}/policy.yaml".to_owned(),
+        ".glasshouse/e\u{301}".to_owned(),
+        ".glasshouse/\u{e9}".to_owned(),
+        ".glasshouse/.hidden".to_owned(),
+        ".glasshouse/policy.yaml~".to_owned(),
+        ".glasshouse/.policy.yaml.swp".to_owned(),
+        ".glasshouse/#policy.yaml#".to_owned(),
+        ".glasshouse . ./policy.yaml".to_owned(),
+        "glassh~1/policy.yaml".to_owned(),
+    ];
+    // Other names: a percent sign is a character here, and letters that look alike are others.
+    let other = [
+        "%2eglasshouse/policy.yaml",
+        ".glasshouse%2fpolicy.yaml",
+        ".%67lasshouse/policy.yaml",
+        "\u{ff0e}glasshouse/policy.yaml",
+        ".gl\u{430}sshouse/policy.yaml",
+        ".glasshouse\u{301}/policy.yaml",
+        ".glasshouse-wal",
+        "\u{2024}glasshouse/policy.yaml",
+    ];
+    let refused = [
+        ".glasshouse/policy.yaml\0",
+        "src/a\0/../../.glasshouse/policy.yaml",
+        ".glasshouse\n/policy.yaml",
+        "../.glasshouse/policy.yaml",
+        "/.glasshouse/policy.yaml",
+        &format!(".glasshouse/{}", "x/".repeat(300)),
+        &format!(".glasshouse/{}", "x".repeat(4_096)),
+        "",
+    ];
+    let more = ["git.commit", "shell.run", "test.run", "fs.rename", "mcp.files/put"];
+    for syscall in name::MUTATING.into_iter().chain(more) {
+        let sketch =
+            |path: &str| serde_json::json!({ "syscall": syscall, "path": path }).to_string();
+        for path in &denied {
+            denied_by(&none, &sketch(path), "protect-glasshouse");
+        }
+        for path in other {
+            allowed(&none, &sketch(path));
+        }
+        for path in refused {
+            let call = CallSketch::from_json(&sketch(path)).and_then(CallSketch::into_call);
+            assert_eq!(call.unwrap_err().code(), "call_malformed", "{path:?}");
+        }
+        // The control: what lies beside it under the same odd names is free.
+        for path in &denied {
+            let beside = path.to_lowercase().replace(".gla", "gla").replace("glassh~1", "glassh");
+            allowed(&none, &sketch(&beside));
+        }
     }
 }
 

@@ -311,6 +311,27 @@ proptest! {
     }
 
     #[test]
+    fn an_except_takes_away_from_its_own_rule_alone(
+        rules in policy(),
+        at in 0..8_usize,
+        call in calls(),
+    ) {
+        prop_assume!(!rules.is_empty());
+        let at = at % rules.len();
+        let mut whole = rules.clone();
+        whole[at].excepts.clear();
+        let heard = |rules: &[NaiveRule]| {
+            let names = compiled(rules, &call).1.into_iter().map(|trace| trace.name);
+            names.filter(|name| name != "default-deny").collect::<BTreeSet<_>>()
+        };
+        let (with, without) = (heard(&rules), heard(&whole));
+        // Nothing else speaks or falls silent, and it lets its own rule say no more than before.
+        let own = BTreeSet::from([rules[at].name.clone()]);
+        prop_assert!(with.is_subset(&without));
+        prop_assert!(without.difference(&with).cloned().collect::<BTreeSet<_>>().is_subset(&own));
+    }
+
+    #[test]
     fn of_sources_with_a_consent_of_their_own_the_strictest_decides(
         (joint, one, other) in (policy(), policy(), policy()),
         call in calls(),

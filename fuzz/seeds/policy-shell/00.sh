@@ -1,0 +1,1 @@
+rm -rf x; ls && rm -rf y | rm -rf z

@@ -1,0 +1,1 @@
+bash -c "sh -c 'rm -rf x'"

@@ -1,0 +1,1 @@
+case a in a) rm -rf y;; (b|c) ls ;& esac

@@ -1,0 +1,1 @@
+while rm -rf y; do :; done

@@ -1,0 +1,3 @@
+cat <<-'E'
+	rm -rf x
+	E

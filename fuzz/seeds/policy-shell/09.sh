@@ -1,0 +1,1 @@
+echo $((1 + $(rm -rf y))) ${x:-`rm -rf z`}

@@ -1,0 +1,1 @@
+A=1 rm -rf x; export B='$(rm -rf y)'

@@ -1,0 +1,1 @@
+if true; then rm -rf x; elif ls; then :; else ! rm -rf y; fi

@@ -1,0 +1,2 @@
+rm \
+ -rf x # rm -rf y

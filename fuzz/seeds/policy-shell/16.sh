@@ -1,0 +1,2 @@
+cargo test & ls | grep rm
+rm -rf ./a
