@@ -8,6 +8,7 @@
 mod carry;
 mod chosen;
 mod code;
+mod components;
 mod fold;
 mod governor;
 mod hooks;
@@ -555,7 +556,7 @@ impl Plans {
     ///
     /// # Errors
     /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
-    /// change; those of the modules, such as `script_module_unavailable`; the log's errors.
+    /// change; those of the modules, such as `script_module_unavailable`; `cancelled`; the log's errors.
     pub fn pin(
         &mut self,
         text: &str,
@@ -572,6 +573,7 @@ impl Plans {
             outside: &self.outside,
             profile: &profile,
             options,
+            cancel: &self.cancel,
         };
         let (events, pinned) = pinner.pin(&plan);
         if !events.is_empty() {
