@@ -24,6 +24,7 @@ pub mod error;
 pub mod graph;
 pub mod worker;
 
+mod bundle;
 mod cache;
 mod engine;
 mod html;

@@ -33,6 +33,8 @@ use crate::{Error, Result, codes};
 const LANE: &str = "isolated-vm";
 /// All lanes of this host.
 pub const LANES: &[&str] = &[LANE];
+/// Lanes that `web/lanes/` has.
+const LANES_OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
 
@@ -76,6 +78,19 @@ pub struct Coded {
     pub plan: Plan,
     /// What is recorded; nothing when there was no code.
     pub record: Option<PlanCode>,
+}
+
+/// Code of a plan for a browser.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct LaneCode {
+    /// The lane that the plan asks for.
+    pub requested: String,
+    /// The body of a function of `exports`, with all modules.
+    pub code: String,
+    /// What it is run with.
+    pub task: Value,
+    /// What it may use.
+    pub limits: Value,
 }
 
 /// Whether a module of a plan's source is there to be run.
@@ -181,6 +196,44 @@ impl Coder {
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let means = Means { coder: self, cancel, moment, profile, hooks: Hooks::Live(&none) };
         self.run(plan, (&state, None), &means)
+    }
+
+    /// The code of a plan as `run` of `web/lanes/host.js` takes it, with the plan's initial state. Nothing of
+    /// it is run here.
+    ///
+    /// # Errors
+    /// `plan_refused` when the profile refuses the plan, when it has no source, or when its lane is none of a
+    /// browser's; those of the compiler and of modules.
+    pub fn bundle(&self, plan: &Plan, profile: &Profile) -> Result<LaneCode> {
+        let refused = |why: &str| {
+            Error::new(codes::PLAN_REFUSED, "the plan's code does not run in a browser").why(why)
+        };
+        let report = glasshouse_plan::check_to_run(plan, profile, LANES_OF_BROWSERS);
+        if !report.safe {
+            return Err(super::refused(&report));
+        }
+        let lock = Lock::of(plan);
+        let asked = source(plan, &lock.places).ok_or_else(|| refused("it has no source"))?;
+        if asked.runtime == Runtime::Preact {
+            return Err(refused("components of Preact are rendered on a server"));
+        }
+        let cancel = glasshouse_sandbox::Cancel::new()?;
+        let worker = self.worker()?;
+        let program = worker.compile(&asked, &cancel)?;
+        let limits = graph_limits(plan, profile);
+        let whole = self.linked(&worker, &program, &lock, (&asked, limits, &cancel))?;
+        let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
+        let (moment, limits) = (Moment::at(now_us()), self::limits(plan, profile));
+        let export = plan.source().and_then(|source| source.get("exportName")?.as_text());
+        Ok(LaneCode {
+            requested: plan.lane().to_owned(),
+            code: worker.bundle(&whole, &cancel)?,
+            task: json!({
+                "export": export.unwrap_or(DEFAULT_EXPORT), "input": input(&state, None),
+                "now_ms": moment.now_ms, "seed": moment.seed,
+            }),
+            limits: json!({"time_ms": limits.time_ms, "output_bytes": limits.output_bytes}),
+        })
     }
 
     fn host(&self) -> Result<&SandboxHost> {

@@ -93,6 +93,13 @@ pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Res
     Ok(Exit::Done.status())
 }
 
+/// `ui bundle`.
+pub(super) fn bundle(text: &str, profile: &Profile) -> Result<u8, Error> {
+    let plan = parse(text, profile).map_err(|error| fault(&error))?;
+    output::json_line(&super::coder()?.bundle(&plan, profile)?);
+    Ok(Exit::Done.status())
+}
+
 /// `ui probe-plan`.
 pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Error> {
     let plan = match parse(text, profile) {
