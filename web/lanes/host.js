@@ -41,11 +41,41 @@ export function choose(requested) {
   return { requested, effective: requested };
 }
 
+// Code that did not end by itself, or that a tab was closed over, is remembered by what it is.
+function storage() {
+  try {
+    return globalThis.localStorage;
+  } catch {
+    return undefined;
+  }
+}
+
+function keyOf(code) {
+  let [a, b] = [0xdeadbeef, 0x41c6ce57];
+  for (let at = 0; at < code.length; at += 1) {
+    a = Math.imul(a ^ code.charCodeAt(at), 2654435761);
+    b = Math.imul(b ^ code.charCodeAt(at), 1597334677);
+  }
+  return `glasshouse-lane:${(a >>> 0).toString(36)}${(b >>> 0).toString(36)}`;
+}
+
+function stoppedBefore(chosen) {
+  return {
+    ...chosen,
+    effective: null,
+    stopped_before: true,
+    error: { code: 'script_limit', what: 'the code was stopped last time', why: 'it did not end by itself', fix: 'ask the person, and run it with `again`' },
+  };
+}
+
 // Runs `code`, the body of a function of `exports`, and answers `{ requested, effective, isolation, duration_ms, run_ms }` with
-// `node`, or with `error` and, where one was reached, `limit` and `killed`. Each run has a frame of its own.
-export function run({ requested = 'standard', code, task, limits = {} }, { signal, base = import.meta.url, into = document.body } = {}) {
+// `node`, or with `error` and, where one was reached, `limit` and `killed`. Each run has a frame of its own. Code that was stopped last
+// time is not begun: `stopped_before`, unless `again` says so.
+export function run({ requested = 'standard', code, task, limits = {} }, { signal, base = import.meta.url, into = document.body, remember = storage(), again = false } = {}) {
   const chosen = choose(requested);
   if (chosen.error) return Promise.resolve(chosen);
+  const key = keyOf(code);
+  if (!again && remember?.getItem(key)) return Promise.resolve(stoppedBefore(chosen));
   const { document: name, isolation } = MADE_OF[chosen.effective];
   const bounds = { ...DEFAULT_LIMITS, ...limits };
   const begun = performance.now();
@@ -59,6 +89,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
       signal?.removeEventListener('abort', abort);
       port.close();
       frame.remove();
+      if (!['deadline', 'unresponsive'].includes(answer.killed)) remember?.removeItem(key);
       const now = performance.now();
       resolve({ ...chosen, isolation, duration_ms: now - begun, run_ms: sent === undefined ? 0 : now - sent, ...answer });
     };
@@ -88,6 +119,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
       sent = performance.now();
       frame.contentWindow.postMessage({ type: 'run', code, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
     };
+    remember?.setItem(key, 'begun');
     into.append(frame);
   });
 }

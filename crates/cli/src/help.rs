@@ -97,6 +97,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("ui probe-plan", "glasshouse ui probe-plan plan.json"),
     ("ui playground", "glasshouse ui playground --no-open"),
     ("ui pin", "glasshouse ui pin plan.json --out plan.json"),
+    ("ui bundle", "glasshouse ui bundle plan.json --profile trusted > code.json"),
     (
         "ui plan",
         "glasshouse ui plan 'a form for a new contact' --provider openai --model gpt-5-mini",

@@ -92,7 +92,7 @@ pub use people::{
 pub use place::real_path;
 pub use rules::{
     PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
-    policy_texts, project_policy, protected,
+    policy_texts, project_policy, protected, served,
 };
 pub use search::{Find, Found, Search};
 pub use simulate::{Changed, Simulation};
@@ -456,11 +456,11 @@ impl Session {
 
 /// Does what the turn waits for anyway on its own thread: handing it to another one and back takes
 /// longer than a short act. Other tasks of the runtime are moved away where there are threads for them.
-fn in_place<T>(act: impl FnOnce() -> T) -> T {
+pub(crate) fn in_place<T>(act: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::CurrentThread => act(),
-        _ => tokio::task::block_in_place(act),
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
+        _ => act(),
     }
 }
 

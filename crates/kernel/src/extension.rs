@@ -18,7 +18,7 @@ use glasshouse_script::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::driver::lock;
+use crate::driver::{in_place, lock};
 use crate::{Error, Result, codes};
 
 /// Longest evaluation of one call.
@@ -89,7 +89,7 @@ impl ScriptExtension {
         let crashed = |why: &dyn std::fmt::Display| ExtensionError::Crashed(why.to_string());
         let mut running = lock(&self.running);
         if running.disabled {
-            return Err(crashed(&"it is disabled, because it crashed twice"));
+            return Err(ExtensionError::Disabled { within: CRASH_WINDOW });
         }
         if running.worker.is_none() {
             running.worker = Some(ENGINE.worker(&self.host).map_err(|e| crashed(&e))?);
@@ -146,10 +146,10 @@ fn opinion(ran: Ran, limit_ms: u64) -> Result<Option<Opinion>, ExtensionError> {
 
 impl Extension for ScriptExtension {
     fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
-        self.ask(call, EVALUATION_MS)
+        in_place(|| self.ask(call, EVALUATION_MS))
     }
 
-    fn restart(&self) {
+    fn restart(&self) -> bool {
         let mut running = lock(&self.running);
         let now = Instant::now();
         let again = running.crashed.is_some_and(|at| now.duration_since(at) < CRASH_WINDOW);
@@ -157,5 +157,6 @@ impl Extension for ScriptExtension {
         running.crashed = Some(now);
         // The next call makes another one, so nobody waits here.
         running.worker = None;
+        !running.disabled
     }
 }

@@ -8,6 +8,7 @@
 mod carry;
 mod chosen;
 mod code;
+mod components;
 mod fold;
 mod governor;
 mod hooks;
@@ -39,7 +40,7 @@ use crate::{Error, Result, codes};
 
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
-pub use code::{Coded, Coder, LANES, Preflight, told as told_of_code};
+pub use code::{Coded, Coder, LANES, LaneCode, Preflight, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
@@ -555,7 +556,7 @@ impl Plans {
     ///
     /// # Errors
     /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
-    /// change; those of the modules, such as `script_module_unavailable`; the log's errors.
+    /// change; those of the modules, such as `script_module_unavailable`; `cancelled`; the log's errors.
     pub fn pin(
         &mut self,
         text: &str,
@@ -572,6 +573,7 @@ impl Plans {
             outside: &self.outside,
             profile: &profile,
             options,
+            cancel: &self.cancel,
         };
         let (events, pinned) = pinner.pin(&plan);
         if !events.is_empty() {

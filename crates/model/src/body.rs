@@ -38,8 +38,9 @@ pub use log::{
 };
 pub use model::{Carry, ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{
-    PlanCode, PlanEvent, PlanHistoryCleared, PlanHook, PlanPreviewed, PlanRegistered,
-    PlanRolledBack, PlanRun, PlanShown, PlanStateChanged, RunMode, RunStatus,
+    PlanCode, PlanComponentFault, PlanComponents, PlanEvent, PlanHistoryCleared, PlanHook,
+    PlanPreviewed, PlanRegistered, PlanRolledBack, PlanRun, PlanShown, PlanStateChanged, RunMode,
+    RunStatus,
 };
 pub use session::{
     BudgetCharged, BudgetExhausted, MessageReceived, ModelSettings, NamedRequest, Outcome,

@@ -269,7 +269,7 @@ pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
 }
 
 fn component_unresolved() -> Refusal {
-    let why = "the component is not run, because no engine is here";
+    let why = "nothing came of the component here; its children are shown";
     Refusal::new(codes::COMPONENT_UNRESOLVED, why)
 }
 

@@ -8,7 +8,7 @@ use glasshouse_model::{Call, Constraints, Decision, Digest, Effect, Layer, RuleT
 
 use crate::approval::{ApprovalRefusal, ApprovalUse};
 use crate::builtin::{BUILT_INS, BuiltIn, Facts};
-use crate::extension::{Extension, ExtensionError};
+use crate::extension::{Extension, ExtensionError, Opinion};
 use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
 use crate::rule::{Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
@@ -29,7 +29,7 @@ pub struct Request<'a> {
     pub standing: Option<StandingUse<'a>>,
     /// Stored use counters of grants and approvals.
     pub counters: &'a dyn UseCounters,
-    /// The extension, when the installation has one.
+    /// An extension that is asked in the place of the one that serves the policy.
     pub extension: Option<&'a dyn Extension>,
 }
 
@@ -152,12 +152,10 @@ fn decide_with(
         ledger.add(Layer::File, "supposed", Effect::Allow, None);
     }
     ledger.check_sandbox();
-    ledger.check_consent(policy, request.call);
-    if !ledger.denied
-        && let Some(extension) = request.extension
-    {
-        ledger.add_extension(extension, request.call);
+    if !ledger.denied {
+        ledger.ask_extension(policy, request);
     }
+    ledger.check_consent(policy, request.call);
     ledger.verdict(policy, request, token.and_then(Result::err))
 }
 
@@ -292,21 +290,30 @@ impl Ledger {
         }
     }
 
-    fn add_extension(&mut self, extension: &dyn Extension, call: &Call) {
-        match extension.evaluate(call) {
-            Ok(None) => {}
-            Ok(Some(opinion)) => {
-                let reason = Some(opinion.reason);
-                self.add(Layer::Extension, "extension", opinion.effect, reason);
-            }
-            Err(error) => {
-                if matches!(error, ExtensionError::Crashed(_)) {
-                    extension.restart();
-                }
-                let reason = Some(error.to_string());
-                self.add(Layer::Extension, "extension", Effect::Deny, reason);
-            }
+    fn ask_extension(&mut self, policy: &Policy, request: &Request<'_>) {
+        let text = policy.extension();
+        let said = match request.extension.or_else(|| policy.serving()) {
+            Some(extension) => opinion(extension, request.call),
+            // The rule that nobody can ask might have been a deny rule.
+            None => text.map(|_| Opinion {
+                effect: Effect::Deny,
+                reason: "the policy has rules in TypeScript, and nothing runs them".to_owned(),
+            }),
+        };
+        let Some(Opinion { effect, reason }) = said else { return };
+        self.hear(effect);
+        match text.map(|text| text.position).filter(|at| policy.apart.contains(at)) {
+            Some(source) => self.consents.push(source),
+            None => self.joint |= effect != Effect::Deny,
         }
+        self.traces.push(RuleTrace {
+            name: "extension".to_owned(),
+            layer: Layer::Extension,
+            source: text.map(|text| text.source.clone()),
+            line: text.map(|text| text.line),
+            action: effect,
+            reason: Some(reason),
+        });
     }
 
     /// Lets a valid approval turn review into allow; says why an invalid one does not.
@@ -402,6 +409,20 @@ impl Ledger {
             standing_refusals,
         }
     }
+}
+
+/// What an extension says; one that cannot say anything denies.
+fn opinion(extension: &dyn Extension, call: &Call) -> Option<Opinion> {
+    let error = match extension.evaluate(call) {
+        Ok(said) => return said,
+        Err(error) => error,
+    };
+    let mut reason = error.to_string();
+    if matches!(error, ExtensionError::Crashed(_)) {
+        let then = if extension.restart() { "it is started again" } else { "it is disabled" };
+        reason = format!("{reason}; {then}");
+    }
+    Some(Opinion { effect: Effect::Deny, reason })
 }
 
 /// A rule's own words; a rule that stops the call without any is at least named.

@@ -1,8 +1,34 @@
 //! The last layer: a program that decides what rules can not express.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use glasshouse_model::{Call, Effect};
+use glasshouse_model::{Call, Decision, Effect, Layer};
+
+/// Rules in TypeScript that a source of a policy carries. Whoever compiles the policy also has them run
+/// ([`Policy::served_by`](crate::Policy::served_by)); until then nothing that reaches them is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionText {
+    /// The program.
+    pub code: String,
+    /// Source it is in.
+    pub source: String,
+    /// Line of the source at which the program begins, from 1.
+    pub line: u64,
+    /// Position of the source.
+    pub(crate) position: usize,
+}
+
+/// What runs the rules in TypeScript of a policy.
+#[derive(Clone)]
+pub(crate) struct Serving(pub(crate) Arc<dyn Extension + Send + Sync>);
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Serving")
+    }
+}
 
 /// What an extension says about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +52,11 @@ pub enum ExtensionError {
     },
     /// It answered something that is no opinion, or reported an error.
     Failed(String),
+    /// It crashed twice within a time, and is not asked any more.
+    Disabled {
+        /// That time.
+        within: Duration,
+    },
 }
 
 impl fmt::Display for ExtensionError {
@@ -36,6 +67,10 @@ impl fmt::Display for ExtensionError {
                 write!(f, "the policy extension did not answer within {limit_ms} ms")
             }
             Self::Failed(detail) => write!(f, "the policy extension failed: {detail}"),
+            Self::Disabled { within } => {
+                let seconds = within.as_secs();
+                write!(f, "the policy extension is disabled: it crashed twice within {seconds} s")
+            }
         }
     }
 }
@@ -53,6 +88,33 @@ pub trait Extension {
 
     /// Told once after [`ExtensionError::Crashed`], so that the host starts the program again. It
     /// returns at once and does not change the decision in hand; how often a crashing program is
-    /// restarted is the host's limit.
-    fn restart(&self);
+    /// restarted is the host's limit. Answers whether the program will be asked again.
+    fn restart(&self) -> bool;
+}
+
+/// What an extension said when a decision was made: whoever makes the decision again hears the same. A
+/// program that was late once need not be late again, so what it said is as much an input as the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard(Option<Opinion>);
+
+impl Heard {
+    /// From the decision.
+    #[must_use]
+    pub fn in_decision(decision: &Decision) -> Self {
+        let trace = decision.rules.iter().find(|rule| rule.layer == Layer::Extension);
+        Self(trace.map(|rule| Opinion {
+            effect: rule.action,
+            reason: rule.reason.clone().unwrap_or_default(),
+        }))
+    }
+}
+
+impl Extension for Heard {
+    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
+        Ok(self.0.clone())
+    }
+
+    fn restart(&self) -> bool {
+        true
+    }
 }

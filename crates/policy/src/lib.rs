@@ -54,7 +54,7 @@ pub use counterfactual::{CallChange, Edit, Explanation, Near, RuleChange, explai
 pub use decide::{Request, Verdict, decide};
 pub use error::{Error, Result};
 pub use explain::{explain_text, explanation_text};
-pub use extension::{Extension, ExtensionError, Opinion};
+pub use extension::{Extension, ExtensionError, ExtensionText, Heard, Opinion};
 pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,

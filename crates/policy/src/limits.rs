@@ -21,6 +21,8 @@ pub const MAX_SECRET_PATTERNS: usize = 64;
 pub const MAX_SECRET_PATTERN_BYTES: usize = 512;
 /// Longest name of a pattern for secrets in bytes: it takes the secret's place in a text.
 pub const MAX_SECRET_NAME_BYTES: usize = 64;
+/// Longest program of rules in TypeScript in bytes.
+pub const MAX_EXTENSION_BYTES: usize = 64 << 10;
 /// Most `except` items of one rule; each is tried for each call the rule matches.
 pub const MAX_EXCEPTS: usize = 64;
 /// Most examples of one rule.

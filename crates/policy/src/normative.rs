@@ -106,8 +106,9 @@ impl Extension for Spy {
         }
     }
 
-    fn restart(&self) {
+    fn restart(&self) -> bool {
         *self.restarts.borrow_mut() += 1;
+        true
     }
 }
 

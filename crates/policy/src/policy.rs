@@ -1,12 +1,14 @@
 //! A compiled policy: immutable, shared between threads, named by a digest.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use glasshouse_model::{Digest, Effect, Layer};
 
 use crate::builtin::{BUILT_INS, Guard, Protected};
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::extension::{Extension, ExtensionText, Serving};
 use crate::index::Index;
 use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SECRET_PATTERNS, MAX_SOURCES};
 use crate::network::HostPattern;
@@ -36,6 +38,8 @@ pub struct Policy {
     groups: Vec<(usize, String, Vec<HostPattern>)>,
     secret_patterns: Vec<SecretPattern>,
     warnings: Vec<Warning>,
+    extension: Option<ExtensionText>,
+    serving: Option<Serving>,
 }
 
 /// One rule of a policy, for lists and documentation.
@@ -75,6 +79,8 @@ impl Policy {
             groups: Vec::new(),
             secret_patterns: Vec::new(),
             warnings: Vec::new(),
+            extension: None,
+            serving: None,
         };
         for (position, source) in sources.iter().enumerate() {
             let contents = source::read(source, position)?;
@@ -83,11 +89,24 @@ impl Policy {
             policy.groups.extend(groups.map(|(name, hosts)| (position, name, hosts)));
             policy.secret_patterns.extend(contents.secret_patterns);
             policy.warnings.extend(contents.warnings);
+            if let Some(extension) = contents.extension {
+                policy.take_extension(extension)?;
+            }
         }
         policy.check_size()?;
         policy.check_names()?;
         policy.index = Index::new(&policy.rules);
         Ok(policy)
+    }
+
+    /// A second program would need an order among the two.
+    fn take_extension(&mut self, extension: ExtensionText) -> Result<()> {
+        if let Some(first) = &self.extension {
+            let place = format!("{}:{}", first.source, first.line);
+            return Err(limit("extensions", 2, 1).with("first", place));
+        }
+        self.extension = Some(extension);
+        Ok(())
     }
 
     fn check_size(&self) -> Result<()> {
@@ -194,6 +213,23 @@ impl Policy {
     #[must_use]
     pub fn secret_patterns(&self) -> &[SecretPattern] {
         &self.secret_patterns
+    }
+
+    /// The rules in TypeScript that one of the sources carries.
+    #[must_use]
+    pub const fn extension(&self) -> Option<&ExtensionText> {
+        self.extension.as_ref()
+    }
+
+    /// The same policy with what runs its rules in TypeScript. Without it a policy that has such rules
+    /// denies what reaches them.
+    #[must_use]
+    pub fn served_by(self, extension: Arc<dyn Extension + Send + Sync>) -> Self {
+        Self { serving: Some(Serving(extension)), ..self }
+    }
+
+    pub(crate) fn serving(&self) -> Option<&dyn Extension> {
+        self.serving.as_ref().map(|serving| &*serving.0 as &dyn Extension)
     }
 
     /// Names of the `network_whitelist` groups.

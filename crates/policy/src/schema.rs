@@ -6,8 +6,9 @@ use glasshouse_model::workflow::State;
 use serde_json::{Map, Value, json};
 
 use crate::limits::{
-    MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
-    MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES, MAX_SECRET_PATTERNS,
+    MAX_EXAMPLES, MAX_EXCEPTS, MAX_EXTENSION_BYTES, MAX_LIST_ITEMS, MAX_NAME_BYTES,
+    MAX_REASON_BYTES, MAX_RULES, MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES,
+    MAX_SECRET_PATTERNS,
 };
 use crate::rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 
@@ -39,6 +40,10 @@ pub fn policy_schema() -> Value {
                 "additionalProperties": {
                     "type": "string", "minLength": 1, "maxLength": MAX_SECRET_PATTERN_BYTES,
                 },
+            },
+            "extension": {
+                "type": "string", "minLength": 1, "maxLength": MAX_EXTENSION_BYTES,
+                "description": "Rules in TypeScript: a program that exports evaluate(call)",
             },
         },
         "$defs": {

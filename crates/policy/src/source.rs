@@ -11,9 +11,11 @@ use glasshouse_model::{Code, Effect, Rate};
 
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::extension::ExtensionText;
 use crate::limits::{
-    MAX_EXAMPLES, MAX_EXCEPTS, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
-    MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES, MAX_SECRET_PATTERNS,
+    MAX_EXAMPLES, MAX_EXCEPTS, MAX_EXTENSION_BYTES, MAX_LIST_ITEMS, MAX_NAME_BYTES,
+    MAX_REASON_BYTES, MAX_RULES, MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES,
+    MAX_SECRET_PATTERNS,
 };
 use crate::network::{HostPattern, WEB_PORTS};
 use crate::rule::{Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
@@ -91,10 +93,11 @@ pub(crate) struct Contents {
     pub(crate) groups: Vec<(String, Vec<HostPattern>)>,
     pub(crate) secret_patterns: Vec<SecretPattern>,
     pub(crate) warnings: Vec<Warning>,
+    pub(crate) extension: Option<ExtensionText>,
 }
 
 pub(crate) const TOP_KEYS: &[&str] =
-    &["version", "capabilities", "network_whitelist", "secret_patterns"];
+    &["version", "capabilities", "network_whitelist", "secret_patterns", "extension"];
 pub(crate) const RULE_KEYS: &[&str] =
     &["name", "match", "action", "except", "reason", "constraints", "examples"];
 pub(crate) const CONSTRAINT_KEYS: &[&str] = &[
@@ -142,7 +145,29 @@ pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
     if let Some(patterns) = top.get("secret_patterns") {
         contents.secret_patterns = secret_patterns(&reader, patterns)?;
     }
+    if let Some(text) = top.get("extension") {
+        contents.extension = Some(extension(&reader, text, index)?);
+    }
     Ok(contents)
+}
+
+/// The program itself: what a person accepts is one text.
+fn extension(reader: &Reader<'_>, node: &Node, position: usize) -> Result<ExtensionText> {
+    let code = reader.text(node, "extension")?;
+    if code.len() > MAX_EXTENSION_BYTES {
+        let what = "bytes in an extension";
+        return Err(too_many(reader, node, what, code.len(), MAX_EXTENSION_BYTES));
+    }
+    let is_name =
+        !code.contains(['\n', '(', '{']) && [".ts", ".js"].iter().any(|it| code.ends_with(it));
+    if is_name {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, "the name of a file in the place of a program")
+            .why("a person accepts the text of this file, so the rules have to be in it")
+            .fix("write `extension: |` and the program below it, indented"));
+    }
+    let (code, source) = (code.to_owned(), reader.source.to_owned());
+    Ok(ExtensionText { code, source, line: node.line, position })
 }
 
 /// A map of names to patterns.

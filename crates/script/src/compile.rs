@@ -4,6 +4,7 @@
 //! addresses, write. Everything works on the tree, so a word in a comment or a string is no word of
 //! the program.
 
+mod body;
 mod foreign;
 mod gate;
 mod globals;
@@ -27,6 +28,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::{codes, vendor};
+pub(crate) use body::{EXPORT, EXPORT_ALL, body};
 pub use foreign::Kind;
 pub(crate) use foreign::foreign;
 use place::Places;

@@ -80,6 +80,11 @@ pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Byteco
             let bytes = modules.first().map(|(_, bytes)| bytes.as_slice()).unwrap_or_default();
             compiled(&address, compile::foreign((&address, kind), bytes, &manifest))
         }
+        Order::Bodies { codes } => {
+            let bodies: Option<Vec<_>> = codes.iter().map(|code| compile::body(code)).collect();
+            let refused = || Reply::Failed(Failed::Refused("it is no module".to_owned()));
+            (bodies.map_or_else(refused, Reply::Bodies), Vec::new())
+        }
         Order::Run(work) => {
             let reply = match run(&work, modules) {
                 Ok((made, by_default)) => Reply::Made(made, by_default),

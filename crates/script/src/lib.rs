@@ -24,6 +24,7 @@ pub mod error;
 pub mod graph;
 pub mod worker;
 
+mod bundle;
 mod cache;
 mod engine;
 mod html;
@@ -39,5 +40,6 @@ pub use engine::{DEFAULT_EXPORT, ENGINE, ENTRY};
 pub use error::{Error, Result};
 pub use graph::{Finding, Found, Graph, GraphLimits, Library};
 pub use integrity::Integrity;
+pub use vendor::is_carried;
 pub use wire::{Limit, Makes};
 pub use worker::{Engine, Limits, Program, Ran, Receipt, Task, Worker};

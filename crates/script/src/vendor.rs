@@ -104,6 +104,12 @@ pub(crate) fn carried(address: &str) -> Option<&'static Carried> {
     CARRIED.iter().find(|carried| carried.address == address)
 }
 
+/// Whether the program carries the module at an address, so that no network and no lock is needed for it.
+#[must_use]
+pub fn is_carried(address: &str) -> bool {
+    carried(address).is_some() && !is_inner(address)
+}
+
 /// Whether a module is of use to the program only, so that no source can import it.
 pub(crate) fn is_inner(address: &str) -> bool {
     [START, PREACT].contains(&address)

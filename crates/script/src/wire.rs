@@ -27,6 +27,8 @@ pub(crate) enum Order {
     },
     /// Compile a module of others, whose bytes follow, and answer the module and its bytecode.
     Module { address: String, kind: Kind, manifest: BTreeMap<String, String> },
+    /// Write modules, as they were compiled, as bodies of functions.
+    Bodies { codes: Vec<String> },
     /// Run the module at [`SOURCE`](super::engine::SOURCE); the modules that follow are all there are.
     Run(Box<Work>),
 }
@@ -67,6 +69,8 @@ pub(crate) enum Reply {
     Compiled(Module),
     /// What is wrong with the source.
     Faulty(Faults),
+    /// Bodies of functions, in the order of the modules.
+    Bodies(Vec<String>),
     /// What the code made, and whether its default did because the export that was asked for is not
     /// there.
     Made(Value, bool),

@@ -99,6 +99,22 @@ impl Program {
         &self.wants
     }
 
+    /// An address of what it imports that was not found yet.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        let linked = |address: &str| self.linked.iter().any(|(name, _)| name == address);
+        self.wants.iter().map(String::as_str).find(|address| !linked(address))
+    }
+
+    /// The modules of its graph: addresses and texts.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.linked.iter().map(|(address, it)| (address.as_str(), it.module.code.as_str()))
+    }
+
+    /// Modules that it needs and the program carries.
+    pub(crate) fn needs(&self) -> &[&'static str] {
+        &self.needs
+    }
+
     /// The program with the modules of a graph, which began at what it wants.
     #[must_use]
     pub fn with(&self, graph: &Graph) -> Self {
@@ -301,8 +317,7 @@ impl Worker<'_> {
     /// # Errors
     /// As [`Worker::run`].
     pub fn call(&self, program: &Program, task: &Task, cancel: &Cancel) -> Result<Ran> {
-        let linked = |address: &String| program.linked.iter().any(|(name, _)| name == address);
-        if let Some(missing) = program.wants.iter().find(|address| !linked(address)) {
+        if let Some(missing) = program.missing() {
             return Err(unavailable(missing));
         }
         let modules = self.modules(program, task, cancel)?;
@@ -393,6 +408,12 @@ impl Worker<'_> {
             .map(|address| Some((address, Arc::clone(known().get(address)?))))
             .collect::<Option<Vec<_>>>();
         found.ok_or_else(nonsense)
+    }
+
+    /// What a process of the compiler's answers to an order that brings no modules.
+    pub(crate) fn answer(&self, order: &Order, cancel: &Cancel) -> Result<Option<Reply>> {
+        let (_, reply) = self.ask(order, &[], COMPILE_MS, REPLY_BYTES, cancel)?;
+        Ok(reply.map(|(reply, _)| reply))
     }
 
     fn ask(

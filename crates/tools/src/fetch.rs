@@ -21,6 +21,8 @@ use crate::error::{Error, Result};
 pub const MAX_PAGE_BYTES: usize = 2 << 20;
 /// Longest head of an answer.
 const MAX_HEAD_BYTES: u64 = 64 << 10;
+/// How often a fetch that waits looks up.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Bounds of one fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,15 +189,56 @@ pub fn fetch_within(
     page
 }
 
+/// Waits for a host that says nothing, but not for longer than it may, and not for somebody who has left.
+struct Patient<'c> {
+    stream: TcpStream,
+    idle: Duration,
+    is_cancelled: &'c dyn Fn() -> bool,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let begun = Instant::now();
+        loop {
+            match self.stream.read(buffer) {
+                Err(error) if is_nothing_yet(&error) => {
+                    if (self.is_cancelled)() {
+                        return Err(std::io::Error::other("it was cancelled"));
+                    }
+                    if begun.elapsed() >= self.idle {
+                        return Err(error);
+                    }
+                }
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn is_nothing_yet(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+}
+
 fn fetch_by(
     url: &Url,
     proxy: SocketAddr,
     roots: &[String],
     (limits, is_cancelled): (FetchLimits, &dyn Fn() -> bool),
 ) -> Result<Page> {
-    let mut stream = TcpStream::connect_timeout(&proxy, limits.idle).map_err(failed)?;
-    stream.set_read_timeout(Some(limits.idle)).map_err(failed)?;
+    let stream = TcpStream::connect_timeout(&proxy, limits.idle).map_err(failed)?;
+    stream.set_read_timeout(Some(LOOK_UP)).map_err(failed)?;
     stream.set_write_timeout(Some(limits.idle)).map_err(failed)?;
+    let mut stream = Patient { stream, idle: limits.idle, is_cancelled };
     if !url.secure {
         let target = format!("http://{}{}", url.authority(), url.target);
         return exchange(stream, &target, url, (limits, is_cancelled));

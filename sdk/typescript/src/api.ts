@@ -351,6 +351,21 @@ export class Glasshouse {
     return this.#transport.bytes('GET', `/docs.js`, { more })
   }
 
+  /** The lane sandbox-iframe, with its headers. `GET /lanes/frame.html` */
+  getLanesFrameHtml(more: More = {}): Promise<Uint8Array> {
+    return this.#transport.bytes('GET', `/lanes/frame.html`, { more })
+  }
+
+  /** What a page runs code of plans with. `GET /lanes/host.js` */
+  getLanesHostJs(more: More = {}): Promise<Uint8Array> {
+    return this.#transport.bytes('GET', `/lanes/host.js`, { more })
+  }
+
+  /** The lane sandbox-worker, with its headers. `GET /lanes/worker.html` */
+  getLanesWorkerHtml(more: More = {}): Promise<Uint8Array> {
+    return this.#transport.bytes('GET', `/lanes/worker.html`, { more })
+  }
+
   /** This description of the API. `GET /openapi.json` */
   getOpenapiJson(more: More = {}): Promise<unknown> {
     return this.#transport.json('GET', `/openapi.json`, { more })

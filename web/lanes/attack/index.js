@@ -12,7 +12,7 @@ const row = (...cells) => {
 const report = { lanes: {} };
 row('lane', 'effective', 'reads', 'tried');
 for (const requested of input.lanes ?? ['sandbox-worker', 'sandbox-iframe', 'sandbox-shadowrealm', 'isolated-vm', 'standard']) {
-  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } });
+  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } }, { again: true });
   const answer = await one({});
   report.lanes[requested] = answer;
   row(requested, answer.effective ?? answer.error.code, Object.keys(answer.node?.reads ?? {}).join(', ') || 'nothing', answer.node?.tried?.length ?? 0);
@@ -31,7 +31,7 @@ for (const requested of input.loops ?? ['sandbox-worker']) {
   for (let n = 0; n < 5 || (n < 25 && !runs.some(inTime)); n += 1) {
     let waited = 0, last = performance.now();
     const ticks = setInterval(() => { const now = performance.now(); waited = Math.max(waited, now - last); last = now; }, 5);
-    const answer = await run({ requested, code: endless, task: {}, limits: { time_ms: 300 } });
+    const answer = await run({ requested, code: endless, task: {}, limits: { time_ms: 300 } }, { again: true });
     clearInterval(ticks);
     runs.push({ ...answer, page_waited_ms: waited });
   }
@@ -42,11 +42,21 @@ for (const requested of input.loops ?? ['sandbox-worker']) {
 // A run that is cancelled.
 const abort = new AbortController();
 setTimeout(() => abort.abort(), 100);
-report.cancelled = await run({ requested: 'sandbox-worker', code: endless, task: {}, limits: { time_ms: 5000 } }, { signal: abort.signal });
+report.cancelled = await run({ requested: 'sandbox-worker', code: endless, task: {}, limits: { time_ms: 5000 } }, { signal: abort.signal, again: true });
 // What an honest source makes, twice: clock and chance are those of the task.
 const honest = 'exports.default = ({ n }) => ({ type: "text", value: [n, Date.now(), Math.random(), new Date().getTime()].join() })';
 report.honest = [];
 for (let n = 0; n < 2; n += 1) report.honest.push(await run({ requested: 'sandbox-worker', code: honest, task: { input: { n: 5 }, now_ms: 1790000000000, seed: 7 } }));
+// What was stopped is not begun again unasked, also in a page that is opened later; what ended is.
+const once = 'exports.default = () => { for (;;) {} } // once';
+const short = { requested: 'sandbox-worker', code: once, task: {}, limits: { time_ms: 100 } };
+report.again = [await run(short), await run(short), await run(short, { again: true })];
+report.again.push(await run({ ...short, code: honest }), await run({ ...short, code: honest }));
+localStorage.clear();
+// Code that is given to this page.
+report.codes = [];
+const given = input.codes ? await (await fetch('/codes')).json() : [];
+for (const one of given) report.codes.push(await run(one, { again: true }));
 const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
 report.bad = {};
 for (const [name, code] of Object.entries(bad)) report.bad[name] = await run({ requested: 'sandbox-worker', code, task: {} });

@@ -51,6 +51,17 @@ pub(crate) enum UiCommand {
     },
     /// Fetch all modules that a plan leads to and print the plan with their digests
     Pin(PinArguments),
+    /// Print a plan's source with all its modules as one text, for the lanes of a browser
+    Bundle {
+        /// Plan file, `-` for stdin
+        file: PathBuf,
+        /// Security profile
+        #[arg(long, value_enum, default_value = "strict")]
+        profile: ProfileArgument,
+        /// As JSON, which it always is
+        #[arg(long)]
+        json: bool,
+    },
     /// Let a model make a plan, and print it
     Plan(AskArguments),
     /// Let a model make a plan, render it as HTML on stdout and register it
@@ -262,6 +273,7 @@ impl UiCommand {
     pub(super) const fn json(&self) -> bool {
         match self {
             Self::Check { json, .. }
+            | Self::Bundle { json, .. }
             | Self::ProbePlan { json, .. }
             | Self::Stream(StreamArguments { json, .. })
             | Self::Pin(PinArguments { json, .. })

@@ -1,14 +1,16 @@
 //! `glasshouse policy`: check, explain, lint, test, show, simulate, update.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use glasshouse_kernel::driver::{
     Changed, PROJECT_POLICY, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile, no_tests,
-    policy_texts, project_policy, protected, test_setup,
+    policy_texts, project_policy, protected, served, test_setup,
 };
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId};
 use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
+use glasshouse_sandbox::{HostConfig, SandboxHost};
 
 use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
 use crate::error::Error;
@@ -42,7 +44,7 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
 
 fn check(arguments: &CallArguments) -> Result<u8, Error> {
     let here = home::here()?;
-    let policy = load(arguments.policy.as_deref(), &here)?;
+    let policy = load_to_decide(arguments.policy.as_deref(), &here)?;
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
     }
@@ -73,7 +75,7 @@ fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
         return explain_recorded(&session, branch.as_deref(), at, json);
     }
     let here = home::here()?;
-    let policy_in_force = load(policy.as_deref(), &here)?;
+    let policy_in_force = load_to_decide(policy.as_deref(), &here)?;
     let arguments = CallArguments { policy, call: call.unwrap_or_default(), state, json };
     let explanation = Tried::new(sketch(&arguments)?, &here)?.explain(&policy_in_force);
     if json {
@@ -145,7 +147,7 @@ const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
 fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
     // Loading tries the examples; one that does not hold is the error of that.
-    let policy = load(policy, &here)?;
+    let policy = load_to_decide(policy, &here)?;
     let own = here.join(PROJECT_TESTS);
     let file = file.or_else(|| own.exists().then_some(own.as_path()));
     let tested = match file {
@@ -197,6 +199,12 @@ fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
     let text = input::text(file, input::MAX_POLICY_BYTES)?;
     let name = file.display().to_string();
     Ok(compile(&[PolicyText { name, text, consent: Consent::Joint }], &protected)?)
+}
+
+/// The same with what runs its rules in TypeScript.
+fn load_to_decide(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
+    let config = HostConfig { program: home::program()?, home: home::data_dir()? };
+    Ok(served(load(file, here)?, || Ok(Arc::new(SandboxHost::start(config)?)))?)
 }
 
 /// The texts of a session that would start here.

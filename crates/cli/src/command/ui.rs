@@ -48,6 +48,7 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
             show::probe(&read(&file)?, &profile.profile(), json)
         }
         UiCommand::Pin(arguments) => pin::run(&arguments),
+        UiCommand::Bundle { file, profile, .. } => show::bundle(&read(&file)?, &profile.profile()),
         UiCommand::Plan(arguments) => ask::run(&arguments, ask::Then::Print),
         UiCommand::Run(arguments) => ask::run(&arguments, ask::Then::Run),
         UiCommand::Stream(arguments) => stream::run(&arguments),

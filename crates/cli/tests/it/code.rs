@@ -402,3 +402,50 @@ fn e2e_a_streamed_plan_with_source_ends_with_what_its_code_makes() {
         assert_eq!(last["script"]["effective"].is_string(), status == 0, "{name}: {last}");
     }
 }
+
+/// What a browser's lane runs is written here, whole: it imports nothing and makes no code out of text.
+#[test]
+fn e2e_a_source_is_written_for_a_browser() {
+    let place = Place::new();
+    let bundle = |plan: Value| {
+        let file = place.path("bundled.json");
+        std::fs::write(&file, plan.to_string()).unwrap();
+        place.run(&["ui", "bundle", &file.display().to_string(), "--profile", "trusted", "--json"])
+    };
+    let plan = |lane: &str, runtime: &str, code: &str| {
+        json!({"specVersion": "runtime-plan/v1", "id": "b", "version": 1,
+            "capabilities": {"executionProfile": lane, "maxExecutionMs": 700},
+            "state": {"initial": {"n": 2}}, "root": {"type": "text", "value": "own"},
+            "source": {"language": "tsx", "runtime": runtime, "code": code}})
+    };
+    let code = "export default ({ state }) => <b>{state.n}</b>";
+    for lane in ["standard", "sandbox-worker", "sandbox-iframe"] {
+        let told = bundle(plan(lane, "renderify", code)).expect_status(0).last();
+        assert_eq!(told["requested"], lane, "{told}");
+        assert_eq!(told["task"]["input"]["state"]["n"], 2, "{told}");
+        assert_eq!(told["limits"]["time_ms"], 700, "{told}");
+        let text = told["code"].as_str().unwrap();
+        let is_module = |line: &str| line.starts_with("import ") || line.starts_with("export ");
+        assert!(!text.lines().any(is_module), "{text}");
+        assert!(!text.contains("eval(") && !text.contains("new Function"), "{text}");
+    }
+    for (name, plan, want) in [
+        ("a server's lane", plan("isolated-vm", "renderify", code), "plan_lane_unavailable"),
+        ("Preact", plan("standard", "preact", code), "on a server"),
+        ("a fault", plan("standard", "renderify", "export default ("), "script_source_invalid"),
+        (
+            "a module",
+            plan(
+                "standard",
+                "renderify",
+                "import x from 'https://ga.jspm.io/npm:x@1.0.0'; export default x",
+            ),
+            "script_module_unlocked",
+        ),
+    ] {
+        let ran = bundle(plan);
+        assert!(matches!(ran.status, Some(2 | 3)), "{name}: {ran:?}");
+        assert!(ran.last()["error"]["code"].is_string(), "{name}");
+        assert!(ran.stdout.contains(want), "{name}: {ran:?}");
+    }
+}

@@ -218,3 +218,116 @@ fn plugins_of_the_program_are_limited_as_well() {
         assert_eq!(shown(does).unwrap_err().code(), "plan_hook_failed", "{name}");
     }
 }
+
+/// The four places before a plan is there; what a model answers is a plan that shows `own`.
+fn prompted(place: &Place, prompt: &str, answers: usize, plugins: &[&str]) -> Ran {
+    let answer = json!({
+        "specVersion": "runtime-plan/v1", "id": "prompted", "version": 1,
+        "root": {"type": "element", "tag": "p", "children": [{"type": "text", "value": "own"}]},
+    });
+    let step = json!({"expect": {"user_contains": prompt}, "emit": [{"text": answer.to_string()}]});
+    let again = json!({"emit": [{"text": answer.to_string()}]});
+    let steps: Vec<Value> = [step, again].into_iter().take(answers).collect();
+    let scenario = place.path("model.yaml");
+    std::fs::write(&scenario, json!({"version": 1, "steps": steps}).to_string()).unwrap();
+    let project = place.path("project");
+    std::fs::create_dir_all(&project).unwrap();
+    let scenario = scenario.display().to_string();
+    let mut arguments = vec!["ui", "run", "a greeting", "--scenario", &scenario];
+    plugins.iter().for_each(|plugin| arguments.extend(["--plugin", plugin]));
+    place.run_in(&project, &arguments)
+}
+
+const BEFORE_A_PLAN: [&str; 4] = ["beforeLLM", "afterLLM", "beforeCodeGen", "afterCodeGen"];
+
+/// A plugin that puts a node in the place of the root, at one of these places.
+fn puts(hook: &str, node: &str) -> String {
+    let plan =
+        format!("const put = (text) => JSON.stringify({{ ...JSON.parse(text), root: {node} }});");
+    let does = match hook {
+        "afterLLM" => "put(payload)".to_owned(),
+        "beforeCodeGen" => "({ ...payload, text: put(payload.text) })".to_owned(),
+        _ => format!("({{ ...payload, root: {node} }})"),
+    };
+    format!("{plan} export const {hook} = ({{ payload }}) => {does}")
+}
+
+#[test]
+fn hooks_before_a_plan_are_called_in_their_order_and_recorded() {
+    let place = Place::new();
+    let add = |word: &str| {
+        let rest: String = BEFORE_A_PLAN[1..]
+            .iter()
+            .map(|hook| format!("export const {hook} = ({{ payload }}) => payload;\n"))
+            .collect();
+        format!(
+            "export const beforeLLM = ({{ payload, hookName }}) => payload + ' {word}' + hookName;\n{rest}"
+        )
+    };
+    let (first, second) = (plugin(&place, "a.ts", &add("a")), plugin(&place, "b.js", &add("b")));
+    let ran = prompted(&place, "a greeting abeforeLLM bbeforeLLM", 1, &[&first, &second]);
+    assert_eq!(ran.expect_status(0).stdout.trim_end(), "<p>own</p>");
+    let log = place.log();
+    let events: Vec<_> = log
+        .sessions()
+        .unwrap()
+        .iter()
+        .flat_map(|row| log.read(&row.main, 1, 1_000).unwrap())
+        .filter(|event| *event.kind() == Kind::PlanRendered)
+        .collect();
+    let hooks = events[0].body["run"]["hooks"].as_array().unwrap().clone();
+    let names: Vec<String> = hooks
+        .iter()
+        .map(|it| format!("{}:{}", it["plugin"].as_str().unwrap(), it["hook"].as_str().unwrap()))
+        .collect();
+    let want: Vec<String> = BEFORE_A_PLAN
+        .iter()
+        .flat_map(|hook| [format!("a.ts:{hook}"), format!("b.js:{hook}")])
+        .collect();
+    assert_eq!(names, want);
+    // The control: without plugins the model gets the prompt as it was written.
+    let ran = prompted(&place, "a greeting abeforeLLM", 1, &[]);
+    assert_eq!(ran.status, Some(6), "{ran:?}");
+}
+
+#[test]
+fn what_a_hook_makes_of_an_answer_is_checked_like_an_answer() {
+    for hook in &BEFORE_A_PLAN[1..] {
+        let place = Place::new();
+        let good = plugin(&place, "good.js", &puts(hook, "{ type: 'text', value: 'from a hook' }"));
+        let ran = prompted(&place, "a greeting", 1, &[&good]).expect_status(0);
+        assert_eq!(ran.stdout.trim_end(), "from a hook", "{hook}: the control");
+        let bad = plugin(&place, "bad.js", &puts(hook, "{ type: 'element', tag: 'script' }"));
+        // The model is asked once more, and the hook makes the same of that.
+        let ran = prompted(&place, "a greeting", 2, &[&bad]).expect_status(3);
+        assert_eq!(ran.stdout, "", "{hook}: {ran:?}");
+        assert!(ran.stderr.contains("plan_tag_denied"), "{hook}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_hook_before_a_plan_that_fails_ends_the_run() {
+    for hook in BEFORE_A_PLAN {
+        for (name, does, want) in [
+            ("endless", "{ for (;;) {} }", "limit of time"),
+            ("throws", "{ throw new Error('on purpose') }", "on purpose"),
+            ("another form", "(7)", ""),
+        ] {
+            let place = Place::new();
+            let code = format!("export const {hook} = () => {does}");
+            let file = plugin(&place, "p.js", &code);
+            let begun = Instant::now();
+            let ran = prompted(&place, "a greeting", 2, &[&file]);
+            assert!(begun.elapsed() < Duration::from_secs(20), "{hook} {name}");
+            // What is no answer has no plan in it, and its text is shown as the text that it is.
+            let is_text = name == "another form" && hook == "beforeCodeGen";
+            if is_text {
+                assert!(!ran.stdout.contains("own"), "{hook} {name}: {ran:?}");
+                continue;
+            }
+            assert!(matches!(ran.status, Some(2 | 3)), "{hook} {name}: {ran:?}");
+            assert_eq!(ran.stdout, "", "{hook} {name}");
+            assert!(ran.stderr.contains(want), "{hook} {name}: {ran:?}");
+        }
+    }
+}

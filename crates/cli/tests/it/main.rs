@@ -12,6 +12,7 @@ mod cancel;
 mod cases;
 mod code;
 mod commands;
+mod components;
 mod constraints;
 mod crash;
 mod debts;

@@ -18,7 +18,7 @@ use crate::harness::Place;
 
 /// What a host does with a request.
 #[derive(Clone)]
-enum Does {
+pub(crate) enum Does {
     Serve(&'static str, Vec<u8>),
     Status(u16),
     SendOn(String),
@@ -30,18 +30,18 @@ enum Does {
 
 /// A network of hosts that answers by `host/path`.
 #[derive(Clone)]
-struct Cdn {
+pub(crate) struct Cdn {
     address: SocketAddr,
     does: Arc<Mutex<HashMap<String, Does>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-const JS: &str = "text/javascript";
+pub(crate) const JS: &str = "text/javascript";
 /// A host that the profile allows.
-const AT: &str = "ga.jspm.io/npm:";
+pub(crate) const AT: &str = "ga.jspm.io/npm:";
 
 impl Cdn {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let cdn = Self {
             address: listener.local_addr().unwrap(),
@@ -101,11 +101,11 @@ impl Cdn {
         };
     }
 
-    fn set(&self, at: &str, does: Does) {
+    pub(crate) fn set(&self, at: &str, does: Does) {
         self.does.lock().unwrap().insert(at.to_owned(), does);
     }
 
-    fn serve(&self, at: &str, code: &str) {
+    pub(crate) fn serve(&self, at: &str, code: &str) {
         self.set(at, Does::Serve(JS, code.as_bytes().to_vec()));
     }
 
@@ -114,7 +114,12 @@ impl Cdn {
     }
 
     /// Pins a plan in an installation whose network this is.
-    fn pin(&self, place: &Place, plan: &Value, options: &PinOptions) -> Result<Pinning, Error> {
+    pub(crate) fn pin(
+        &self,
+        place: &Place,
+        plan: &Value,
+        options: &PinOptions,
+    ) -> Result<Pinning, Error> {
         self.pin_as(place, plan, options, ProfileName::Trusted)
     }
 
@@ -416,4 +421,68 @@ fn what_the_policy_does_not_allow_is_not_fetched() {
     let error = cdn.pin(&place, &one("x@1.0.0/x.js"), &PinOptions::default()).unwrap_err();
     assert!(error.to_string().contains("the policy does not allow it"), "{error}");
     assert_eq!(cdn.asked(), Vec::<String>::new());
+}
+
+/// Whoever stops a pinning gets nothing half-written, and keeps what was fetched.
+#[test]
+fn a_pinning_that_is_stopped_ends_at_once() {
+    let (place, cdn) = (Place::new(), Cdn::start());
+    cdn.serve(&format!("{AT}x@1.0.0/x.js"), "import './slow.js'; export default 1");
+    cdn.set(&format!("{AT}x@1.0.0/slow.js"), Does::Sleep);
+    let outside = Outside {
+        resolver: Arc::new(cdn.clone()),
+        dialer: Arc::new(cdn.clone()),
+        roots_pem: Vec::new(),
+    };
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
+    let kernel = Kernel::open(&place.home(), &program).unwrap().with_outside(outside);
+    let cancel = glasshouse_kernel::Cancel::new().unwrap();
+    let plans = kernel.plans(&place.path("."), Quota::default()).unwrap();
+    let mut plans = plans.until(&cancel);
+    let stop = cancel.clone();
+    let asked = Arc::clone(&cdn.asked);
+    let stopped = std::thread::spawn(move || {
+        while !asked.lock().unwrap().iter().any(|at| at.ends_with("slow.js")) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let at = std::time::Instant::now();
+        stop.cancel();
+        at
+    });
+    let text = one("x@1.0.0/x.js").to_string();
+    let error = plans.pin(&text, ProfileName::Trusted, &PinOptions::default()).unwrap_err();
+    let took = stopped.join().unwrap().elapsed();
+    assert_eq!(error.code(), "cancelled", "{error}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let kept: Vec<String> = std::fs::read_dir(place.home().join("cache/modules"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(!kept[0].starts_with('.'), "{kept:?}");
+}
+
+#[test]
+fn e2e_a_pinned_plan_takes_the_place_of_its_file_whole_or_not_at_all() {
+    let (place, cdn) = (Place::new(), Cdn::start());
+    cdn.serve(&format!("{AT}x@1.0.0/x.js"), "export default 1");
+    cdn.pin(&place, &one("x@1.0.0/x.js"), &PinOptions::default()).unwrap();
+    let file = place.path("plan.json");
+    let pin = |plan: &Value| {
+        std::fs::write(&file, plan.to_string()).unwrap();
+        let name = file.display().to_string();
+        place.run(&["ui", "pin", &name, "--offline", "--profile", "trusted", "--out", &name])
+    };
+    let beside = || std::fs::read_dir(place.path(".")).unwrap().count();
+    let before = one("x@1.0.0/x.js");
+    let ran = pin(&before);
+    // It is not locked yet, so nothing of it is in the cache by a digest that is known.
+    assert_ne!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before.to_string());
+    let files = beside();
+    let locked = cdn.pin(&place, &before, &PinOptions::default()).unwrap().text;
+    let ran = pin(&serde_json::from_str(&locked).unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), locked);
+    assert_eq!(beside(), files, "nothing is left beside it");
 }

@@ -8,7 +8,7 @@ use glasshouse_model::{
     Principal, PrincipalKind, RuleTrace,
 };
 use glasshouse_policy::{
-    Approval, ApprovalRefusal, ApprovalUse, GrantUse, Policy, Request, StandingRefusal,
+    Approval, ApprovalRefusal, ApprovalUse, GrantUse, Heard, Policy, Request, StandingRefusal,
     StandingUse, Verdict,
 };
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
@@ -165,6 +165,9 @@ impl Session {
         }
         // A log that cannot be read grants nothing.
         let grants = grants::standing(self.recorder.log()).unwrap_or_default();
+        // Asked once a decision: what it said stays said.
+        let heard = Heard::in_decision(&verdict.decision);
+        request.extension = Some(&heard);
         request.standing = Some(StandingUse {
             grants: &grants,
             branch: self.branch(),

@@ -3,7 +3,7 @@
 
 use glasshouse_model::body::{CallEnd, PolicyDecided, SessionCreated, ToolProposed};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
-use glasshouse_policy::{Explanation, Request, explain};
+use glasshouse_policy::{Explanation, Heard, Request, explain};
 use serde::Serialize;
 
 use super::Kernel;
@@ -64,8 +64,11 @@ impl Kernel {
             Some(created) => of_session(self, &created.policy)?,
             None => vec![super::rules::shipped(glasshouse_policy::Consent::Joint)],
         };
-        let policy = self.compile(&texts)?;
-        let mut explanation = explain(&policy, &Request::new(&input, event.header.time_us));
+        let policy = self.compile_to_look(&texts)?;
+        let heard = Heard::in_decision(&decided.decision);
+        let request =
+            Request { extension: Some(&heard), ..Request::new(&input, event.header.time_us) };
+        let mut explanation = explain(&policy, &request);
         explanation.decision = decided.decision;
         let state = fold_to(&self.log, branch, event.seq().saturating_sub(1))?;
         let mut origins = Vec::new();

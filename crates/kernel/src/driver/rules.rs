@@ -5,6 +5,7 @@
 //! stricter than the shipped policy, and opens nothing; afterwards it takes the shipped file's place.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
@@ -13,7 +14,9 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
-use glasshouse_policy::{Consent, Policy, Protected, Source};
+use glasshouse_policy::{Consent, ExtensionText, Policy, Protected, Source};
+use glasshouse_sandbox::SandboxHost;
+use glasshouse_script::Language;
 use serde::{Deserialize, Serialize};
 
 use super::decide::{decide_uncounted, now_us};
@@ -22,6 +25,7 @@ use super::place::real_path;
 use super::simulate::Simulation;
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
+use crate::extension::ScriptExtension;
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -250,8 +254,19 @@ impl Kernel {
         Ok(cell.and_then(|cell| serde_json::from_slice::<Accepted>(&cell.bytes).ok()))
     }
 
+    /// The policy of these texts, ready to decide.
     pub(super) fn compile(&self, texts: &[PolicyText]) -> Result<Policy> {
+        self.serve(self.compile_to_look(texts)?)
+    }
+
+    /// The policy of these texts without what runs its rules in TypeScript: for what makes a recorded
+    /// decision again, and hears what those rules said then.
+    pub(super) fn compile_to_look(&self, texts: &[PolicyText]) -> Result<Policy> {
         compile(texts, &protected(&self.outer, &self.program))
+    }
+
+    pub(super) fn serve(&self, policy: Policy) -> Result<Policy> {
+        served(policy, || self.host())
     }
 }
 
@@ -347,6 +362,37 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
     let policy = Policy::compile(&sources, protected)?;
     masks::check_patterns(&policy)?;
     Ok(policy)
+}
+
+/// Starts what runs a policy's rules in TypeScript, where it has some.
+///
+/// # Errors
+/// `policy_extension_failed` with the place in the policy; the errors of the sandbox: rules that cannot
+/// be asked are no reason to go on without them.
+pub fn served(policy: Policy, host: impl FnOnce() -> Result<Arc<SandboxHost>>) -> Result<Policy> {
+    let Some(text) = policy.extension() else { return Ok(policy) };
+    let started = ScriptExtension::start(host()?, &text.code, Language::Ts);
+    let extension = started.map_err(|error| of_extension(error, text))?;
+    Ok(policy.served_by(Arc::new(extension)))
+}
+
+/// Says in which policy the faulty program is.
+fn of_extension(error: Error, text: &ExtensionText) -> Error {
+    let is_of_the_text = glasshouse_script::codes::ALL.iter().any(|code| code.name == error.code());
+    if !is_of_the_text && !error.is(codes::POLICY_EXTENSION_FAILED) {
+        return error;
+    }
+    let report = error.report();
+    let what = format!("{}:{}: the rules in TypeScript", text.source, text.line);
+    let why = [report.what, report.why].join(": ");
+    let mut told = Error::new(codes::POLICY_EXTENSION_FAILED, what)
+        .why(why.trim_end_matches([':', ' ']))
+        .with("source", text.source.as_str())
+        .with("line", text.line);
+    for (key, value) in report.context {
+        told = told.with(&key, value);
+    }
+    told
 }
 
 /// What no rule may open: the data directory and the program's own file, without links, as the sources

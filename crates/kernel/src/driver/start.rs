@@ -162,7 +162,7 @@ impl Kernel {
             Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
         })?;
         let is_imported = self.is_imported(id)?;
-        let policy = self.policy_of(&created, is_imported)?;
+        let policy = self.serve(self.policy_of(&created, is_imported)?)?;
         let epoch = lease.epoch();
         let mut session = self.session(
             recorder,

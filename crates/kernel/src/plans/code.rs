@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use glasshouse_log::Log;
 use glasshouse_model::body::PlanCode;
@@ -16,10 +17,11 @@ use glasshouse_plan::{Event, Issue, Limits, Plan, Profile};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_script::{
     DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
-    Runtime, Source, Task, Worker,
+    Receipt, Runtime, Source, Task, Worker,
 };
 use serde_json::{Value, json};
 
+use super::components::{self, Called};
 use super::hooks::{Hooks, Plugins};
 use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
@@ -31,6 +33,8 @@ use crate::{Error, Result, codes};
 const LANE: &str = "isolated-vm";
 /// All lanes of this host.
 pub const LANES: &[&str] = &[LANE];
+/// Lanes that `web/lanes/` has.
+const LANES_OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
 
@@ -74,6 +78,19 @@ pub struct Coded {
     pub plan: Plan,
     /// What is recorded; nothing when there was no code.
     pub record: Option<PlanCode>,
+}
+
+/// Code of a plan for a browser.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct LaneCode {
+    /// The lane that the plan asks for.
+    pub requested: String,
+    /// The body of a function of `exports`, with all modules.
+    pub code: String,
+    /// What it is run with.
+    pub task: Value,
+    /// What it may use.
+    pub limits: Value,
 }
 
 /// Whether a module of a plan's source is there to be run.
@@ -124,14 +141,18 @@ impl Coder {
         Ok(self.engine.worker(self.host()?)?)
     }
 
-    /// What is wrong with the source of a plan, and which modules it would run with. Nothing is run and
-    /// nothing is fetched.
+    /// What is wrong with the source of a plan, and which modules it would run with, also those of its imports
+    /// and components that it locks. Nothing is run and nothing is fetched.
     ///
     /// # Errors
     /// Those of the sandbox: what cannot be compiled in one is not compiled.
     pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<(Vec<Preflight>, Vec<Issue>)> {
         let lock = Lock::of(plan);
-        let Some(asked) = source(plan, &lock.places) else { return Ok(Default::default()) };
+        let asked = source(plan, &lock.places);
+        let named = components::addresses(plan, &lock);
+        if asked.is_none() && named.is_empty() {
+            return Ok(Default::default());
+        }
         let cancel = glasshouse_sandbox::Cancel::new()?;
         let worker = self.worker()?;
         let library = Pinned { lock: &lock, cache: &self.cache };
@@ -139,12 +160,17 @@ impl Coder {
             library: &library,
             manifest: &lock.places,
             limits: graph_limits(plan, profile),
-            runtime: asked.runtime,
+            runtime: asked.as_ref().map_or(Runtime::Renderify, |asked| asked.runtime),
         };
-        let graph = worker
-            .compile(&asked, &cancel)
-            .and_then(|program| worker.graph(program.wants(), &finding, &cancel));
-        match graph {
+        let graph = || {
+            let mut roots = match &asked {
+                Some(asked) => worker.compile(asked, &cancel)?.wants().to_vec(),
+                None => Vec::new(),
+            };
+            roots.extend(named);
+            worker.graph(&roots, &finding, &cancel)
+        };
+        match graph() {
             Ok(graph) => {
                 let found = graph.nodes.into_iter().map(|node| Preflight {
                     address: node.found.address,
@@ -168,6 +194,44 @@ impl Coder {
         self.run(plan, (&state, None), &means)
     }
 
+    /// The code of a plan as `run` of `web/lanes/host.js` takes it, with the plan's initial state. Nothing of
+    /// it is run here.
+    ///
+    /// # Errors
+    /// `plan_refused` when the profile refuses the plan, when it has no source, or when its lane is none of a
+    /// browser's; those of the compiler and of modules.
+    pub fn bundle(&self, plan: &Plan, profile: &Profile) -> Result<LaneCode> {
+        let refused = |why: &str| {
+            Error::new(codes::PLAN_REFUSED, "the plan's code does not run in a browser").why(why)
+        };
+        let report = glasshouse_plan::check_to_run(plan, profile, LANES_OF_BROWSERS);
+        if !report.safe {
+            return Err(super::refused(&report));
+        }
+        let lock = Lock::of(plan);
+        let asked = source(plan, &lock.places).ok_or_else(|| refused("it has no source"))?;
+        if asked.runtime == Runtime::Preact {
+            return Err(refused("components of Preact are rendered on a server"));
+        }
+        let cancel = glasshouse_sandbox::Cancel::new()?;
+        let worker = self.worker()?;
+        let program = worker.compile(&asked, &cancel)?;
+        let limits = graph_limits(plan, profile);
+        let whole = self.linked(&worker, &program, &lock, (&asked, limits, &cancel))?;
+        let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
+        let (moment, limits) = (Moment::at(now_us()), self::limits(plan, profile));
+        let export = plan.source().and_then(|source| source.get("exportName")?.as_text());
+        Ok(LaneCode {
+            requested: plan.lane().to_owned(),
+            code: worker.bundle(&whole, &cancel)?,
+            task: json!({
+                "export": export.unwrap_or(DEFAULT_EXPORT), "input": input(&state, None),
+                "now_ms": moment.now_ms, "seed": moment.seed,
+            }),
+            limits: json!({"time_ms": limits.time_ms, "output_bytes": limits.output_bytes}),
+        })
+    }
+
     fn host(&self) -> Result<&SandboxHost> {
         let host = match self.host.get() {
             Some(host) => host,
@@ -182,9 +246,38 @@ impl Coder {
         Ok(host)
     }
 
-    /// Runs the code of a plan that may be shown here; `None` for one that has none and asks for no
-    /// lane.
+    /// Runs the code of a plan that may be shown here, and the modules that it names beside; `None` for one
+    /// that has none and asks for no lane.
     pub(super) fn run(
+        &self,
+        plan: &Plan,
+        (state, event): (&State, Option<&Event>),
+        means: &Means<'_>,
+    ) -> Result<Option<Coded>> {
+        let coded = self.run_source(plan, (state, event), means)?;
+        let record = coded.as_ref().and_then(|coded| coded.record.as_ref());
+        let spent = Duration::from_micros(record.map_or(0, |record| record.duration_us));
+        let running = coded.as_ref().map_or(plan, |coded| &coded.plan);
+        let called = self.components(running, (state, event), means, spent)?;
+        let Some(Called { plan: shown, receipt, record: components }) = called else {
+            return Ok(coded);
+        };
+        let mut record = match coded.and_then(|coded| coded.record) {
+            Some(mut record) => {
+                record.duration_us += receipt.duration_us;
+                record.cpu_us += receipt.cpu_us;
+                record.limit = record.limit.or(receipt.limit.map(|it| it.as_str().to_owned()));
+                record.killed = record.killed.or(receipt.killed.map(str::to_owned));
+                record
+            }
+            None => recorded(plan, receipt, means.moment),
+        };
+        record.components = Some(components);
+        Ok(Some(Coded { plan: shown, record: Some(record) }))
+    }
+
+    /// Runs the source of a plan.
+    fn run_source(
         &self,
         plan: &Plan,
         (state, event): (&State, Option<&Event>),
@@ -206,11 +299,7 @@ impl Coder {
             or_default: true,
             makes: Makes::Node,
             runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
-            input: json!({
-                "context": {"userId": "anonymous", "variables": {}},
-                "state": state.values,
-                "event": event,
-            }),
+            input: input(state, event),
             now_ms: moment.now_ms,
             seed: moment.seed,
             limits: limits(plan, profile),
@@ -218,22 +307,8 @@ impl Coder {
         let lock = Lock::of(plan);
         let Some(source) = self::source(plan, &lock.places) else { return Ok(None) };
         let ran = self.ran(plan, (&source, &lock), &task, means)?;
-        let mut record = PlanCode {
-            requested: plan.lane().to_owned(),
-            effective: LANE.to_owned(),
-            isolation: ran.receipt.isolation,
-            compiler: ran.receipt.compiler.to_owned(),
-            engine: ran.receipt.engine.to_owned(),
-            module: ran.receipt.module,
-            now_ms: moment.now_ms,
-            seed: moment.seed,
-            duration_us: ran.receipt.duration_us,
-            cpu_us: ran.receipt.cpu_us,
-            limit: ran.receipt.limit.map(|limit| limit.as_str().to_owned()),
-            killed: ran.receipt.killed.map(str::to_owned),
-            export_missing: ran.by_default,
-            error: None,
-        };
+        let mut record = recorded(plan, ran.receipt, moment);
+        record.export_missing = ran.by_default;
         let made: Option<Value> = match ran.node {
             Ok(node) => Some(node),
             Err(error) => {
@@ -288,6 +363,34 @@ impl Coder {
             runtime: source.runtime,
         };
         Ok(program.with(&worker.graph(program.wants(), &finding, stop)?))
+    }
+}
+
+/// What code of a plan is called with.
+fn input(state: &State, event: Option<&Event>) -> Value {
+    json!({
+        "context": {"userId": "anonymous", "variables": {}}, "state": state.values, "event": event,
+    })
+}
+
+/// How code of a plan ran.
+fn recorded(plan: &Plan, receipt: Receipt, moment: Moment) -> PlanCode {
+    PlanCode {
+        requested: plan.lane().to_owned(),
+        effective: LANE.to_owned(),
+        isolation: receipt.isolation,
+        compiler: receipt.compiler.to_owned(),
+        engine: receipt.engine.to_owned(),
+        module: receipt.module,
+        now_ms: moment.now_ms,
+        seed: moment.seed,
+        duration_us: receipt.duration_us,
+        cpu_us: receipt.cpu_us,
+        limit: receipt.limit.map(|limit| limit.as_str().to_owned()),
+        killed: receipt.killed.map(str::to_owned),
+        export_missing: false,
+        error: None,
+        components: None,
     }
 }
 
@@ -354,7 +457,7 @@ fn issues(error: glasshouse_script::Error) -> Result<Vec<Issue>> {
 }
 
 /// What a run that was stopped ends with; any other error is itself.
-fn stopped(cancel: &Cancel, error: glasshouse_script::Error) -> Error {
+pub(super) fn stopped(cancel: &Cancel, error: glasshouse_script::Error) -> Error {
     if cancel.is_cancelled() {
         return Error::new(codes::CANCELLED, "the plan's code was stopped")
             .fix("run the command again; nothing was registered");
@@ -363,7 +466,7 @@ fn stopped(cancel: &Cancel, error: glasshouse_script::Error) -> Error {
 }
 
 /// What the plan asks for, within what the profile allows.
-fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limits {
+pub(super) fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limits {
     let asked = plan.capabilities().and_then(|asked| asked.get("maxExecutionMs"));
     let asked = asked.and_then(|asked| asked.to_value().as_f64());
     let most = profile.max_allowed_execution_ms;
@@ -379,10 +482,21 @@ fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limits {
     glasshouse_script::Limits { time_ms, ..defaults }
 }
 
-/// What to tell of code that made nothing.
+/// What to tell of code, or of components, that made nothing.
 #[must_use]
 pub fn told(code: &PlanCode) -> Option<String> {
-    let error = code.error.as_ref()?;
-    let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-    Some(format!("{}: {}: {}", text("code"), text("what"), text("why")))
+    if let Some(error) = &code.error {
+        let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+        let why = format!("{}: {}: {}", text("code"), text("what"), text("why"));
+        return Some(format!("the plan's code made nothing, so its own root is shown: {why}"));
+    }
+    let components = code.components.as_ref()?;
+    let first = components.faults.first()?;
+    let more = match components.fault_count {
+        0 | 1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    let name = if first.module.is_empty() { "all of them" } else { &first.module };
+    let why = format!("{}: {name}: {}{more}", first.code, first.why);
+    Some(format!("what a module of the plan was to make is not shown: {why}"))
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use glasshouse_plan::Plan;
 use glasshouse_plan::json::Json;
@@ -19,6 +19,8 @@ use glasshouse_script::{Error, Found, Integrity, Kind, Library, Result, codes};
 pub(crate) const MAX_MODULE_BYTES: usize = 2 << 20;
 /// Most bytes of the cache; what was used longest ago goes first.
 const MAX_CACHE_BYTES: u64 = 512 << 20;
+/// How long writing one module may take.
+const UNFINISHED: Duration = Duration::from_secs(3_600);
 
 /// Bytes of modules by their digests.
 #[derive(Debug, Clone)]
@@ -72,6 +74,14 @@ impl ModuleCache {
             .collect();
         let mut bytes: u64 = files.iter().map(|(_, len, _)| len).sum::<u64>() + more;
         files.sort();
+        // What a process that was killed left behind.
+        let old = SystemTime::now().checked_sub(UNFINISHED);
+        for (at, _, path) in &files {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            if name.starts_with(b".") && old.is_some_and(|old| *at < old) {
+                let _ = fs::remove_file(path);
+            }
+        }
         for (_, len, path) in files {
             if bytes <= MAX_CACHE_BYTES {
                 break;

@@ -16,7 +16,6 @@ use glasshouse_plan::json::Json;
 use glasshouse_plan::module::{Resolver, at_host};
 use glasshouse_plan::{Plan, Profile};
 use glasshouse_policy::Policy;
-use glasshouse_sandbox::Cancel;
 use glasshouse_sandbox::egress::{Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict};
 use glasshouse_script::{
     Error as ScriptError, Finding, Found, Graph, Integrity, Kind, Library, Result as ScriptResult,
@@ -28,7 +27,7 @@ use serde_json::{Map, Value, json};
 
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
-use crate::driver::{Outside, decide_uncounted, lock};
+use crate::driver::{Cancel, Outside, decide_uncounted, lock};
 use crate::{Error, Result};
 
 /// Longest fetch of one module from one host.
@@ -92,6 +91,7 @@ pub(super) struct Pinner<'p> {
     pub(super) outside: &'p Outside,
     pub(super) profile: &'p Profile,
     pub(super) options: &'p PinOptions,
+    pub(super) cancel: &'p Cancel,
 }
 
 impl Pinner<'_> {
@@ -104,7 +104,12 @@ impl Pinner<'_> {
             events: RefCell::default(),
             fetched: RefCell::default(),
         };
-        let pinned = self.pinned(plan, &fetching);
+        let mut pinned = self.pinned(plan, &fetching);
+        if self.cancel.is_cancelled() && pinned.is_err() {
+            pinned = Err(Error::new(crate::codes::CANCELLED, "the plan was not pinned")
+                .why("it was stopped")
+                .fix("run the command again; what was fetched is kept"));
+        }
         (fetching.events.into_inner(), pinned)
     }
 
@@ -114,7 +119,7 @@ impl Pinner<'_> {
             return Err(Error::new(crate::codes::USAGE, what));
         }
         self.accepted(plan)?;
-        let cancel = Cancel::new()?;
+        let cancel = self.cancel.sandbox();
         let places = fetching.lock.places.clone();
         // What the source and the plan itself name, by name.
         let mut named: BTreeMap<String, String> = BTreeMap::new();
@@ -122,7 +127,7 @@ impl Pinner<'_> {
         let mut runtime = glasshouse_script::Runtime::Renderify;
         if let Some(asked) = super::code::source(plan, &places) {
             runtime = asked.runtime;
-            named.extend(worker.compile(&asked, &cancel)?.module().named.clone());
+            named.extend(worker.compile(&asked, cancel)?.module().named.clone());
         }
         let resolver = Resolver::default();
         for name in plan.imports().chain(plan.component_modules()) {
@@ -134,7 +139,7 @@ impl Pinner<'_> {
         roots.dedup();
         let limits = graph_limits(plan, self.profile);
         let finding = Finding { library: fetching, manifest: &places, limits, runtime };
-        let graph = worker.graph(&roots, &finding, &cancel)?;
+        let graph = worker.graph(&roots, &finding, cancel)?;
         let text = written(plan, &named, &graph)?;
         let modules = graph.nodes.iter().map(|node| PinnedModule {
             address: node.found.address.clone(),
@@ -246,6 +251,9 @@ impl Library for Fetching<'_> {
             let address = address.to_owned();
             return Ok(Some(Found { address, kind, bytes: Arc::new(bytes) }));
         }
+        if self.with.cancel.is_cancelled() {
+            return Err(unavailable(address, "it was stopped"));
+        }
         if self.with.options.offline {
             return Err(unavailable(address, "it is not in the cache, and nothing is fetched"));
         }
@@ -306,7 +314,8 @@ impl Fetching<'_> {
             };
             tried += 1;
             let wait = BACKOFF * tried;
-            if tried > RETRIES || Instant::now() + wait >= until {
+            let is_over = self.with.cancel.is_cancelled() || Instant::now() + wait >= until;
+            if tried > RETRIES || is_over {
                 return Err(failed);
             }
             std::thread::sleep(wait);
@@ -374,7 +383,7 @@ impl Fetching<'_> {
         egress.roots_pem.clone_from(&with.outside.roots_pem);
         let left = until.saturating_duration_since(Instant::now());
         let limits = FetchLimits { bytes: MAX_MODULE_BYTES, total: left, idle: IDLE.min(left) };
-        let page = fetch_within(url, egress, limits, &|| false);
+        let page = fetch_within(url, egress, limits, &|| with.cancel.is_cancelled());
         let ended = std::mem::take(&mut *lock(&gate.ended));
         let denial = ended.iter().find_map(|record| record.denial);
         self.events.borrow_mut().extend(ended.iter().map(told));

@@ -209,7 +209,8 @@ pub(super) fn work(
     let running = runnable.as_ref().unwrap_or(&step.plan);
     let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
     let run = || means.coder.run(running, (&step.state, event), means);
-    let ran = if running.source().is_some() { stages.of("code", run) } else { run() };
+    let may_run = running.source().is_some() || running.manifest().is_some();
+    let ran = if may_run { stages.of("code", run) } else { run() };
     let (coded, code) = match ran.map_err(failed)? {
         Some(Coded { plan, record }) => (Some(plan), record),
         None => (None, None),

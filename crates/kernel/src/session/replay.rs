@@ -12,7 +12,7 @@ use glasshouse_model::body::{
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
-use glasshouse_policy::{Policy, Request};
+use glasshouse_policy::{Heard, Policy, Request};
 use glasshouse_provider::ToolSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -229,7 +229,9 @@ impl<'a> Replay<'a> {
             // A person's act beside the session's own; other rules decide it as well.
             return Ok(());
         }
-        let mut again = glasshouse_policy::decide(policy, &Request::new(&input, 0)).decision;
+        let heard = Heard::in_decision(&recorded.decision);
+        let request = Request { extension: Some(&heard), ..Request::new(&input, 0) };
+        let mut again = glasshouse_policy::decide(policy, &request).decision;
         // Which host paths are protected is a matter of the machine, and so is this digest.
         again.policy_version = recorded.decision.policy_version;
         if again == recorded.decision {

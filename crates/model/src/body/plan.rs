@@ -169,6 +169,38 @@ pub struct PlanCode {
     /// Why it made nothing; the plan's own root was shown then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
+    /// What came of the modules that its imports and component nodes name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub components: Option<PlanComponents>,
+}
+
+/// Component nodes and imports of a plan, as they were run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanComponents {
+    /// Components that were called.
+    pub called: u64,
+    /// Digest of what called them.
+    pub module: String,
+    /// Modules and components of which nothing came; such a component's children are shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<PlanComponentFault>,
+    /// How many there were, also those that are not listed.
+    #[serde(default)]
+    pub fault_count: u64,
+}
+
+/// Why nothing came of a module or of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanComponentFault {
+    /// The module as the plan names it; empty when it is about all.
+    pub module: String,
+    /// The export that was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// The error's code.
+    pub code: String,
+    /// Its words.
+    pub why: String,
 }
 
 /// `plan.registered`: a version that never changes.

@@ -328,7 +328,9 @@ impl Extension for Fixed {
         self.0.clone()
     }
 
-    fn restart(&self) {}
+    fn restart(&self) -> bool {
+        true
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod consent;
 mod differential;
 mod documents;
 mod explaining;
+mod extension;
 mod grants;
 mod linting;
 mod load_errors;

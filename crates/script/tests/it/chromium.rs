@@ -1,17 +1,22 @@
 //! The lanes of browsers in a real one: the attack page with a server on loopback that serves the documents under
 //! their headers and counts what arrives. Every way out fires in a page without defences.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use glasshouse_sandbox::Cancel;
+use glasshouse_script::{
+    Error, Finding, Found, GraphLimits, Kind, Language, Library, Runtime, Source,
+};
 use serde_json::{Value, json};
 
 use crate::headless::{self, Running, browser};
 use crate::skips::skipped;
+use crate::support::{engine, host, task};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often a page is shown until everything arrived.
@@ -33,6 +38,8 @@ struct Arrived {
     /// `RUN/NAME`.
     hits: BTreeSet<String>,
     reports: Vec<(String, Value)>,
+    /// What the page is given to run.
+    codes: Value,
 }
 
 struct Server {
@@ -125,7 +132,10 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Arrived>) {
         let value = serde_json::from_slice(&body).unwrap_or_default();
         seen.lock().unwrap().reports.push((run.to_owned(), value));
     }
-    let (status, headers, content) = document(&path);
+    let (status, headers, content) = match path.as_str() {
+        "/codes" => ("200 OK", String::new(), seen.lock().unwrap().codes.to_string().into_bytes()),
+        path => document(path),
+    };
     let length = content.len();
     let head = format!(
         "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
@@ -211,8 +221,8 @@ fn names(table: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn lanes_in_chromium_let_out_what_they_say() {
-    let name = "chromium::lanes_in_chromium_let_out_what_they_say";
+fn d7_lanes_in_chromium_let_out_what_they_say() {
+    let name = "chromium::d7_lanes_in_chromium_let_out_what_they_say";
     let Some(program) = browser() else { return skipped(name, headless::NONE) };
     let server = Server::open();
     check_control(program, &server);
@@ -287,8 +297,8 @@ fn check_control(program: &str, server: &Server) {
 
 /// The worker lane alone lets nothing out, also of the ways that have no name in a request.
 #[test]
-fn the_worker_lane_in_chromium_opens_no_connection() {
-    let name = "chromium::the_worker_lane_in_chromium_opens_no_connection";
+fn d7_g1_the_worker_lane_in_chromium_opens_no_connection() {
+    let name = "chromium::d7_g1_the_worker_lane_in_chromium_opens_no_connection";
     let Some(program) = browser() else { return skipped(name, headless::NONE) };
     let server = Server::open();
     let mut input = server.input("alone", None);
@@ -325,6 +335,13 @@ fn check_answers(report: &Value) {
     let cancelled = &report["cancelled"];
     assert_eq!(cancelled["killed"], "cancelled", "{cancelled}");
     assert!(cancelled["run_ms"].as_f64().unwrap() < 1_000.0, "{cancelled}");
+    let again = &report["again"];
+    let told = |at: usize| (again[at]["killed"].as_str(), again[at]["stopped_before"].as_bool());
+    assert_eq!(told(0), (Some("deadline"), None), "{again}");
+    assert_eq!(told(1), (None, Some(true)), "{again}");
+    assert_eq!(again[1]["effective"], Value::Null, "{again}");
+    assert_eq!(told(2), (Some("deadline"), None), "{again}");
+    assert!(again[3]["node"].is_object() && again[4]["node"].is_object(), "{again}");
     let honest = &report["honest"];
     assert_eq!(honest[0]["node"], honest[1]["node"], "{honest}");
     let text = honest[0]["node"]["value"].as_str().unwrap();
@@ -339,6 +356,88 @@ fn check_answers(report: &Value) {
     }
     // Code may post what it likes: it is its own answer, and as much data as any other.
     assert_eq!(report["bad"]["forged"]["node"]["value"], "forged");
+}
+
+/// Two modules that import each other.
+struct Two;
+
+impl Library for Two {
+    fn get(&self, address: &str, attempt: usize) -> Result<Option<Found>, Error> {
+        let code = match address.rsplit('/').next() {
+            Some("a.js") => {
+                "import { b, default as five } from './b.js'; export const a = () => b() + five + 'a';"
+            }
+            Some("b.js") => {
+                "import * as a from './a.js'; export default 5; export function b() { return typeof a.a; }"
+            }
+            _ => return Ok(None),
+        };
+        let bytes = Arc::new(code.as_bytes().to_vec());
+        let found = Found { address: address.to_owned(), kind: Kind::Script, bytes };
+        Ok((attempt == 0).then_some(found))
+    }
+}
+
+/// A source that is compiled here makes in a browser, under rules that allow no code out of text, what it makes on a server.
+#[test]
+fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
+    let name = "chromium::d4_compiled_sources_in_chromium_make_what_they_make_on_a_server";
+    let Some(program) = browser() else { return skipped(name, headless::NONE) };
+    let sources = [
+        "export default ({ state }) => <b class='x'>{state.count}<i>{[1, 'a', null]}</i></b>",
+        "enum E { A = 3 } export default async (): Promise<string> => [E.A, Date.now(), Math.random()].join()",
+        "const f = () => 'hi'; export { f as default }; export const g = 1",
+        "export default ['a', null, <p>x</p>]",
+        "export default class { static toJSON() { return 'no'; } }",
+        "import { a } from 'https://ga.jspm.io/npm:x@1.0.0/a.js'; export default () => a()",
+        "export default () => import('https://ga.jspm.io/npm:x@1.0.0/b.js').then((it) => it.b() + it.default)",
+        "import { h } from 'preact'; export default () => typeof h('b').type",
+    ];
+    let task = task(Runtime::Renderify);
+    let (mut codes, mut made) = (Vec::new(), Vec::new());
+    for code in sources {
+        let worker = engine().worker(host()).unwrap();
+        let (cancel, manifest) = (Cancel::new().unwrap(), BTreeMap::new());
+        let runtime = Runtime::Renderify;
+        let source = Source { code, language: Language::Tsx, runtime, manifest: &manifest };
+        let compiled = worker.compile(&source, &cancel).unwrap();
+        let limits = GraphLimits::default();
+        let finding = Finding { library: &Two, manifest: &manifest, limits, runtime };
+        let graph = worker.graph(compiled.wants(), &finding, &cancel).unwrap();
+        let whole = compiled.with(&graph);
+        let text = worker.bundle(&whole, &cancel).unwrap();
+        made.push(worker.call(&whole, &task, &cancel).unwrap().node.ok());
+        for requested in ["sandbox-worker", "sandbox-iframe"] {
+            let task = json!({"input": task.input, "now_ms": task.now_ms, "seed": task.seed});
+            // The frame has the browser's own clock and chance.
+            if !(requested == "sandbox-iframe" && code.contains("Date.now")) {
+                codes.push((
+                    code,
+                    made.len() - 1,
+                    json!({"requested": requested, "code": text, "task": task}),
+                ));
+            }
+        }
+    }
+    let server = Server::open();
+    let mut input = server.input("compiled", None);
+    input["lanes"] = json!([]);
+    input["loops"] = json!([]);
+    input["codes"] = json!(true);
+    server.arrived.lock().unwrap().codes = codes.iter().map(|(_, _, one)| one.clone()).collect();
+    let page = server.address("index.html", &input);
+    let report = show(program, &server, &page, &|| false).expect("the page reports");
+    for (at, (code, of, one)) in codes.iter().enumerate() {
+        let found = report["codes"][at].get("node").filter(|node| node.is_object());
+        assert_eq!(
+            found,
+            made[*of].as_ref(),
+            "{code} in {}: {}",
+            one["requested"],
+            report["codes"][at]
+        );
+    }
+    assert!(made.iter().filter(|made| made.is_some()).count() >= 7, "{made:?}");
 }
 
 /// The headers allow exactly the scripts that are in the documents.

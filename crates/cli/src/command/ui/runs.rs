@@ -139,7 +139,7 @@ fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
         if let Some(why) = told_of_code(code) {
             // What code throws is its own text.
             let why = output::visible(&why, false);
-            output::note(&format!("the plan's code made nothing, so its own root is shown: {why}"));
+            output::note(&why);
         }
     }
     if options.json {

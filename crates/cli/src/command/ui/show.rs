@@ -1,11 +1,11 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use glasshouse_kernel::plans::{LANES, Preflight, Stages};
+use glasshouse_kernel::plans::{LANES, Preflight, Stages, told_of_code};
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
 use serde_json::json;
 
-use super::{SURFACE, fault, markup, remark, tell};
+use super::{SURFACE, fault, markup, remark, runs, tell};
 use crate::args::ShowOptions;
 use crate::error::Error;
 use crate::output;
@@ -24,7 +24,7 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
         Ok(plan) => {
             let check = || glasshouse_plan::check_to_run(&plan, profile, LANES);
             let mut report = took.of("check", check);
-            if report.safe && plan.source().is_some() {
+            if report.safe {
                 took.of("compile", || inspect(&plan, profile, &mut report))?;
             }
             let status = status(report.safe);
@@ -63,13 +63,24 @@ pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Res
         Err(error) if json => return Err(fault(&error)),
         Err(error) => return Ok(unread(&error)),
     };
-    let report = took.of("check", || glasshouse_plan::check(&plan, profile));
+    let report = took.of("check", || glasshouse_plan::check_to_run(&plan, profile, LANES));
     if !report.safe && !json {
         return Ok(refuse_plan(&plan, &report));
     }
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
+    let coded = match report.safe {
+        true => {
+            let (coder, cancel) = (super::coder()?, runs::stopped_by_ctrl_c()?);
+            took.of("code", || coder.show(&plan, profile, &cancel))?
+        }
+        false => None,
+    };
+    if let Some(why) = coded.as_ref().and_then(|it| told_of_code(it.record.as_ref()?)) {
+        output::note(&output::visible(&why, false));
+    }
+    let shown = coded.as_ref().map_or(&plan, |coded| &coded.plan);
     let html = took
-        .of("render", || glasshouse_plan::render(&plan, profile, &context))
+        .of("render", || glasshouse_plan::render(shown, profile, &context))
         .map_err(|error| fault(&error))?;
     if json {
         output::json_line(&html);
@@ -79,6 +90,13 @@ pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Res
     if timings {
         tell_stages(&took);
     }
+    Ok(Exit::Done.status())
+}
+
+/// `ui bundle`.
+pub(super) fn bundle(text: &str, profile: &Profile) -> Result<u8, Error> {
+    let plan = parse(text, profile).map_err(|error| fault(&error))?;
+    output::json_line(&super::coder()?.bundle(&plan, profile)?);
     Ok(Exit::Done.status())
 }
 
@@ -96,13 +114,13 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
     };
     let mut probe = glasshouse_plan::probe_to_run(&plan, profile, LANES);
     let mut modules = Vec::new();
-    if probe.report.safe && plan.source().is_some() {
+    if probe.report.safe {
         modules = inspect(&plan, profile, &mut probe.report)?;
         probe.ok &= probe.report.safe;
     }
     if json {
         let mut told = serde_json::to_value(&probe).unwrap_or_default();
-        if plan.source().is_some() {
+        if plan.source().is_some() || !modules.is_empty() {
             told["modules"] = serde_json::to_value(&modules).unwrap_or_default();
         }
         output::json_line(&told);

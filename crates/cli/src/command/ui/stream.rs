@@ -293,7 +293,7 @@ impl Show {
             }
             if let Some(why) = self.script.as_ref().and_then(told_of_code) {
                 let why = output::visible(&why, false);
-                output::note(&format!("the plan's code made nothing: {why}"));
+                output::note(&why);
             }
             for line in &ended.left_out {
                 let issue = &line.issue;

@@ -1,0 +1,390 @@
+//! Component nodes and imports of a plan: the modules that it locks run where its source would, and what
+//! components make takes the place of their nodes.
+//!
+//! A component is a function `(props, context, children)` that makes a node, a text or a list of them. What
+//! it makes may hold components again; they are called in another round. Of what fails, or is not locked,
+//! the node stays, so the renderer shows its children and says so, and the record says why.
+
+use std::time::Duration;
+
+use glasshouse_model::body::{PlanComponentFault, PlanComponents};
+use glasshouse_plan::module::Resolver;
+use glasshouse_plan::state::State;
+use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
+use glasshouse_plan::{Event, Plan, Profile, parse};
+use glasshouse_script::{
+    DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Task, Worker,
+    is_carried,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::code::{Coder, graph_limits, limits, stopped};
+use super::modules::{Lock, Pinned};
+use super::of_plan;
+use super::work::Means;
+use crate::Result;
+
+/// Walks a tree and calls its components.
+const WALK: &str = include_str!("components.js");
+/// How often what components made is looked through for components again.
+const MAX_ROUNDS: usize = 8;
+/// Most faults that a record tells.
+const MAX_FAULTS: usize = 20;
+/// Longest text of one.
+const MAX_TEXT_BYTES: usize = 512;
+/// Components that a plan may call when it asks for no number.
+const DEFAULT_INVOCATIONS: f64 = 200.0;
+
+/// A plan whose components were called.
+pub(super) struct Called {
+    pub(super) plan: Plan,
+    pub(super) receipt: Receipt,
+    pub(super) record: PlanComponents,
+}
+
+/// A module that a plan names, and where it is.
+struct Named {
+    name: String,
+    address: String,
+    is_locked: bool,
+}
+
+/// What one round of calls comes to.
+#[derive(Deserialize)]
+struct Round {
+    root: Value,
+    called: u64,
+    faults: Vec<PlanComponentFault>,
+    fault_count: u64,
+}
+
+impl Coder {
+    /// Calls the components of a plan and loads its imports; `None` when it locks none of them.
+    pub(super) fn components(
+        &self,
+        plan: &Plan,
+        (state, event): (&State, Option<&Event>),
+        means: &Means<'_>,
+        spent: Duration,
+    ) -> Result<Option<Called>> {
+        let lock = Lock::of(plan);
+        let (names, unlocked) = named(plan, &lock);
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let ended = |error| stopped(means.cancel, error);
+        let worker = self.worker()?;
+        let library = Pinned { lock: &lock, cache: self.cache() };
+        let finding = Finding {
+            library: &library,
+            manifest: &lock.places,
+            limits: graph_limits(plan, means.profile),
+            runtime: Runtime::Renderify,
+        };
+        let mut record = PlanComponents::default();
+        for name in unlocked {
+            let why = "the manifest has no entry with its digest";
+            record.fault(&name, glasshouse_script::codes::MODULE_UNLOCKED.name, why);
+        }
+        let names = found(&worker, names, &finding, means, &mut record)?;
+        let program = linked(&worker, &names, &finding, means).map_err(ended)?;
+        record.module.clone_from(&program.module().digest);
+        let mut calls = Calls { means, plan, record, receipt: Receipt::default(), spent };
+        let mut root = plan.json().to_value()["root"].take();
+        let scope =
+            Scope { state: &state.values, event, user_id: "anonymous", variables: &Map::new() };
+        calls.rounds(&worker, &program, &mut root, &scope)?;
+        let Calls { record, receipt, .. } = calls;
+        let plan = with_root(plan, root, &names, means.profile)?;
+        Ok(Some(Called { plan, receipt, record }))
+    }
+}
+
+/// Adds to a record, which has room for so much.
+trait Tell {
+    fn fault(&mut self, module: &str, code: &str, why: &str);
+}
+
+impl Tell for PlanComponents {
+    fn fault(&mut self, module: &str, code: &str, why: &str) {
+        self.fault_count += 1;
+        if self.faults.len() < MAX_FAULTS {
+            let (module, code, why) = (module.to_owned(), code.to_owned(), why.to_owned());
+            self.faults.push(PlanComponentFault { module, export: None, code, why });
+        }
+    }
+}
+
+/// The modules that imports and component nodes name and that are here to be run, and the names of the others.
+/// None when there is nothing of others: what the program carries does nothing by itself.
+fn named(plan: &Plan, lock: &Lock) -> (Vec<Named>, Vec<String>) {
+    let (mut names, mut unlocked) = (Vec::<Named>::new(), Vec::<String>::new());
+    if plan.manifest().is_none() {
+        return (names, unlocked);
+    }
+    let components = plan.component_modules();
+    let resolver = Resolver::default();
+    for name in plan.imports().chain(components.iter().copied()) {
+        if names.iter().any(|known| known.name == name) || unlocked.iter().any(|it| it == name) {
+            continue;
+        }
+        let address = match lock.places.get(name) {
+            Some(place) => Some(place.clone()),
+            None => resolver.resolve(name).ok(),
+        };
+        let address = address.map(|at| lock.places.get(&at).cloned().unwrap_or(at));
+        let is_locked =
+            address.as_ref().is_some_and(|at| matches!(lock.integrity(at), Ok(Some(_))));
+        match address {
+            Some(address) if is_locked || is_carried(&address) => {
+                names.push(Named { name: name.to_owned(), address, is_locked });
+            }
+            _ => unlocked.push(name.to_owned()),
+        }
+    }
+    let of_others = names.iter().any(|it| it.is_locked || components.contains(&it.name.as_str()));
+    if of_others { (names, unlocked) } else { (Vec::new(), unlocked) }
+}
+
+/// Where the modules are that a plan's imports and components would run with.
+pub(super) fn addresses(plan: &Plan, lock: &Lock) -> Vec<String> {
+    named(plan, lock).0.into_iter().map(|it| it.address).collect()
+}
+
+/// Those whose modules are all here. One that cannot be had is no reason to run no other.
+fn found(
+    worker: &Worker<'_>,
+    names: Vec<Named>,
+    finding: &Finding<'_>,
+    means: &Means<'_>,
+    record: &mut PlanComponents,
+) -> Result<Vec<Named>> {
+    let stop = means.cancel.sandbox();
+    let addresses =
+        |names: &[Named]| -> Vec<String> { names.iter().map(|it| it.address.clone()).collect() };
+    if worker.graph(&addresses(&names), finding, stop).is_ok() {
+        return Ok(names);
+    }
+    let mut good = Vec::new();
+    for name in names {
+        good.push(name);
+        let Err(error) = worker.graph(&addresses(&good), finding, stop) else { continue };
+        if means.cancel.is_cancelled() {
+            return Err(stopped(means.cancel, error));
+        }
+        if let Some(bad) = good.pop() {
+            record.fault(&bad.name, error.code(), &error.to_string());
+        }
+    }
+    Ok(good)
+}
+
+/// What calls the components, with all modules.
+fn linked(
+    worker: &Worker<'_>,
+    names: &[Named],
+    finding: &Finding<'_>,
+    means: &Means<'_>,
+) -> glasshouse_script::Result<Program> {
+    let stop = means.cancel.sandbox();
+    let loads: String = names
+        .iter()
+        .map(|it| Value::from(it.name.as_str()))
+        .map(|name| format!("  await load({name}, () => import({name}));\n"))
+        .collect();
+    let code = format!(
+        "{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
+    );
+    let source = Source {
+        code: &code,
+        language: Language::Js,
+        runtime: Runtime::Renderify,
+        manifest: finding.manifest,
+    };
+    let program = worker.compile(&source, stop)?;
+    Ok(program.with(&worker.graph(program.wants(), finding, stop)?))
+}
+
+/// Rounds of calls.
+struct Calls<'c> {
+    means: &'c Means<'c>,
+    plan: &'c Plan,
+    record: PlanComponents,
+    /// Of all rounds together.
+    receipt: Receipt,
+    /// Time that the plan's source took of the plan's time.
+    spent: Duration,
+}
+
+impl Calls<'_> {
+    fn rounds(
+        &mut self,
+        worker: &Worker<'_>,
+        program: &Program,
+        root: &mut Value,
+        scope: &Scope<'_>,
+    ) -> Result<()> {
+        let mut room = MAX_RESOLVED_BYTES;
+        for _ in 0..MAX_ROUNDS {
+            if !fill_components(root, scope, &mut room) {
+                let most = format!(
+                    "templates in their properties fill in more than {MAX_RESOLVED_BYTES} bytes"
+                );
+                self.record.fault("", glasshouse_plan::codes::OUTPUT_TOO_LARGE.name, &most);
+                return Ok(());
+            }
+            let Some(round) = self.round(worker, program, root, scope)? else { return Ok(()) };
+            *root = round.root;
+            let told = &mut self.record;
+            told.called = told.called.saturating_add(round.called);
+            told.fault_count = told.fault_count.saturating_add(round.fault_count);
+            let free = MAX_FAULTS.saturating_sub(told.faults.len());
+            told.faults.extend(round.faults.into_iter().take(free).map(bounded));
+            if !has_open(root) {
+                return Ok(());
+            }
+        }
+        let most = format!("they make components more than {MAX_ROUNDS} times in each other");
+        self.record.fault("", glasshouse_plan::codes::COMPONENT_LIMIT.name, &most);
+        Ok(())
+    }
+
+    /// `None` when all of it failed; the record says why.
+    fn round(
+        &mut self,
+        worker: &Worker<'_>,
+        program: &Program,
+        root: &Value,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Round>> {
+        let means = self.means;
+        let whole = limits(self.plan, means.profile);
+        let spent = self.spent + Duration::from_micros(self.receipt.duration_us);
+        let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
+        let time_ms = whole.time_ms.saturating_sub(spent_ms).max(1);
+        let left = invocations(self.plan, means.profile).saturating_sub(self.record.called);
+        let context = json!({
+            "userId": scope.user_id, "variables": scope.variables, "state": scope.state,
+            "event": scope.event,
+        });
+        let task = Task {
+            export: DEFAULT_EXPORT.to_owned(),
+            or_default: false,
+            makes: Makes::Data,
+            runtime: Runtime::Renderify,
+            input: json!({"root": root, "left": left, "context": context}),
+            now_ms: means.moment.now_ms,
+            seed: means.moment.seed,
+            limits: glasshouse_script::Limits { time_ms, ..whole },
+        };
+        let ended = |error| stopped(means.cancel, error);
+        let ran = worker.call(program, &task, means.cancel.sandbox()).map_err(ended)?;
+        let is_cancelled = ran.receipt.killed == Some("cancelled");
+        let so_far = std::mem::replace(&mut self.receipt, ran.receipt);
+        self.receipt.duration_us += so_far.duration_us;
+        self.receipt.cpu_us += so_far.cpu_us;
+        let round = ran.node.and_then(|made| {
+            serde_json::from_value(made).map_err(|why| {
+                let code = glasshouse_script::codes::OUTPUT_INVALID;
+                glasshouse_script::Error::new(code, "the components answer no tree").why(why)
+            })
+        });
+        match round {
+            Ok(round) => Ok(Some(round)),
+            Err(error) if is_cancelled => Err(ended(error)),
+            Err(error) => {
+                self.record.fault("", error.code(), &error.to_string());
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A fault as a record may keep it: components run beside what tells it, so it may say anything.
+fn bounded(mut fault: PlanComponentFault) -> PlanComponentFault {
+    let texts = [Some(&mut fault.module), fault.export.as_mut(), Some(&mut fault.why)];
+    for text in texts.into_iter().flatten() {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+    }
+    let known = glasshouse_script::codes::ALL.iter().any(|code| code.name == fault.code);
+    if !known && fault.code != glasshouse_plan::codes::COMPONENT_LIMIT.name {
+        glasshouse_script::codes::FAILED.name.clone_into(&mut fault.code);
+    }
+    fault
+}
+
+/// How many components a plan may call.
+fn invocations(plan: &Plan, profile: &Profile) -> u64 {
+    let asked = plan.capabilities().and_then(|asked| asked.get("maxComponentInvocations"));
+    let asked = asked.and_then(|asked| asked.to_value().as_f64()).unwrap_or(DEFAULT_INVOCATIONS);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "half a call counts as one; what is beyond the range becomes its end"
+    )]
+    let asked = asked.ceil() as u64;
+    asked.min(profile.max_allowed_component_invocations as u64)
+}
+
+/// Visits every node, parents first. Calls itself once a level, and a tree has as many as a plan may.
+fn each(node: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
+    let Some(members) = node.as_object_mut() else { return };
+    visit(members);
+    for child in members.get_mut("children").and_then(Value::as_array_mut).into_iter().flatten() {
+        each(child, visit);
+    }
+}
+
+fn is_open(node: &Map<String, Value>) -> bool {
+    node.get("type").is_some_and(|it| it == "component") && !node.contains_key("failed")
+}
+
+/// Whether a component was not called yet.
+fn has_open(root: &mut Value) -> bool {
+    let mut open = false;
+    each(root, &mut |node| open |= is_open(node));
+    open
+}
+
+/// Fills the templates in the properties of components, as those of elements are when they are rendered.
+/// Answers whether there was room.
+fn fill_components(root: &mut Value, scope: &Scope<'_>, room: &mut usize) -> bool {
+    each(root, &mut |node| {
+        if is_open(node)
+            && let Some(props) = node.get_mut("props")
+        {
+            fill(props, scope, room);
+        }
+    });
+    *room > 0
+}
+
+fn fill(value: &mut Value, scope: &Scope<'_>, room: &mut usize) {
+    match value {
+        Value::String(text) if text.contains("{{") && *room > 0 => {
+            let filled = resolve_string(text, scope);
+            *room = room.saturating_sub(filled.to_string().len());
+            *value = filled;
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| fill(item, scope, room)),
+        Value::Object(members) => members.values_mut().for_each(|item| fill(item, scope, room)),
+        _ => {}
+    }
+}
+
+/// The plan with what its components made, and without the imports that were loaded.
+fn with_root(plan: &Plan, mut root: Value, loaded: &[Named], profile: &Profile) -> Result<Plan> {
+    each(&mut root, &mut |node| {
+        node.remove("failed");
+    });
+    let mut members = match plan.json().to_value() {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    members.insert("root".to_owned(), root);
+    if let Some(Value::Array(imports)) = members.get_mut("imports") {
+        imports.retain(|import| !loaded.iter().any(|it| *import == it.name.as_str()));
+    }
+    parse(&Value::Object(members).to_string(), &profile.limits()).map_err(|error| of_plan(&error))
+}

@@ -1,0 +1,52 @@
+// Modules of a plan as functions, in a place that has no modules. What makes the modules, and what exports
+// the plan's own, is written behind this.
+
+const bodies = new Map();
+const made = new Map();
+
+function define(to, name, get) {
+  Object.defineProperty(to, name, { enumerable: true, configurable: true, get });
+}
+
+function __glasshouse_require(address) {
+  let own = made.get(address);
+  if (own !== undefined) return own;
+  own = Object.create(null);
+  made.set(address, own);
+  const add = (names) => {
+    for (const [name, get] of Object.entries(names)) define(own, name, get);
+  };
+  const addAll = (from) => {
+    for (const name of Object.keys(from)) {
+      if (name !== "default" && !(name in own)) define(own, name, () => from[name]);
+    }
+  };
+  bodies.get(address)(add, addAll);
+  return own;
+}
+
+const __glasshouse_load = async (address) => __glasshouse_require(address);
+
+// One node of what code answers, as on a server.
+function node(answer) {
+  if (typeof answer === "string" || typeof answer === "number") {
+    return { type: "text", value: String(answer) };
+  }
+  if (Array.isArray(answer)) {
+    const isPart = (part) => part !== null && part !== undefined && typeof part !== "boolean";
+    const parts = answer.filter(isPart).map(node);
+    if (parts.length === 1) return parts[0];
+    const props = { "data-renderify-fragment": "" };
+    return { type: "element", tag: "div", props, children: parts };
+  }
+  if (typeof answer?.type === "string") return answer;
+  throw new TypeError("what it made is no node");
+}
+
+function finish(exports) {
+  const own = __glasshouse_require("plan:source");
+  for (const name of Object.keys(own)) {
+    const run = async (input) => node(await (typeof own[name] === "function" ? own[name](input) : own[name]));
+    define(exports, name, () => run);
+  }
+}
