@@ -14,6 +14,7 @@ mod hooks;
 mod modules;
 mod pin;
 mod prompt;
+mod replay;
 mod stages;
 mod work;
 
@@ -45,6 +46,7 @@ pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
 pub use pin::{PinOptions, PinnedModule, Pinning};
 pub use prompt::{Hear, Heard, Made, prompted};
+pub use replay::Replayed;
 pub use stages::Stages;
 
 use code::Moment;
@@ -134,21 +136,6 @@ pub struct Run {
     pub code: Option<PlanCode>,
     /// Where the time went.
     pub stages: Stages,
-}
-
-/// What a replay found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Replayed {
-    /// The run of the replay itself.
-    pub run: Seq,
-    /// The run that was made again.
-    pub of: Seq,
-    /// Whether everything is as it was.
-    pub equal: bool,
-    /// What differs: `status`, `version`, `text`, `state`, `markup`, `profile`.
-    pub differences: Vec<&'static str>,
-    /// Whether the renderer is another version than the one of the run.
-    pub renderer_changed: bool,
 }
 
 /// Everything that is kept, for a person to look at.
@@ -479,109 +466,6 @@ impl Plans {
                 duration_us: 0,
             }),
         })
-    }
-
-    /// Makes a run again from what stood before it, and compares. Nothing is registered and no state
-    /// changes; that it was done is recorded.
-    ///
-    /// # Errors
-    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began; the log's errors.
-    pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
-        let begun = Instant::now();
-        let home = self.known()?.ok_or_else(|| fold::no_run(run))?;
-        let shown = fold::run_at(&self.log, &home.branch, run)?;
-        let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
-            return Err(fold::no_run(run));
-        };
-        let ask = Ask::of(&self.log, &shown, was)?;
-        let mut before = Fold::default();
-        before.follow(&self.log, &home.branch, was.first - 1)?;
-        let chosen = Chosen::new(name, &was.constraints)?;
-        let mut differences = Vec::new();
-        let moment = was.script.as_ref().map_or(Moment::at(0), Moment::of);
-        let means = Means {
-            coder: &self.coder,
-            cancel: &self.cancel,
-            moment,
-            profile: &chosen.profile,
-            hooks: Hooks::recorded(&self.log, &was.hooks),
-        };
-        let again = work::work(&before, &self.log, &ask, &means, &mut Stages::default());
-        let succeeded = was.status == RunStatus::Succeeded;
-        if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
-            differences.push("status");
-        }
-        if was.profile_digest != Some(chosen.digest()) {
-            differences.push("profile");
-        }
-        if let Ok(work) = &again
-            && succeeded
-        {
-            for (name, differs) in [
-                ("version", was.version != Some(work.state.plan_version)),
-                ("text", was.text != Some(work.text)),
-                ("state", was.state != Some(work.state_digest())),
-                ("markup", was.markup != Some(work.markup_digest())),
-            ] {
-                if differs {
-                    differences.push(name);
-                }
-            }
-        }
-        let mut body = Body(shown.clone());
-        if let Some(run_body) = &mut body.0.run {
-            *run_body = PlanRun {
-                mode: RunMode::Replay,
-                first: self.fold.head() + 1,
-                of: Some(run),
-                renderer: RENDERER.to_owned(),
-                ..run_body.clone()
-            };
-        }
-        let status = if differences.is_empty() { RunStatus::Succeeded } else { RunStatus::Failed };
-        body.end(status, None, begun);
-        let seq = self.append_again(&home, &body.draft(Kind::PlanRendered))?;
-        Ok(Replayed {
-            run: seq,
-            of: run,
-            equal: differences.is_empty(),
-            differences,
-            renderer_changed: was.renderer != RENDERER,
-        })
-    }
-
-    /// Fetches every module that a plan leads to and writes their digests into it. The connections are
-    /// decided and recorded; the plan is not registered and nothing of it is run.
-    ///
-    /// # Errors
-    /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
-    /// change; those of the modules, such as `script_module_unavailable`; the log's errors.
-    pub fn pin(
-        &mut self,
-        text: &str,
-        profile: ProfileName,
-        options: &PinOptions,
-    ) -> Result<Pinning> {
-        let profile = glasshouse_plan::Profile::named(profile);
-        let plan = glasshouse_plan::parse(text, &profile.limits()).map_err(|e| of_plan(&e))?;
-        let (place, cell) = self.place()?;
-        let pinner = pin::Pinner {
-            coder: &self.coder,
-            policy: &self.policy,
-            user: &self.user,
-            outside: &self.outside,
-            profile: &profile,
-            options,
-        };
-        let (events, pinned) = pinner.pin(&plan);
-        if !events.is_empty() {
-            let append = Append {
-                cells: cell.into_iter().collect(),
-                ..Append::new(place.session, place.branch, events)
-            };
-            self.log.append(append)?;
-        }
-        pinned
     }
 
     /// Appends one event that depends on nothing before it.

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use glasshouse_log::Append;
 use glasshouse_model::body::{Egress as Connection, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind as EventKind, Principal};
 use glasshouse_plan::json::Json;
 use glasshouse_plan::module::{Resolver, at_host};
-use glasshouse_plan::{Plan, Profile};
+use glasshouse_plan::{Plan, Profile, ProfileName};
 use glasshouse_policy::Policy;
 use glasshouse_sandbox::Cancel;
 use glasshouse_sandbox::egress::{Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict};
@@ -26,6 +27,7 @@ use glasshouse_tools::{FetchLimits, Page, Url, fetch_within};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::Plans;
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
 use crate::driver::{Outside, decide_uncounted, lock};
@@ -82,6 +84,43 @@ pub struct Pinning {
     pub modules: Vec<PinnedModule>,
     /// How many were fetched now.
     pub fetched: usize,
+}
+
+impl Plans {
+    /// Fetches every module that a plan leads to and writes their digests into it. The connections are
+    /// decided and recorded; the plan is not registered and nothing of it is run.
+    ///
+    /// # Errors
+    /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
+    /// change; those of the modules, such as `script_module_unavailable`; the log's errors.
+    pub fn pin(
+        &mut self,
+        text: &str,
+        profile: ProfileName,
+        options: &PinOptions,
+    ) -> Result<Pinning> {
+        let profile = glasshouse_plan::Profile::named(profile);
+        let plan =
+            glasshouse_plan::parse(text, &profile.limits()).map_err(|e| super::of_plan(&e))?;
+        let (place, cell) = self.place()?;
+        let pinner = Pinner {
+            coder: &self.coder,
+            policy: &self.policy,
+            user: &self.user,
+            outside: &self.outside,
+            profile: &profile,
+            options,
+        };
+        let (events, pinned) = pinner.pin(&plan);
+        if !events.is_empty() {
+            let append = Append {
+                cells: cell.into_iter().collect(),
+                ..Append::new(place.session, place.branch, events)
+            };
+            self.log.append(append)?;
+        }
+        pinned
+    }
 }
 
 /// What a pinning is done with.
