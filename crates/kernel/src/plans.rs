@@ -33,6 +33,7 @@ use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
+use glasshouse_tools::sanitise::Masker;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
@@ -77,6 +78,32 @@ struct Home {
     branch: BranchId,
 }
 
+impl Home {
+    /// The branch of the plans of a log, if anything was ever done with one.
+    fn known(log: &Log) -> Result<Option<Self>> {
+        let Some(cell) = log.cell(SPACE, BRANCH_KEY)? else { return Ok(None) };
+        serde_json::from_slice(&cell.bytes).map(Some).map_err(|e| {
+            Error::new(codes::LOG_UNREADABLE, "the place of the plans cannot be read").why(e)
+        })
+    }
+
+    /// A new branch, and the cell that names it.
+    fn new(log: &Log) -> Result<(Self, CellWrite)> {
+        let home = Self {
+            session: SessionId::from_random(crate::driver::random()?),
+            branch: BranchId::from_random(crate::driver::random()?),
+        };
+        log.create_branch(NewBranch {
+            session: home.session.clone(),
+            branch: home.branch.clone(),
+            name: BRANCH_NAME.to_owned(),
+            parent: None,
+        })?;
+        let ((space, key), bytes) = place_cell(&home.session, &home.branch)?;
+        Ok((home, CellWrite { space, key, expected_version: Some(0), bytes: Some(bytes) }))
+    }
+}
+
 /// Name, and bytes, of the cell that says where the plans are.
 pub(crate) fn place_cell(
     session: &SessionId,
@@ -98,6 +125,7 @@ pub struct Plans {
     coder: Arc<Coder>,
     cancel: Cancel,
     outside: Outside,
+    masker: Arc<Masker>,
     plugins: Plugins,
     fold: Fold,
 }
@@ -166,12 +194,24 @@ impl Plans {
         policy: Policy,
         user: Principal,
         (quota, coder): (Quota, Arc<Coder>),
-        outside: Outside,
+        (outside, masker): (Outside, Arc<Masker>),
     ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
         let (cancel, plugins) = (Cancel::new()?, Plugins::default());
-        Ok(Self { log, home: None, policy, user, governor, coder, cancel, outside, plugins, fold })
+        Ok(Self {
+            log,
+            home: None,
+            policy,
+            user,
+            governor,
+            coder,
+            cancel,
+            outside,
+            masker,
+            plugins,
+            fold,
+        })
     }
 
     /// Names the switch that stops runs: the process that runs a plan's code is killed, and the run ends
@@ -190,11 +230,7 @@ impl Plans {
     /// Brings the fold to the head of the log.
     fn sync(&mut self) -> Result<()> {
         if self.home.is_none() {
-            let Some(cell) = self.log.cell(SPACE, BRANCH_KEY)? else { return Ok(()) };
-            let home = serde_json::from_slice(&cell.bytes).map_err(|e| {
-                Error::new(codes::LOG_UNREADABLE, "the place of the plans cannot be read").why(e)
-            })?;
-            self.home = Some(home);
+            self.home = Home::known(&self.log)?;
         }
         let Some(home) = &self.home else { return Ok(()) };
         self.fold.follow(&self.log, &home.branch, Seq::MAX)
@@ -207,18 +243,7 @@ impl Plans {
         if let Some(home) = &self.home {
             return Ok((home.clone(), None));
         }
-        let home = Home {
-            session: SessionId::from_random(crate::driver::random()?),
-            branch: BranchId::from_random(crate::driver::random()?),
-        };
-        self.log.create_branch(NewBranch {
-            session: home.session.clone(),
-            branch: home.branch.clone(),
-            name: BRANCH_NAME.to_owned(),
-            parent: None,
-        })?;
-        let ((space, key), bytes) = place_cell(&home.session, &home.branch)?;
-        let cell = CellWrite { space, key, expected_version: Some(0), bytes: Some(bytes) };
+        let (home, cell) = Home::new(&self.log)?;
         Ok((home, Some(cell)))
     }
 

@@ -18,7 +18,8 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
         refresh: arguments.refresh,
         offline: arguments.offline,
     };
-    let pinned = runs::plans()?.pin(&text, arguments.profile.name(), &options)?;
+    let cancel = runs::stopped_by_ctrl_c()?;
+    let pinned = runs::plans()?.until(&cancel).pin(&text, arguments.profile.name(), &options)?;
     let Pinning { text, modules, fetched } = pinned;
     if let Some(out) = &arguments.out {
         std::fs::write(out, format!("{text}\n")).map_err(|error| {
