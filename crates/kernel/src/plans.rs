@@ -18,6 +18,7 @@ mod replay;
 mod stages;
 mod work;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -325,6 +326,7 @@ impl Plans {
                         moment,
                         profile: &chosen.profile,
                         hooks: Hooks::Live(&self.plugins),
+                        ran: RefCell::default(),
                     };
                     work::work(&self.fold, &self.log, ask, &means, &mut stages)
                 }
@@ -413,11 +415,12 @@ impl Plans {
             Ok(work) => {
                 let mut body = self.body(ask, chosen, &work.blobs);
                 body.led_to(&work);
-                body.called(self.plugins.take(&self.log)?);
+                body.called(self.plugins.called(&self.log)?);
                 body.end(RunStatus::Succeeded, None, begun);
                 let mut drafts = work.drafts;
                 drafts.push(body.draft(Kind::PlanRendered));
                 let seq = self.append(home, drafts, vec![release])?;
+                self.plugins.back_to(0);
                 Ok(Run {
                     seq,
                     plan: work.plan,
@@ -432,18 +435,20 @@ impl Plans {
                     stages: Stages::default(),
                 })
             }
-            Err(Failure { error, report, given }) => {
+            Err(Failure { error, report, given, code }) => {
                 let mut body = self.body(ask, chosen, given.as_slice());
                 let rejected = report.is_some()
                     || error.is(codes::POLICY_DENIED)
                     || error.is(codes::PLAN_REFUSED)
                     || error.is(codes::PLAN_HOOK_FAILED);
                 let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
-                body.called(self.plugins.take(&self.log)?);
+                body.called(self.plugins.called(&self.log)?);
+                body.ran(code.map(|code| *code));
                 body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
                 body.end(status, Some(error.code()), begun);
                 let refused = body.draft(Kind::PlanRefused);
                 self.append(home, vec![refused], vec![release])?;
+                self.plugins.back_to(0);
                 Err(error)
             }
         }
@@ -570,6 +575,12 @@ impl Body {
             run.state = Some(work.state_digest());
             run.markup = Some(work.markup_digest());
             run.script = work.code.clone();
+        }
+    }
+
+    fn ran(&mut self, code: Option<PlanCode>) {
+        if let Some(run) = &mut self.0.run {
+            run.script = code;
         }
     }
 
