@@ -35,6 +35,7 @@ mod modules;
 mod odd_files;
 mod paths;
 mod people;
+mod pins;
 mod plans;
 mod policy;
 mod policy_tools;

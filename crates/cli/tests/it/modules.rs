@@ -18,7 +18,7 @@ use crate::harness::Place;
 
 /// What a host does with a request.
 #[derive(Clone)]
-enum Does {
+pub(crate) enum Does {
     Serve(&'static str, Vec<u8>),
     Status(u16),
     SendOn(String),
@@ -30,18 +30,18 @@ enum Does {
 
 /// A network of hosts that answers by `host/path`.
 #[derive(Clone)]
-struct Cdn {
+pub(crate) struct Cdn {
     address: SocketAddr,
     does: Arc<Mutex<HashMap<String, Does>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-const JS: &str = "text/javascript";
+pub(crate) const JS: &str = "text/javascript";
 /// A host that the profile allows.
-const AT: &str = "ga.jspm.io/npm:";
+pub(crate) const AT: &str = "ga.jspm.io/npm:";
 
 impl Cdn {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let cdn = Self {
             address: listener.local_addr().unwrap(),
@@ -101,20 +101,25 @@ impl Cdn {
         };
     }
 
-    fn set(&self, at: &str, does: Does) {
+    pub(crate) fn set(&self, at: &str, does: Does) {
         self.does.lock().unwrap().insert(at.to_owned(), does);
     }
 
-    fn serve(&self, at: &str, code: &str) {
+    pub(crate) fn serve(&self, at: &str, code: &str) {
         self.set(at, Does::Serve(JS, code.as_bytes().to_vec()));
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
     /// Pins a plan in an installation whose network this is.
-    fn pin(&self, place: &Place, plan: &Value, options: &PinOptions) -> Result<Pinning, Error> {
+    pub(crate) fn pin(
+        &self,
+        place: &Place,
+        plan: &Value,
+        options: &PinOptions,
+    ) -> Result<Pinning, Error> {
         self.pin_as(place, plan, options, ProfileName::Trusted)
     }
 
