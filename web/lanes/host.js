@@ -11,6 +11,8 @@ const MADE_OF = {
 
 const HEARTBEAT_MS = 1000;
 const MISSES = 2;
+// Longest way of a lane's document; code runs only after it.
+const LOAD_MS = 5000;
 // How much later than its own limit a lane is taken away with its frame.
 const GRACE_MS = 30;
 
@@ -109,6 +111,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
     frame.onerror = () => done({ error: failed('the lane does not load') });
     frame.onload = () => {
       frame.onload = null;
+      clearTimeout(watchdog);
       // The lane has its own clock; this one is for a lane that does not answer any more.
       watchdog = setTimeout(() => killed('deadline', 'time'), bounds.time_ms + GRACE_MS);
       heartbeat = setInterval(() => {
@@ -120,6 +123,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
       frame.contentWindow.postMessage({ type: 'run', code, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
     };
     remember?.setItem(key, 'begun');
+    watchdog = setTimeout(() => done({ killed: 'unresponsive', error: failed('the lane does not load') }), LOAD_MS);
     into.append(frame);
   });
 }

@@ -73,12 +73,13 @@ pub use ask::Questions;
 pub use boxes::SandboxRow;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
-pub(crate) use decide::decide_uncounted;
 pub use decide::{boundary_denial, now_us};
+pub(crate) use decide::{decide_uncounted, masked};
 pub use erasing::{Erasing, Erasure};
 pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};
 pub use fetch::Outside;
+pub(crate) use fetch::{NoPage, page};
 pub use grants::{GrantRow, GrantState};
 pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
@@ -225,7 +226,8 @@ impl Kernel {
         let policy = self.compile(&rules::project_texts(own.as_ref()))?;
         let outside = self.outside.through(&self.network)?;
         let with = (quota, Arc::clone(&self.coder));
-        Plans::open(&self.log, policy, self.person(), with, outside)
+        let masker = Arc::new(self.masker(&policy, &[])?);
+        Plans::open(&self.log, policy, self.person(), with, (outside, masker))
     }
 
     fn host_config(&self) -> HostConfig {

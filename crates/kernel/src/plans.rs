@@ -15,9 +15,11 @@ mod hooks;
 mod modules;
 mod pin;
 mod prompt;
+mod replay;
 mod stages;
 mod work;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +35,7 @@ use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
+use glasshouse_tools::sanitise::Masker;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
@@ -46,6 +49,7 @@ pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
 pub use pin::{PinOptions, PinnedModule, Pinning};
 pub use prompt::{Hear, Heard, Made, prompted};
+pub use replay::Replayed;
 pub use stages::Stages;
 
 use code::Moment;
@@ -76,6 +80,32 @@ struct Home {
     branch: BranchId,
 }
 
+impl Home {
+    /// The branch of the plans of a log, if anything was ever done with one.
+    fn known(log: &Log) -> Result<Option<Self>> {
+        let Some(cell) = log.cell(SPACE, BRANCH_KEY)? else { return Ok(None) };
+        serde_json::from_slice(&cell.bytes).map(Some).map_err(|e| {
+            Error::new(codes::LOG_UNREADABLE, "the place of the plans cannot be read").why(e)
+        })
+    }
+
+    /// A new branch, and the cell that names it.
+    fn new(log: &Log) -> Result<(Self, CellWrite)> {
+        let home = Self {
+            session: SessionId::from_random(crate::driver::random()?),
+            branch: BranchId::from_random(crate::driver::random()?),
+        };
+        log.create_branch(NewBranch {
+            session: home.session.clone(),
+            branch: home.branch.clone(),
+            name: BRANCH_NAME.to_owned(),
+            parent: None,
+        })?;
+        let ((space, key), bytes) = place_cell(&home.session, &home.branch)?;
+        Ok((home, CellWrite { space, key, expected_version: Some(0), bytes: Some(bytes) }))
+    }
+}
+
 /// Name, and bytes, of the cell that says where the plans are.
 pub(crate) fn place_cell(
     session: &SessionId,
@@ -97,6 +127,7 @@ pub struct Plans {
     coder: Arc<Coder>,
     cancel: Cancel,
     outside: Outside,
+    masker: Arc<Masker>,
     plugins: Plugins,
     fold: Fold,
 }
@@ -137,21 +168,6 @@ pub struct Run {
     pub stages: Stages,
 }
 
-/// What a replay found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Replayed {
-    /// The run of the replay itself.
-    pub run: Seq,
-    /// The run that was made again.
-    pub of: Seq,
-    /// Whether everything is as it was.
-    pub equal: bool,
-    /// What differs: `status`, `version`, `text`, `state`, `markup`, `profile`.
-    pub differences: Vec<&'static str>,
-    /// Whether the renderer is another version than the one of the run.
-    pub renderer_changed: bool,
-}
-
 /// Everything that is kept, for a person to look at.
 #[derive(Debug, Clone, Serialize)]
 pub struct History {
@@ -180,12 +196,24 @@ impl Plans {
         policy: Policy,
         user: Principal,
         (quota, coder): (Quota, Arc<Coder>),
-        outside: Outside,
+        (outside, masker): (Outside, Arc<Masker>),
     ) -> Result<Self> {
         let governor = Governor::new(log.clone(), quota);
         let (log, fold) = (log.clone(), Fold::default());
         let (cancel, plugins) = (Cancel::new()?, Plugins::default());
-        Ok(Self { log, home: None, policy, user, governor, coder, cancel, outside, plugins, fold })
+        Ok(Self {
+            log,
+            home: None,
+            policy,
+            user,
+            governor,
+            coder,
+            cancel,
+            outside,
+            masker,
+            plugins,
+            fold,
+        })
     }
 
     /// Names the switch that stops runs: the process that runs a plan's code is killed, and the run ends
@@ -204,11 +232,7 @@ impl Plans {
     /// Brings the fold to the head of the log.
     fn sync(&mut self) -> Result<()> {
         if self.home.is_none() {
-            let Some(cell) = self.log.cell(SPACE, BRANCH_KEY)? else { return Ok(()) };
-            let home = serde_json::from_slice(&cell.bytes).map_err(|e| {
-                Error::new(codes::LOG_UNREADABLE, "the place of the plans cannot be read").why(e)
-            })?;
-            self.home = Some(home);
+            self.home = Home::known(&self.log)?;
         }
         let Some(home) = &self.home else { return Ok(()) };
         self.fold.follow(&self.log, &home.branch, Seq::MAX)
@@ -221,18 +245,7 @@ impl Plans {
         if let Some(home) = &self.home {
             return Ok((home.clone(), None));
         }
-        let home = Home {
-            session: SessionId::from_random(crate::driver::random()?),
-            branch: BranchId::from_random(crate::driver::random()?),
-        };
-        self.log.create_branch(NewBranch {
-            session: home.session.clone(),
-            branch: home.branch.clone(),
-            name: BRANCH_NAME.to_owned(),
-            parent: None,
-        })?;
-        let ((space, key), bytes) = place_cell(&home.session, &home.branch)?;
-        let cell = CellWrite { space, key, expected_version: Some(0), bytes: Some(bytes) };
+        let (home, cell) = Home::new(&self.log)?;
         Ok((home, Some(cell)))
     }
 
@@ -314,6 +327,7 @@ impl Plans {
                         moment,
                         profile: &chosen.profile,
                         hooks: Hooks::Live(&self.plugins),
+                        ran: RefCell::default(),
                     };
                     work::work(&self.fold, &self.log, ask, &means, &mut stages)
                 }
@@ -402,11 +416,12 @@ impl Plans {
             Ok(work) => {
                 let mut body = self.body(ask, chosen, &work.blobs);
                 body.led_to(&work);
-                body.called(self.plugins.take(&self.log)?);
+                body.called(self.plugins.called(&self.log)?);
                 body.end(RunStatus::Succeeded, None, begun);
                 let mut drafts = work.drafts;
                 drafts.push(body.draft(Kind::PlanRendered));
                 let seq = self.append(home, drafts, vec![release])?;
+                self.plugins.back_to(0);
                 Ok(Run {
                     seq,
                     plan: work.plan,
@@ -421,18 +436,20 @@ impl Plans {
                     stages: Stages::default(),
                 })
             }
-            Err(Failure { error, report, given }) => {
+            Err(Failure { error, report, given, code }) => {
                 let mut body = self.body(ask, chosen, given.as_slice());
                 let rejected = report.is_some()
                     || error.is(codes::POLICY_DENIED)
                     || error.is(codes::PLAN_REFUSED)
                     || error.is(codes::PLAN_HOOK_FAILED);
                 let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
-                body.called(self.plugins.take(&self.log)?);
+                body.called(self.plugins.called(&self.log)?);
+                body.ran(code.map(|code| *code));
                 body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
                 body.end(status, Some(error.code()), begun);
                 let refused = body.draft(Kind::PlanRefused);
                 self.append(home, vec![refused], vec![release])?;
+                self.plugins.back_to(0);
                 Err(error)
             }
         }
@@ -480,110 +497,6 @@ impl Plans {
                 duration_us: 0,
             }),
         })
-    }
-
-    /// Makes a run again from what stood before it, and compares. Nothing is registered and no state
-    /// changes; that it was done is recorded.
-    ///
-    /// # Errors
-    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began; the log's errors.
-    pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
-        let begun = Instant::now();
-        let home = self.known()?.ok_or_else(|| fold::no_run(run))?;
-        let shown = fold::run_at(&self.log, &home.branch, run)?;
-        let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
-            return Err(fold::no_run(run));
-        };
-        let ask = Ask::of(&self.log, &shown, was)?;
-        let mut before = Fold::default();
-        before.follow(&self.log, &home.branch, was.first - 1)?;
-        let chosen = Chosen::new(name, &was.constraints)?;
-        let mut differences = Vec::new();
-        let moment = was.script.as_ref().map_or(Moment::at(0), Moment::of);
-        let means = Means {
-            coder: &self.coder,
-            cancel: &self.cancel,
-            moment,
-            profile: &chosen.profile,
-            hooks: Hooks::recorded(&self.log, &was.hooks),
-        };
-        let again = work::work(&before, &self.log, &ask, &means, &mut Stages::default());
-        let succeeded = was.status == RunStatus::Succeeded;
-        if again.is_ok() != succeeded && was.code.as_deref() != Some(codes::POLICY_DENIED.name) {
-            differences.push("status");
-        }
-        if was.profile_digest != Some(chosen.digest()) {
-            differences.push("profile");
-        }
-        if let Ok(work) = &again
-            && succeeded
-        {
-            for (name, differs) in [
-                ("version", was.version != Some(work.state.plan_version)),
-                ("text", was.text != Some(work.text)),
-                ("state", was.state != Some(work.state_digest())),
-                ("markup", was.markup != Some(work.markup_digest())),
-            ] {
-                if differs {
-                    differences.push(name);
-                }
-            }
-        }
-        let mut body = Body(shown.clone());
-        if let Some(run_body) = &mut body.0.run {
-            *run_body = PlanRun {
-                mode: RunMode::Replay,
-                first: self.fold.head() + 1,
-                of: Some(run),
-                renderer: RENDERER.to_owned(),
-                ..run_body.clone()
-            };
-        }
-        let status = if differences.is_empty() { RunStatus::Succeeded } else { RunStatus::Failed };
-        body.end(status, None, begun);
-        let seq = self.append_again(&home, &body.draft(Kind::PlanRendered))?;
-        Ok(Replayed {
-            run: seq,
-            of: run,
-            equal: differences.is_empty(),
-            differences,
-            renderer_changed: was.renderer != RENDERER,
-        })
-    }
-
-    /// Fetches every module that a plan leads to and writes their digests into it. The connections are
-    /// decided and recorded; the plan is not registered and nothing of it is run.
-    ///
-    /// # Errors
-    /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
-    /// change; those of the modules, such as `script_module_unavailable`; `cancelled`; the log's errors.
-    pub fn pin(
-        &mut self,
-        text: &str,
-        profile: ProfileName,
-        options: &PinOptions,
-    ) -> Result<Pinning> {
-        let profile = glasshouse_plan::Profile::named(profile);
-        let plan = glasshouse_plan::parse(text, &profile.limits()).map_err(|e| of_plan(&e))?;
-        let (place, cell) = self.place()?;
-        let pinner = pin::Pinner {
-            coder: &self.coder,
-            policy: &self.policy,
-            user: &self.user,
-            outside: &self.outside,
-            profile: &profile,
-            options,
-            cancel: &self.cancel,
-        };
-        let (events, pinned) = pinner.pin(&plan);
-        if !events.is_empty() {
-            let append = Append {
-                cells: cell.into_iter().collect(),
-                ..Append::new(place.session, place.branch, events)
-            };
-            self.log.append(append)?;
-        }
-        pinned
     }
 
     /// Appends one event that depends on nothing before it.
@@ -663,6 +576,12 @@ impl Body {
             run.state = Some(work.state_digest());
             run.markup = Some(work.markup_digest());
             run.script = work.code.clone();
+        }
+    }
+
+    fn ran(&mut self, code: Option<PlanCode>) {
+        if let Some(run) = &mut self.0.run {
+            run.script = code;
         }
     }
 

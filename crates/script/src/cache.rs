@@ -3,98 +3,102 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ring::digest::{Context, SHA256};
+use glasshouse_model::Digest;
 
 use crate::compile::{COMPILER, Source};
 use crate::graph::Found;
 
 /// Most values that are kept.
 const MAX_KEPT: usize = 256;
+/// Most bytes of all together.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// Digest of everything that a module depends on.
-pub(crate) type Key = [u8; 32];
-
-/// Values by their key; what was used longest ago goes first. Faults are not kept: they are told once,
-/// and found again in less time than a model needs to mend them.
+/// Values by the digest of everything that they depend on; what was used longest ago goes first. Faults
+/// are not kept: they are told once, and found again in less time than a model needs to mend them.
 #[derive(Debug)]
 pub(crate) struct Kept<T>(Mutex<Values<T>>);
 
 #[derive(Debug)]
 struct Values<T> {
-    values: HashMap<Key, (u64, Arc<T>)>,
+    values: HashMap<Digest, One<T>>,
+    /// Bytes of all.
+    bytes: usize,
     /// Counts uses.
     uses: u64,
 }
 
+#[derive(Debug)]
+struct One<T> {
+    value: Arc<T>,
+    bytes: usize,
+    /// When it was used last.
+    used: u64,
+}
+
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self(Mutex::new(Values { values: HashMap::new(), uses: 0 }))
+        Self(Mutex::new(Values { values: HashMap::new(), bytes: 0, uses: 0 }))
     }
 }
 
 impl<T> Kept<T> {
-    pub(crate) fn known(&self, key: &Key) -> Option<Arc<T>> {
+    pub(crate) fn known(&self, key: &Digest) -> Option<Arc<T>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.uses += 1;
         let now = kept.uses;
-        let (used, value) = kept.values.get_mut(key)?;
-        *used = now;
-        Some(Arc::clone(value))
+        let one = kept.values.get_mut(key)?;
+        one.used = now;
+        Some(Arc::clone(&one.value))
     }
 
-    pub(crate) fn keep(&self, key: Key, value: &Arc<T>) {
+    /// Keeps a value of so many bytes.
+    pub(crate) fn keep(&self, key: Digest, value: &Arc<T>, bytes: usize) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.values.len() >= MAX_KEPT {
-            let oldest = kept.values.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(key) = oldest.map(|(key, _)| *key) {
-                kept.values.remove(&key);
-            }
+        kept.remove(&key);
+        while kept.values.len() >= MAX_KEPT || kept.bytes + bytes > MAX_KEPT_BYTES {
+            let oldest = kept.values.iter().min_by_key(|(_, one)| one.used).map(|(key, _)| *key);
+            let Some(oldest) = oldest else { return };
+            kept.remove(&oldest);
         }
         kept.uses += 1;
-        let now = kept.uses;
-        kept.values.insert(key, (now, Arc::clone(value)));
+        let used = kept.uses;
+        kept.bytes += bytes;
+        kept.values.insert(key, One { value: Arc::clone(value), bytes, used });
     }
+}
+
+impl<T> Values<T> {
+    fn remove(&mut self, key: &Digest) {
+        if let Some(one) = self.values.remove(key) {
+            self.bytes -= one.bytes;
+        }
+    }
+}
+
+/// Digest of parts, each behind its length, so that no other parts have the same bytes.
+pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+    let parts: Vec<([u8; 8], &[u8])> =
+        parts.into_iter().map(|part| ((part.len() as u64).to_be_bytes(), part)).collect();
+    let bytes: Vec<&[u8]> = parts.iter().flat_map(|(length, part)| [&length[..], *part]).collect();
+    Digest::of_parts(&bytes)
 }
 
 /// The key of a source.
-pub(crate) fn key(source: &Source<'_>) -> Key {
-    let mut context = Context::new(&SHA256);
-    let mut part = |text: &str| {
-        context.update(&(text.len() as u64).to_be_bytes());
-        context.update(text.as_bytes());
-    };
-    part(COMPILER);
-    part(source.language.as_str());
-    part(source.runtime.as_str());
-    part(source.code);
-    for (name, address) in source.manifest {
-        part(name);
-        part(address);
-    }
-    let mut key = [0; 32];
-    key.copy_from_slice(context.finish().as_ref());
-    key
+pub(crate) fn key(source: &Source<'_>) -> Digest {
+    let Source { code, language, runtime, manifest } = *source;
+    let parts = [COMPILER, language.as_str(), runtime.as_str(), code];
+    digest(parts.map(str::as_bytes).into_iter().chain(pairs(manifest)))
 }
 
 /// The key of a module of others.
-pub(crate) fn module_key(found: &Found, manifest: &BTreeMap<String, String>) -> Key {
-    let mut context = Context::new(&SHA256);
-    let mut part = |bytes: &[u8]| {
-        context.update(&(bytes.len() as u64).to_be_bytes());
-        context.update(bytes);
-    };
-    part(COMPILER.as_bytes());
-    part(b"module");
-    part(found.kind.as_str().as_bytes());
-    part(found.address.as_bytes());
-    part(&found.bytes);
-    for (name, address) in manifest {
-        part(name.as_bytes());
-        part(address.as_bytes());
-    }
-    let mut key = [0; 32];
-    key.copy_from_slice(context.finish().as_ref());
-    key
+pub(crate) fn module_key(found: &Found, manifest: &BTreeMap<String, String>) -> Digest {
+    let parts = [COMPILER, "module", found.kind.as_str(), found.address.as_str()];
+    let parts = parts.map(str::as_bytes).into_iter().chain([&found.bytes[..]]);
+    digest(parts.chain(pairs(manifest)))
+}
+
+fn pairs(manifest: &BTreeMap<String, String>) -> impl Iterator<Item = &[u8]> {
+    manifest.iter().flat_map(|(name, address)| [name.as_bytes(), address.as_bytes()])
 }
 
 #[cfg(test)]
@@ -124,18 +128,35 @@ mod tests {
     #[test]
     fn what_was_used_longest_ago_goes_first() {
         let kept = Kept::default();
-        let key = |number: usize| {
-            let mut key = [0; 32];
-            key[..8].copy_from_slice(&number.to_le_bytes());
-            key
-        };
+        let key = |number: usize| Digest::of(&number.to_le_bytes());
         for number in 0..MAX_KEPT {
-            kept.keep(key(number), &Arc::new(number));
+            kept.keep(key(number), &Arc::new(number), 1);
         }
         assert_eq!(kept.known(&key(0)).as_deref(), Some(&0));
-        kept.keep(key(MAX_KEPT), &Arc::new(MAX_KEPT));
+        kept.keep(key(MAX_KEPT), &Arc::new(MAX_KEPT), 1);
         for (number, known) in [(0, true), (1, false), (2, true), (MAX_KEPT, true)] {
             assert_eq!(kept.known(&key(number)).is_some(), known, "{number}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let third = MAX_KEPT_BYTES / 3;
+        let check = |sizes: &[usize], want: &[bool]| {
+            let kept = Kept::default();
+            let keys: Vec<Digest> =
+                sizes.iter().enumerate().map(|(at, _)| Digest::of(&at.to_be_bytes())).collect();
+            for (key, bytes) in keys.iter().zip(sizes) {
+                kept.keep(*key, &Arc::new(()), *bytes);
+                // The same once more takes no more room.
+                kept.keep(*key, &Arc::new(()), *bytes);
+            }
+            let known: Vec<bool> = keys.iter().map(|key| kept.known(key).is_some()).collect();
+            assert_eq!(known, want, "{sizes:?}");
+        };
+        check(&[third, third, third], &[true, true, true]);
+        check(&[third, third, third, third], &[false, true, true, true]);
+        check(&[third, third, MAX_KEPT_BYTES], &[false, false, true]);
+        check(&[third, MAX_KEPT_BYTES + 1], &[false, false]);
     }
 }

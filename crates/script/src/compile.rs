@@ -24,10 +24,9 @@ use oxc_parser::Parser;
 use oxc_semantic::{Scoping, SemanticBuilder};
 use oxc_span::SourceType;
 use oxc_transformer::{JsxOptions, JsxRuntime, TransformOptions, Transformer};
-use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use crate::{codes, vendor};
+use crate::{cache, codes, vendor};
 pub(crate) use body::{EXPORT, EXPORT_ALL, body};
 pub use foreign::Kind;
 pub(crate) use foreign::foreign;
@@ -347,25 +346,8 @@ fn transform<'a>(
 
 /// The digest covers what went in and what came out: who compiled is in it, and so is every address.
 fn digest(source: &Source<'_>, code: &str) -> String {
-    let mut context = Context::new(&SHA256);
     let parts = [COMPILER, source.language.as_str(), source.runtime.as_str(), source.code, code];
-    for part in parts {
-        context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part.as_bytes());
-    }
-    spell(context.finish().as_ref())
-}
-
-/// A digest as it is written.
-pub(crate) fn spell(digest: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(7 + 2 * digest.len());
-    text.push_str("sha256:");
-    for byte in digest {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    cache::digest(parts.map(str::as_bytes)).to_string()
 }
 
 pub(crate) fn fault(code: Code, line: u32, column: u32, message: String) -> Diagnostic {

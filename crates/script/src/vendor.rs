@@ -145,7 +145,7 @@ pub(crate) fn own_address(specifier: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use ring::digest::{SHA256, digest};
+    use glasshouse_model::Digest;
 
     use super::*;
 
@@ -153,7 +153,7 @@ mod tests {
     fn what_is_not_ours_is_as_it_was_published() {
         for Carried { address, text, sha256, .. } in CARRIED {
             let Some(want) = sha256 else { continue };
-            let got = crate::compile::spell(digest(&SHA256, text.as_bytes()).as_ref());
+            let got = Digest::of(text.as_bytes()).to_string();
             assert_eq!(got, format!("sha256:{want}"), "{address}");
         }
     }

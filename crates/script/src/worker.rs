@@ -1,7 +1,8 @@
 //! The owner's side: workers, and what is kept between them.
 //!
-//! A worker is a sandbox for the code of one plan, used for one run and then never again. What goes
-//! from one worker to the next is only bytecode of modules that the program carries, made in a process that
+//! A worker is a sandbox for code of one origin: of one plan, which is used for one run and then never again,
+//! or of one plugin or policy, each call of which is a process of its own. What goes from one worker to
+//! the next is only bytecode of modules that the program carries, made in a process that
 //! saw no foreign code, and bytecode of a source, which only runs of that same source get.
 
 use std::collections::{BTreeMap, HashMap};
@@ -113,6 +114,12 @@ impl Program {
     /// Modules that it needs and the program carries.
     pub(crate) fn needs(&self) -> &[&'static str] {
         &self.needs
+    }
+
+    /// How much of memory it is, nearly.
+    fn bytes(&self) -> usize {
+        let names = self.module.named.iter().map(|(name, address)| name.len() + address.len());
+        self.module.code.len() + self.bytecode.len() + names.sum::<usize>()
     }
 
     /// The program with the modules of a graph, which began at what it wants.
@@ -253,7 +260,7 @@ impl Worker<'_> {
         match reply {
             Some((Reply::Compiled(module), made)) => {
                 let program = Arc::new(program(SOURCE, module, made)?);
-                self.engine.programs.keep(key, &program);
+                self.engine.programs.keep(key, &program, program.bytes());
                 Ok(program)
             }
             Some((Reply::Faulty(faults), _)) => Err(faulty(&faults)),
@@ -289,7 +296,7 @@ impl Worker<'_> {
         match reply {
             Some((Reply::Compiled(module), made)) => {
                 let program = Arc::new(program(&found.address, module, made)?);
-                self.engine.programs.keep(key, &program);
+                self.engine.programs.keep(key, &program, program.bytes());
                 Ok(program)
             }
             Some((Reply::Faulty(faults), _)) => Err(faulty(&faults)),
@@ -538,13 +545,4 @@ const fn killed(status: Status) -> Option<&'static str> {
         Status::Cancelled => Some("cancelled"),
         Status::LimitExceeded(_) => Some("limit"),
     }
-}
-
-/// Names and addresses of a plan's manifest, as a source wants them.
-#[must_use]
-pub fn manifest<'a>(
-    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> BTreeMap<String, String> {
-    let owned = |(name, address): (&str, &str)| (name.to_owned(), address.to_owned());
-    entries.into_iter().map(owned).collect()
 }

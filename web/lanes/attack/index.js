@@ -9,10 +9,12 @@ const row = (...cells) => {
   const line = table.insertRow();
   for (const cell of cells) line.insertCell().textContent = cell;
 };
+// Where the documents of the lanes are.
+const base = new URL(input.base ?? '../', location.href);
 const report = { lanes: {} };
 row('lane', 'effective', 'reads', 'tried');
 for (const requested of input.lanes ?? ['sandbox-worker', 'sandbox-iframe', 'sandbox-shadowrealm', 'isolated-vm', 'standard']) {
-  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } }, { again: true });
+  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } }, { base, again: true });
   const answer = await one({});
   report.lanes[requested] = answer;
   row(requested, answer.effective ?? answer.error.code, Object.keys(answer.node?.reads ?? {}).join(', ') || 'nothing', answer.node?.tried?.length ?? 0);
@@ -43,10 +45,10 @@ for (const requested of input.loops ?? ['sandbox-worker']) {
 const abort = new AbortController();
 setTimeout(() => abort.abort(), 100);
 report.cancelled = await run({ requested: 'sandbox-worker', code: endless, task: {}, limits: { time_ms: 5000 } }, { signal: abort.signal, again: true });
-// What an honest source makes, twice: clock and chance are those of the task.
+// What an honest source makes, twice in each lane: clock and chance are those of the task.
 const honest = 'exports.default = ({ n }) => ({ type: "text", value: [n, Date.now(), Math.random(), new Date().getTime()].join() })';
 report.honest = [];
-for (let n = 0; n < 2; n += 1) report.honest.push(await run({ requested: 'sandbox-worker', code: honest, task: { input: { n: 5 }, now_ms: 1790000000000, seed: 7 } }));
+for (const requested of ['sandbox-worker', 'sandbox-iframe', 'sandbox-worker', 'sandbox-iframe']) report.honest.push(await run({ requested, code: honest, task: { input: { n: 5 }, now_ms: 1790000000000, seed: 7 } }));
 // What was stopped is not begun again unasked, also in a page that is opened later; what ended is.
 const once = 'exports.default = () => { for (;;) {} } // once';
 const short = { requested: 'sandbox-worker', code: once, task: {}, limits: { time_ms: 100 } };
@@ -59,5 +61,7 @@ const given = input.codes ? await (await fetch('/codes')).json() : [];
 for (const one of given) report.codes.push(await run(one, { again: true }));
 const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
 report.bad = {};
+// A document that never comes.
+if (input.never) report.never = await run({ requested: 'sandbox-worker', code: 'exports.default = 1', task: {} }, { base: new URL(input.never, location.href) });
 for (const [name, code] of Object.entries(bad)) report.bad[name] = await run({ requested: 'sandbox-worker', code, task: {} });
 await fetch('/report/' + input.run, { method: 'POST', body: JSON.stringify(report) });

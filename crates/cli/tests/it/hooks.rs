@@ -1,10 +1,10 @@
 //! Plugins in the pipeline of plans: their order, what they may change, and what stops them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::plans::{Hook, Plugin, Plugins, Quota};
+use glasshouse_kernel::plans::{Hook, Plans, Plugin, Plugins, Quota};
 use glasshouse_kernel::{Error, Kernel};
 use glasshouse_model::body::RunMode;
 use glasshouse_model::{Digest, Kind};
@@ -165,6 +165,138 @@ fn a_hook_that_fails_ends_the_run() {
     let says = "export const afterPolicyCheck = () => ({ safe: true, issues: [], issue_count: 0 })";
     let ran = show(&place, &path.display().to_string(), &[&plugin(&place, "p.js", says)]);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(3), ""));
+}
+
+/// What a model that answers a plan with this root comes to, by `ui run` or `ui plan`.
+fn asked(place: &Place, command: &str, tag: &str, plugin: &str) -> Ran {
+    let answer = json!({
+        "specVersion": "runtime-plan/v1", "id": "asked", "version": 1,
+        "root": {"type": "element", "tag": tag},
+    });
+    let step = json!({"emit": [{"text": answer.to_string()}]});
+    let scenario = place.path("model.yaml");
+    std::fs::write(&scenario, json!({"version": 1, "steps": [step, step]}).to_string()).unwrap();
+    let project = place.path("project");
+    std::fs::create_dir_all(&project).unwrap();
+    let scenario = scenario.display().to_string();
+    let arguments = ["ui", command, "a greeting", "--scenario", &scenario, "--plugin", plugin];
+    place.run_in(&project, &arguments)
+}
+
+/// What plugins did for a prompt is recorded also where no plan came of it.
+#[test]
+fn calls_of_a_prompt_that_led_to_no_plan_are_recorded() {
+    let adds = "export const beforeLLM = ({ payload }) => payload + ' please'";
+    let throws = "export const afterLLM = () => { throw new Error('on purpose') }";
+    for (command, tag, code, hook, want) in [
+        ("run", "script", adds, "beforeLLM", "plan_refused"),
+        ("plan", "script", adds, "beforeLLM", "plan_refused"),
+        ("run", "p", throws, "afterLLM", "plan_hook_failed"),
+        ("plan", "p", throws, "afterLLM", "plan_hook_failed"),
+    ] {
+        let place = Place::new();
+        let ran = asked(&place, command, tag, &plugin(&place, "p.js", code));
+        assert_ne!(ran.status, Some(0), "{ran:?}");
+        let log = place.log();
+        let rows = log.sessions().unwrap();
+        let events = rows.iter().flat_map(|row| log.read(&row.main, 1, 1_000).unwrap());
+        let refused: Vec<_> = events.filter(|it| *it.kind() == Kind::PlanRefused).collect();
+        assert_eq!(refused.len(), 1, "{command} {want}: {ran:?}");
+        let run = &refused[0].body["run"];
+        assert_eq!((&run["code"], &run["mode"]), (&json!(want), &json!("prompt")), "{command}");
+        assert_eq!(run["hooks"][0]["hook"], hook, "{command} {want}: {run}");
+        if want == "plan_refused" {
+            assert!(refused[0].body["issues"]["issues"][0]["code"].is_string(), "{refused:?}");
+            let replayed = place.run(&["ui", "replay", &refused[0].seq().to_string(), "--json"]);
+            assert_eq!(replayed.expect_status(0).last()["equal"], true, "{command}");
+        }
+    }
+}
+
+/// A plugin that lets another writer in, once, when the run is nearly done.
+struct Racer(Mutex<Option<Plans>>);
+
+impl Plugin for Racer {
+    fn name(&self) -> &str {
+        "racer"
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(b"racer")
+    }
+
+    fn wants(&self, hook: Hook) -> bool {
+        matches!(hook, Hook::BeforeLlm | Hook::AfterRender)
+    }
+
+    fn call(&self, hook: Hook, _: Value) -> Result<Option<Value>, String> {
+        let other = self.0.lock().unwrap().take_if(|_| hook == Hook::AfterRender);
+        let cleared = other.map(|mut other| other.clear_history()).transpose();
+        cleared.map(|_| None).map_err(|error| error.to_string())
+    }
+}
+
+/// A run that is decided anew, because another one came first, still has what was before it.
+#[test]
+fn calls_before_a_run_that_lost_a_race_are_recorded() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(plan(&place, None)).unwrap();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
+    let kernel = Kernel::open(&place.home(), &program).unwrap();
+    let open = || kernel.plans(&place.path("."), Quota::default()).unwrap();
+    let racer = Racer(Mutex::new(Some(open())));
+    let plugins = Plugins::new(vec![Arc::new(racer)]).unwrap();
+    plugins.call(Hook::BeforeLlm, json!("a prompt")).unwrap();
+    let mut plans = open().with_plugins(plugins);
+    plans.show(&text, RunMode::Prompt, false, ProfileName::Strict).unwrap();
+    let hooks = |place: &Place| -> Vec<Value> {
+        recorded(place).iter().map(|call| call["hook"].clone()).collect()
+    };
+    assert_eq!(hooks(&place), ["beforeLLM", "afterRender"]);
+    let cleared = place.events().1;
+    assert_eq!(cleared.iter().filter(|it| *it.kind() == Kind::PlanHistoryCleared).count(), 1);
+    // The next run has its own calls only.
+    plans.show(&text, RunMode::Prompt, false, ProfileName::Strict).unwrap();
+    assert_eq!(hooks(&place), ["afterRender"]);
+}
+
+/// A plugin whose first call comes back late.
+struct Late(Hook, Mutex<Duration>);
+
+impl Plugin for Late {
+    fn name(&self) -> &str {
+        "alike"
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(b"alike")
+    }
+
+    fn wants(&self, hook: Hook) -> bool {
+        hook == self.0
+    }
+
+    fn call(&self, _: Hook, _: Value) -> Result<Option<Value>, String> {
+        std::thread::sleep(std::mem::take(&mut *self.1.lock().unwrap()));
+        Ok(None)
+    }
+}
+
+/// One that is late is not called again before it has come back, and another of its name is.
+#[test]
+fn a_plugin_that_was_late_once_is_called_again() {
+    let late = |hook, ms| Arc::new(Late(hook, Mutex::new(Duration::from_millis(ms))));
+    let (slow, quick) = (late(Hook::BeforeRender, 4_000), late(Hook::AfterRender, 0));
+    let plugins = Plugins::new(vec![slow, quick]).unwrap();
+    let call = |hook| plugins.call(hook, json!(1)).map_err(|error| error.report().why);
+    assert!(call(Hook::BeforeRender).unwrap_err().contains("took longer"));
+    assert!(call(Hook::BeforeRender).unwrap_err().contains("has not come back"));
+    assert_eq!(call(Hook::AfterRender), Ok(json!(1)));
+    let begun = Instant::now();
+    while call(Hook::BeforeRender).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never counts as back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A plugin of the program that embeds the kernel.

@@ -37,6 +37,7 @@ mod modules;
 mod odd_files;
 mod paths;
 mod people;
+mod pins;
 mod plans;
 mod policy;
 mod policy_tools;

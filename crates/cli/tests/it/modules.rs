@@ -109,7 +109,7 @@ impl Cdn {
         self.set(at, Does::Serve(JS, code.as_bytes().to_vec()));
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 

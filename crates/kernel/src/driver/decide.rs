@@ -114,14 +114,15 @@ pub fn boundary_denial(policy: &Policy, reason: &str) -> Decision {
 
 /// A call as an event may keep it. Its arguments were masked when they were proposed; the paths and
 /// names that it meets may hold a secret of their own.
-pub(super) fn masked(masker: &Masker, mut call: Call) -> Call {
+pub(crate) fn masked(masker: &Masker, mut call: Call) -> Call {
     let mask = |text: &mut String| *text = masker.mask_str(text);
     call.path = call.path.and_then(|path| match masker.mask_str(path.as_str()) {
         same if same == path.as_str() => Some(path),
         masked => CanonicalPath::parse(&masked).ok(),
     });
     call.argv.iter_mut().flatten().for_each(mask);
-    call.host_path.iter_mut().for_each(mask);
+    let places = [&mut call.host_path, &mut call.host, &mut call.http_path];
+    places.into_iter().flatten().for_each(mask);
     call
 }
 

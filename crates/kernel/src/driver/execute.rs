@@ -19,7 +19,7 @@ use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::Change;
 use glasshouse_sandbox::{Command, Level, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
-use glasshouse_tools::{Arguments, Registry, Url, edit_text, read_tool};
+use glasshouse_tools::{Arguments, FetchLimits, Registry, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
@@ -298,11 +298,12 @@ impl Execution {
 
     fn fetch(&self, url: &str) -> Result<TaskEnd> {
         let url = Url::parse(url)?;
+        let with = (&self.outside, &self.masker);
         let (mut drafts, page) =
-            fetch::page(self.id, &url, (&self.outside, &self.masker), &self.cancel);
+            fetch::page(Some(self.id), &url, with, FetchLimits::default(), &self.cancel);
         drafts.push(match page {
             Ok(page) => self.end(End::done(fetch::told(&url, &page))),
-            Err(error) => failed_call(self.id, &Fault::from(error)),
+            Err(no) => failed_call(self.id, &Fault::from(Error::from(no))),
         });
         Ok(drafts)
     }

@@ -1,5 +1,5 @@
-//! A page for the model: fetched through an egress proxy that lets exactly one host through, the one
-//! that was decided on.
+//! A page for the model, or a module for a plan: fetched through an egress proxy that lets exactly one host
+//! through, the one that was decided on.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use glasshouse_sandbox::egress::{
     ViaProxy,
 };
 use glasshouse_tools::sanitise::Masker;
-use glasshouse_tools::{Page, Url, fetch};
+use glasshouse_tools::{FetchLimits, Page, Url, fetch_within};
 
 use super::lock;
 use super::network::{NetworkSettings, ended};
@@ -50,7 +50,7 @@ impl Outside {
 
 /// Lets one host and port through and keeps what became of it.
 struct OneHost {
-    call: CallId,
+    call: Option<CallId>,
     host: String,
     port: u16,
     masker: Arc<Masker>,
@@ -68,13 +68,34 @@ impl EgressGate for OneHost {
     }
 }
 
+/// Why a page did not come.
+pub(crate) enum NoPage {
+    /// The egress proxy refused the connection, in its word for why.
+    Refused(String),
+    /// The host, or the way to it, failed.
+    Failed(Error),
+}
+
+impl From<NoPage> for Error {
+    fn from(no: NoPage) -> Self {
+        match no {
+            NoPage::Refused(why) => {
+                Self::new(glasshouse_tools::codes::FETCH_FAILED, "the page did not come")
+                    .why(format!("the egress proxy refused: {why}"))
+            }
+            NoPage::Failed(error) => error,
+        }
+    }
+}
+
 /// Fetches a page whose connection was decided on. Answers the events of the connection too.
-pub(super) fn page(
-    call: CallId,
+pub(crate) fn page(
+    call: Option<CallId>,
     url: &Url,
     (outside, masker): (&Outside, &Arc<Masker>),
+    limits: FetchLimits,
     cancel: &Cancel,
-) -> (Vec<Draft>, Result<Page>) {
+) -> (Vec<Draft>, Result<Page, NoPage>) {
     let gate = Arc::new(OneHost {
         call,
         host: url.host().to_owned(),
@@ -86,16 +107,13 @@ pub(super) fn page(
     egress.resolver = Arc::clone(&outside.resolver);
     egress.dialer = Arc::clone(&outside.dialer);
     egress.roots_pem.clone_from(&outside.roots_pem);
-    let fetched = fetch(url, egress, &|| cancel.is_cancelled());
+    let fetched = fetch_within(url, egress, limits, &|| cancel.is_cancelled());
     let ended = std::mem::take(&mut *lock(&gate.ended));
     // To a plain request the proxy answers itself; its words are no page.
-    let refused = ended.iter().find(|draft| !draft.body["code"].is_null());
+    let refused = ended.iter().find_map(|draft| draft.body["code"].as_str());
     let page = match refused {
-        Some(draft) => {
-            Err(Error::new(glasshouse_tools::codes::FETCH_FAILED, "the page did not come")
-                .why(format!("the egress proxy refused: {}", draft.body["code"])))
-        }
-        None => fetched.map_err(Into::into),
+        Some(why) => Err(NoPage::Refused(why.to_owned())),
+        None => fetched.map_err(|error| NoPage::Failed(error.into())),
     };
     (ended, page)
 }

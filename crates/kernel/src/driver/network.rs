@@ -214,12 +214,10 @@ impl EgressGate for Gate {
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
         let decision = lock(&self.rates).hold(decision, now_us());
         let effect = decision.effect;
-        let mask = |text: &str| self.masker.mask_str(text);
         let target = format!("{} {}:{}", request.method, request.host, request.port);
-        let mut input = masked(&self.masker, call);
-        input.host = input.host.as_deref().map(mask);
-        input.http_path = input.http_path.as_deref().map(mask);
-        let body = PolicyDecided::new(Some(running.call), input, Some(mask(&target)), decision);
+        let target = self.masker.mask_str(&target);
+        let input = masked(&self.masker, call);
+        let body = PolicyDecided::new(Some(running.call), input, Some(target), decision);
         let draft = Draft::new(Kind::PolicyDecided, &body).caused_by(running.call.0);
         // Durable before anything leaves; what cannot be recorded does not happen.
         if !(self.sink)(vec![draft]) {
@@ -238,7 +236,7 @@ impl EgressGate for Gate {
     fn record(&self, record: &EgressRecord) {
         let running = self.read();
         let Some(running) = running.as_ref() else { return };
-        let (body, draft) = ended(&self.masker, running.call, record);
+        let (body, draft) = ended(&self.masker, Some(running.call), record);
         let mut told = lock(&self.told);
         if told.len() < MAX_TOLD {
             told.push(body);
@@ -250,22 +248,30 @@ impl EgressGate for Gate {
 }
 
 /// A connection that is over, or that was never made, and its event.
-pub(super) fn ended(masker: &Masker, call: CallId, record: &EgressRecord) -> (Connection, Draft) {
+pub(super) fn ended(
+    masker: &Masker,
+    call: Option<CallId>,
+    record: &EgressRecord,
+) -> (Connection, Draft) {
     let body = told(masker, call, record);
     // One that was cut short has brought what it brought.
     let draft = match record.address {
         Some(_) => Draft::new(Kind::EgressConnected, &body).label(WEB),
         None => Draft::new(Kind::EgressDenied, &body),
     };
-    (body, draft.caused_by(call.0))
+    let draft = match call {
+        Some(call) => draft.caused_by(call.0),
+        None => draft,
+    };
+    (body, draft)
 }
 
 /// A connection as events tell it.
-fn told(masker: &Masker, call: CallId, record: &EgressRecord) -> Connection {
+fn told(masker: &Masker, call: Option<CallId>, record: &EgressRecord) -> Connection {
     let mask = |text: &str| masker.mask_str(text);
     let host = record.host.as_ref().map(ToString::to_string).unwrap_or_default();
     Connection {
-        call: Some(call),
+        call,
         host: mask(&host),
         port: record.port,
         method: mask(&record.method),

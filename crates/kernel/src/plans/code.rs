@@ -4,6 +4,7 @@
 //! Code that fails leaves the plan's own root, which was checked as well, and the record says why. A
 //! plan whose source may not run, or that asks for a lane that is not here, is refused.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -190,7 +191,8 @@ impl Coder {
     pub fn show(&self, plan: &Plan, profile: &Profile, cancel: &Cancel) -> Result<Option<Coded>> {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
-        let means = Means { coder: self, cancel, moment, profile, hooks: Hooks::Live(&none) };
+        let (hooks, ran) = (Hooks::Live(&none), RefCell::default());
+        let means = Means { coder: self, cancel, moment, profile, hooks, ran };
         self.run(plan, (&state, None), &means)
     }
 
@@ -316,6 +318,7 @@ impl Coder {
                 None
             }
         };
+        means.ran.replace(Some(record.clone()));
         let plan = plan.after_code(made.as_ref(), &profile.limits()).map_err(told)?;
         Ok(Some(Coded { plan, record: Some(record) }))
     }

@@ -2,12 +2,13 @@
 //!
 //! A hook gets a payload and answers another, or nothing. What it answers is never trusted more than what a
 //! model wrote: a changed plan is read, checked and rendered like any other. A hook that fails, takes too
-//! long or changes what it may only see ends the run. Every call is recorded with what it answered, so a
-//! replay needs no plugin.
+//! long or changes what it may only see ends the run. Every call of a run, also of one that led to no plan,
+//! is recorded with what it answered, so a replay needs no plugin.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -108,8 +109,8 @@ pub trait Plugin: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Plugins {
     plugins: Vec<Arc<dyn Plugin>>,
-    /// Those that did not come back in time and may still be running.
-    lost: Arc<Mutex<Vec<String>>>,
+    /// Places of those that did not come back in time and are still running.
+    late: Arc<Mutex<Vec<usize>>>,
     called: Arc<Mutex<Vec<Called>>>,
 }
 
@@ -137,9 +138,10 @@ impl Plugins {
     /// # Errors
     /// `plan_hook_failed` when one fails or takes too long.
     pub fn call(&self, hook: Hook, mut payload: Value) -> Result<Value> {
-        for plugin in self.plugins.iter().filter(|plugin| plugin.wants(hook)) {
+        let wanting = self.plugins.iter().enumerate().filter(|(_, plugin)| plugin.wants(hook));
+        for (place, plugin) in wanting {
             let begun = Instant::now();
-            let answer = self.timed(plugin, hook, payload.clone());
+            let answer = self.timed((place, plugin), hook, payload.clone());
             let mut record = PlanHook {
                 plugin: plugin.name().to_owned(),
                 digest: plugin.digest(),
@@ -164,25 +166,32 @@ impl Plugins {
 
     fn timed(
         &self,
-        plugin: &Arc<dyn Plugin>,
+        (place, plugin): (usize, &Arc<dyn Plugin>),
         hook: Hook,
         payload: Value,
     ) -> std::result::Result<Option<Value>, String> {
-        let name = plugin.name().to_owned();
-        if lock(&self.lost).contains(&name) {
+        if lock(&self.late).contains(&place) {
             return Err("an earlier call of it has not come back".to_owned());
         }
         let (told, answer) = sync_channel(1);
-        let own = Arc::clone(plugin);
-        std::thread::spawn(move || told.send(own.call(hook, payload)));
-        match answer.recv_timeout(Duration::from_millis(2 * HOOK_MS)) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => {
-                lock(&self.lost).push(name);
-                Err(format!("it took longer than {} ms", 2 * HOOK_MS))
+        let (own, all) = (Arc::clone(plugin), Arc::clone(&self.late));
+        std::thread::spawn(move || {
+            let made = catch_unwind(AssertUnwindSafe(|| own.call(hook, payload)));
+            let mut late = lock(&all);
+            // Nobody waits any more: it has come back late, and may be called again.
+            if told.send(made.unwrap_or_else(|_| Err("it panicked".to_owned()))).is_err() {
+                late.retain(|other| *other != place);
             }
-            Err(RecvTimeoutError::Disconnected) => Err("it panicked".to_owned()),
-        }
+        });
+        answer.recv_timeout(Duration::from_millis(2 * HOOK_MS)).unwrap_or_else(|_| {
+            let mut late = lock(&self.late);
+            // It may have come while this waited for the others.
+            answer.try_recv().unwrap_or_else(|_| {
+                late.push(place);
+                drop(answer);
+                Err(format!("it took longer than {} ms", 2 * HOOK_MS))
+            })
+        })
     }
 
     /// How many calls there were: the mark of a run that may begin again.
@@ -195,9 +204,10 @@ impl Plugins {
         lock(&self.called).truncate(mark);
     }
 
-    /// The calls so far, with what they answered as blobs.
-    pub(super) fn take(&self, log: &Log) -> Result<Vec<PlanHook>> {
-        let called = std::mem::take(&mut *lock(&self.called));
+    /// The calls so far, with what they answered as blobs. They stay until they are forgotten: what tells
+    /// of them may have to be appended again.
+    pub(super) fn called(&self, log: &Log) -> Result<Vec<PlanHook>> {
+        let called = lock(&self.called).clone();
         let keep = |called: Called| {
             let answer = called.answer.map(|answer| {
                 let bytes = serde_json::to_vec(&answer).unwrap_or_default();

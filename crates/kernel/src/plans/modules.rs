@@ -16,7 +16,7 @@ use glasshouse_plan::json::Json;
 use glasshouse_script::{Error, Found, Integrity, Kind, Library, Result, codes};
 
 /// Most bytes of one module.
-pub(crate) const MAX_MODULE_BYTES: usize = 2 << 20;
+pub(crate) const MAX_MODULE_BYTES: usize = glasshouse_script::compile::MAX_SOURCE_BYTES;
 /// Most bytes of the cache; what was used longest ago goes first.
 const MAX_CACHE_BYTES: u64 = 512 << 20;
 /// How long writing one module may take.

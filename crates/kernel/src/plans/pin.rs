@@ -1,33 +1,35 @@
 //! `ui pin`: fetches every module that a plan leads to, and writes their digests into it.
 //!
-//! Each connection is decided (`ui.import`) and recorded, and goes through an egress proxy of its own that
+//! Each connection is decided (`ui.import`) and recorded before it is made, and goes through an egress proxy of its own that
 //! lets exactly that host through; each step of a redirect is a new connection. What was fetched is read by
 //! the compiler in its sandbox, and run by nobody.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glasshouse_model::body::{Egress as Connection, PolicyDecided};
+use glasshouse_log::{Append, Log};
+use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind as EventKind, Principal};
 use glasshouse_plan::json::Json;
 use glasshouse_plan::module::{Resolver, at_host};
-use glasshouse_plan::{Plan, Profile};
+use glasshouse_plan::{Plan, Profile, ProfileName};
 use glasshouse_policy::Policy;
-use glasshouse_sandbox::egress::{Egress, EgressGate, EgressRecord, EgressRequest, EgressVerdict};
 use glasshouse_script::{
     Error as ScriptError, Finding, Found, Graph, Integrity, Kind, Library, Result as ScriptResult,
     codes,
 };
-use glasshouse_tools::{FetchLimits, Page, Url, fetch_within};
+use glasshouse_tools::sanitise::Masker;
+use glasshouse_tools::{FetchLimits, Page, Url};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
-use crate::driver::{Cancel, Outside, decide_uncounted, lock};
+use super::{ATTEMPTS, Home, Plans};
+use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked};
 use crate::{Error, Result};
 
 /// Longest fetch of one module from one host.
@@ -83,25 +85,85 @@ pub struct Pinning {
     pub fetched: usize,
 }
 
+impl Plans {
+    /// Fetches every module that a plan leads to and writes their digests into it. The connections are
+    /// decided and recorded; the plan is not registered and nothing of it is run.
+    ///
+    /// # Errors
+    /// `plan_unreadable`, `plan_refused` for a plan that the profile does not accept in what modules do not
+    /// change; those of the modules, such as `script_module_unavailable`; `cancelled`; the log's errors.
+    pub fn pin(
+        &mut self,
+        text: &str,
+        profile: ProfileName,
+        options: &PinOptions,
+    ) -> Result<Pinning> {
+        let profile = glasshouse_plan::Profile::named(profile);
+        let plan =
+            glasshouse_plan::parse(text, &profile.limits()).map_err(|e| super::of_plan(&e))?;
+        let home = RefCell::default();
+        let pinner = Pinner {
+            coder: &self.coder,
+            policy: &self.policy,
+            user: &self.user,
+            outside: &self.outside,
+            masker: &self.masker,
+            profile: &profile,
+            options,
+            cancel: &self.cancel,
+            record: &|events| append_aside(&self.log, &home, &events),
+        };
+        pinner.pin(&plan)
+    }
+}
+
+/// Appends events that depend on nothing on the branch of the plans. The first of all bring the cell that
+/// names it.
+fn append_aside(log: &Log, known: &RefCell<Option<Home>>, events: &[Draft]) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        let home = known.borrow_mut().take();
+        let (home, cell) = match home.map_or_else(|| Home::known(log), |home| Ok(Some(home)))? {
+            Some(home) => (home, None),
+            None => Home::new(log).map(|(home, cell)| (home, Some(cell)))?,
+        };
+        let (session, branch) = (home.session.clone(), home.branch.clone());
+        let cells = cell.into_iter().collect();
+        match log.append(Append { cells, ..Append::new(session, branch, events.to_vec()) }) {
+            Ok(_) => {
+                known.replace(Some(home));
+                return Ok(());
+            }
+            // Somebody else was first; their branch is the one.
+            Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
+                log.close_branch(&home.branch)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::new(crate::codes::PLAN_CONFLICT, "the record did not get its turn"))
+}
+
 /// What a pinning is done with.
-pub(super) struct Pinner<'p> {
-    pub(super) coder: &'p Coder,
-    pub(super) policy: &'p Policy,
-    pub(super) user: &'p Principal,
-    pub(super) outside: &'p Outside,
-    pub(super) profile: &'p Profile,
-    pub(super) options: &'p PinOptions,
-    pub(super) cancel: &'p Cancel,
+struct Pinner<'p> {
+    coder: &'p Coder,
+    policy: &'p Policy,
+    user: &'p Principal,
+    outside: &'p Outside,
+    masker: &'p Arc<Masker>,
+    profile: &'p Profile,
+    options: &'p PinOptions,
+    cancel: &'p Cancel,
+    /// Makes events durable.
+    record: &'p dyn Fn(Vec<Draft>) -> Result<()>,
 }
 
 impl Pinner<'_> {
-    /// Pins a plan; its events come back also when it fails.
-    pub(super) fn pin(&self, plan: &Plan) -> (Vec<Draft>, Result<Pinning>) {
+    fn pin(&self, plan: &Plan) -> Result<Pinning> {
         let fetching = Fetching {
             with: self,
             lock: Lock::of(plan),
             cache: self.coder.cache(),
-            events: RefCell::default(),
+            unrecorded: RefCell::default(),
             fetched: RefCell::default(),
         };
         let mut pinned = self.pinned(plan, &fetching);
@@ -110,7 +172,10 @@ impl Pinner<'_> {
                 .why("it was stopped")
                 .fix("run the command again; what was fetched is kept"));
         }
-        (fetching.events.into_inner(), pinned)
+        match fetching.unrecorded.into_inner() {
+            Some(error) => Err(error),
+            None => pinned,
+        }
     }
 
     fn pinned(&self, plan: &Plan, fetching: &Fetching<'_>) -> Result<Pinning> {
@@ -135,8 +200,7 @@ impl Pinner<'_> {
             let resolved = resolver.resolve(place).map_err(|error| super::of_plan(&error))?;
             named.insert(name.to_owned(), resolved);
         }
-        let mut roots: Vec<String> = named.values().cloned().collect();
-        roots.dedup();
+        let roots: Vec<String> = named.values().cloned().collect();
         let limits = graph_limits(plan, self.profile);
         let finding = Finding { library: fetching, manifest: &places, limits, runtime };
         let graph = worker.graph(&roots, &finding, cancel)?;
@@ -232,7 +296,8 @@ struct Fetching<'p> {
     with: &'p Pinner<'p>,
     lock: Lock,
     cache: &'p ModuleCache,
-    events: RefCell<Vec<Draft>>,
+    /// Why something could not be recorded: nothing is fetched from then on.
+    unrecorded: RefCell<Option<Error>>,
     fetched: RefCell<usize>,
 }
 
@@ -356,47 +421,48 @@ impl Fetching<'_> {
         Err(Tried::Final(unavailable(place, &why)))
     }
 
-    /// One exchange with one host, decided and recorded.
+    /// Makes events durable, or ends the pinning.
+    fn record(&self, url: &Url, events: Vec<Draft>) -> Result<(), Tried> {
+        (self.with.record)(events).map_err(|error| {
+            self.unrecorded.replace(Some(error));
+            Tried::Final(unavailable(&url.to_string(), "what is done for it cannot be recorded"))
+        })
+    }
+
+    /// One exchange with one host, decided before it and recorded.
     fn page(&self, url: &Url, until: Instant) -> Result<Page, Tried> {
         let with = self.with;
         let refused = |why: &str| Tried::Final(unavailable(&url.to_string(), why));
+        if self.unrecorded.borrow().is_some() {
+            return Err(refused("something cannot be recorded"));
+        }
         let mut call = Call::new(name::UI_IMPORT, with.user.clone());
         call.host = Some(url.host().to_owned());
         call.port = Some(url.port());
         call.http_path = Some(url.path().to_owned());
         let decision = decide_uncounted(with.policy, &call);
         let denied = (decision.effect != Effect::Allow).then(|| decision.reasons.join("; "));
-        let subject = Some(url.to_string());
-        let decided = PolicyDecided::new(None, call, subject, decision);
-        self.events.borrow_mut().push(Draft::new(EventKind::PolicyDecided, &decided));
+        // What is in an address may be a key.
+        let subject = Some(with.masker.mask_str(&url.to_string()));
+        let decided = PolicyDecided::new(None, masked(with.masker, call), subject, decision);
+        // Durable before anything leaves.
+        self.record(url, vec![Draft::new(EventKind::PolicyDecided, &decided)])?;
         if let Some(why) = denied {
             return Err(refused(&format!("the policy does not allow it: {why}")));
         }
-        let gate = Arc::new(OneHost {
-            host: url.host().to_owned(),
-            port: url.port(),
-            ended: Mutex::default(),
-        });
-        let mut egress = Egress::new(Arc::clone(&gate) as Arc<dyn EgressGate>);
-        egress.resolver = Arc::clone(&with.outside.resolver);
-        egress.dialer = Arc::clone(&with.outside.dialer);
-        egress.roots_pem.clone_from(&with.outside.roots_pem);
         let left = until.saturating_duration_since(Instant::now());
         let limits = FetchLimits { bytes: MAX_MODULE_BYTES, total: left, idle: IDLE.min(left) };
-        let page = fetch_within(url, egress, limits, &|| with.cancel.is_cancelled());
-        let ended = std::mem::take(&mut *lock(&gate.ended));
-        let denial = ended.iter().find_map(|record| record.denial);
-        self.events.borrow_mut().extend(ended.iter().map(told));
-        match (denial, page) {
-            // To a plain request the proxy answers itself; its words are no module.
-            (Some(denial), _) => {
-                Err(refused(&format!("the egress proxy refused: {}", denial.as_str())))
-            }
-            (None, Ok(page)) => Ok(page),
-            (None, Err(error)) => {
-                Err(Tried::Again(unavailable(&url.to_string(), &error.to_string())))
-            }
+        let outside = (with.outside, with.masker);
+        let (ended, page) = driver::page(None, url, outside, limits, with.cancel);
+        if !ended.is_empty() {
+            self.record(url, ended)?;
         }
+        page.map_err(|no| match no {
+            NoPage::Refused(why) => refused(&format!("the egress proxy refused: {why}")),
+            NoPage::Failed(error) => {
+                Tried::Again(unavailable(&url.to_string(), &error.to_string()))
+            }
+        })
     }
 }
 
@@ -425,41 +491,4 @@ fn found(address: String, known: Option<Kind>, page: Page) -> Result<Found, Trie
         return Err(Tried::Again(unavailable(&address, &why)));
     };
     Ok(Found { address, kind, bytes: Arc::new(page.body) })
-}
-
-/// Lets one host and port through and keeps what became of it.
-struct OneHost {
-    host: String,
-    port: u16,
-    ended: Mutex<Vec<EgressRecord>>,
-}
-
-impl EgressGate for OneHost {
-    fn decide(&self, request: &EgressRequest) -> EgressVerdict {
-        let same = request.host.name() == Some(self.host.as_str()) && request.port == self.port;
-        if same { EgressVerdict::Allow } else { EgressVerdict::Deny }
-    }
-
-    fn record(&self, record: &EgressRecord) {
-        lock(&self.ended).push(record.clone());
-    }
-}
-
-fn told(record: &EgressRecord) -> Draft {
-    let body = Connection {
-        call: None,
-        host: record.host.as_ref().map(ToString::to_string).unwrap_or_default(),
-        port: record.port,
-        method: record.method.clone(),
-        path: record.path.clone(),
-        address: record.address.map(|address| address.to_string()),
-        code: record.denial.map(|denial| denial.as_str().to_owned()),
-        sent_bytes: record.sent_bytes,
-        received_bytes: record.received_bytes,
-        duration_us: record.duration_us,
-    };
-    match record.address {
-        Some(_) => Draft::new(EventKind::EgressConnected, &body).label(crate::session::WEB),
-        None => Draft::new(EventKind::EgressDenied, &body),
-    }
 }

@@ -4,13 +4,18 @@
 //! plan; one that fails is sent back once with what is wrong where, and what is no plan at all is
 //! shown as the text it is. Nothing broken is mended.
 
+use std::time::Instant;
+
+use glasshouse_model::body::{RunMode, RunStatus};
+use glasshouse_model::{Constraints, Kind as EventKind, Seq};
 use glasshouse_plan::intake::{self, Kind};
-use glasshouse_plan::{Profile, Report};
+use glasshouse_plan::{Profile, ProfileName, Report};
 use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
 use serde_json::{Value, json};
 
-use super::{Hook, LANES, Plugins};
+use super::work::{Ask, put};
+use super::{ATTEMPTS, Chosen, Hook, LANES, Plans, Plugins, is_race};
 use crate::driver::Questions;
 use crate::{Error, Result, codes};
 
@@ -101,6 +106,51 @@ pub async fn prompted(
     let better = second.report.safe && second.kind != Kind::Text;
     let made = if better || !first.report.safe { second } else { first };
     Ok(Made { repaired: better, ..made })
+}
+
+impl Plans {
+    /// Records a prompt that led to no plan that may be shown, and what plugins did on the way.
+    ///
+    /// # Errors
+    /// The log's errors.
+    pub fn turned_away(
+        &mut self,
+        profile: ProfileName,
+        made: Result<&Made, &Error>,
+    ) -> Result<Seq> {
+        let begun = Instant::now();
+        let chosen = Chosen::new(profile, &Constraints::default())?;
+        let (text, code) = match made {
+            Ok(made) => (Some(made.plan.to_string()), codes::PLAN_REFUSED.name),
+            Err(error) => (None, error.code()),
+        };
+        let given = text.map(|text| put(&self.log, text.as_bytes())).transpose()?;
+        let ask = Ask::Show { text: String::new(), mode: RunMode::Prompt, keep_input: false };
+        let is_rejected = made.map_or_else(|error| error.is(codes::PLAN_HOOK_FAILED), |_| true);
+        let status = if is_rejected { RunStatus::Rejected } else { RunStatus::Failed };
+        for _ in 0..ATTEMPTS {
+            let (home, cell) = self.place()?;
+            let mut body = self.body(&ask, &chosen, given.as_slice());
+            body.called(self.plugins.called(&self.log)?);
+            body.0.issues = made.ok().and_then(|made| serde_json::to_value(&made.report).ok());
+            body.end(status, Some(code), begun);
+            let is_new = cell.is_some();
+            let drafts = vec![body.draft(EventKind::PlanRefused)];
+            match self.append(&home, drafts, cell.into_iter().collect()) {
+                Err(error) if is_race(&error) => {
+                    if is_new {
+                        // Somebody else was first; their branch is the one.
+                        self.log.close_branch(&home.branch)?;
+                    }
+                }
+                result => {
+                    self.plugins.back_to(0);
+                    return result;
+                }
+            }
+        }
+        Err(Error::new(codes::PLAN_CONFLICT, "the record did not get its turn"))
+    }
 }
 
 async fn ask(

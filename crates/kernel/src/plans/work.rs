@@ -1,6 +1,8 @@
 //! The work of one run: a function of what is known before it and of what is asked. It appends
 //! nothing, so a replay does exactly the same.
 
+use std::cell::RefCell;
+
 use glasshouse_log::Log;
 use glasshouse_model::body::{
     BlobRef, PlanCode, PlanEvent, PlanRegistered, PlanRolledBack, PlanRun, PlanShown,
@@ -115,6 +117,8 @@ pub(super) struct Means<'a> {
     pub(super) moment: Moment,
     pub(super) profile: &'a Profile,
     pub(super) hooks: Hooks<'a>,
+    /// How code ran, as soon as it has.
+    pub(super) ran: RefCell<Option<PlanCode>>,
 }
 
 /// What a run leads to.
@@ -150,16 +154,19 @@ pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) report: Option<Box<Report>>,
     pub(super) given: Option<BlobRef>,
+    /// How the plan's code ran, when it failed only later.
+    pub(super) code: Option<Box<PlanCode>>,
 }
 
 impl Failure {
     pub(super) fn new(error: Error) -> Self {
-        Self { error, report: None, given: None }
+        Self { error, report: None, given: None, code: None }
     }
 
     /// A plan that may not be shown.
     fn unsafe_plan(report: Report, given: Option<BlobRef>) -> Self {
-        Self { error: refused(&report), report: Some(Box::new(report)), given }
+        let error = refused(&report);
+        Self { report: Some(Box::new(report)), given, ..Self::new(error) }
     }
 }
 
@@ -182,7 +189,20 @@ struct Step {
     blobs: Vec<BlobRef>,
 }
 
+/// Does what is asked.
 pub(super) fn work(
+    fold: &Fold,
+    log: &Log,
+    ask: &Ask,
+    means: &Means<'_>,
+    stages: &mut Stages,
+) -> Result<Work, Failure> {
+    // The time and the chance that code saw belong to a run that failed later as well.
+    led_to(fold, log, ask, means, stages)
+        .map_err(|failure| Failure { code: means.ran.take().map(Box::new), ..failure })
+}
+
+fn led_to(
     fold: &Fold,
     log: &Log,
     ask: &Ask,
@@ -207,7 +227,7 @@ pub(super) fn work(
     };
     let runnable = means.before_run(&step, event, stages)?;
     let running = runnable.as_ref().unwrap_or(&step.plan);
-    let told = |error: glasshouse_plan::Error| Failure::new(of_plan(&error));
+    let told = |error: glasshouse_plan::Error| failed(of_plan(&error));
     let run = || means.coder.run(running, (&step.state, event), means);
     let may_run = running.source().is_some() || running.manifest().is_some();
     let ran = if may_run { stages.of("code", run) } else { run() };
@@ -323,7 +343,7 @@ impl Means<'_> {
     }
 }
 
-fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
+pub(super) fn put(log: &Log, bytes: &[u8]) -> Result<BlobRef> {
     Ok(BlobRef { blob: log.put_blob(bytes)?, bytes: bytes.len() as u64 })
 }
 
@@ -359,9 +379,8 @@ fn show(
     let profile = means.profile;
     let given = stages.of("keep", || put(log, text.as_bytes()))?;
     let failed = |error: &glasshouse_plan::Error| Failure {
-        error: of_plan(error),
-        report: None,
         given: Some(given.clone()),
+        ..Failure::new(of_plan(error))
     };
     let unread = |error: glasshouse_plan::Error| match error.exit_status() == Exit::Denied.status()
     {

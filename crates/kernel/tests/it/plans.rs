@@ -381,6 +381,29 @@ fn l2_a_replay_names_another_renderer() {
     }
 }
 
+/// Two runs that both failed are not equal when they failed for different reasons.
+#[test]
+fn a_replay_names_another_reason() {
+    let home = home();
+    let mut plans = open(home.path(), WIDE);
+    let refused = form(1, "v", &["name"]).replace(r#""tag":"p""#, r#""tag":"script""#);
+    let shown = plans.show(&refused, RunMode::Plan, false, ProfileName::Strict);
+    assert_eq!(shown.unwrap_err().code(), "plan_refused");
+    let run = plans.history(1).unwrap().runs[0].run;
+    let kernel = Kernel::open(home.path(), Path::new("/glasshouse")).unwrap();
+    let (session, branch) = plans_branch(&kernel);
+    let written = kernel.log().read(&branch, run, 1).unwrap().remove(0);
+    for (code, differences) in [("plan_refused", vec![]), ("plan_hook_failed", vec!["code"])] {
+        let mut body: PlanShown = written.body_as().unwrap();
+        body.run.as_mut().unwrap().code = Some(code.to_owned());
+        let draft = Draft::new(Kind::PlanRefused, &body);
+        let append = Append::new(session.clone(), branch.clone(), vec![draft]);
+        let seq = kernel.log().append(append).unwrap().head.seq;
+        let replayed = plans.replay(seq).unwrap();
+        assert_eq!((replayed.equal, replayed.differences), (differences.is_empty(), differences));
+    }
+}
+
 fn plans_branch(kernel: &Kernel) -> (SessionId, BranchId) {
     let cell = kernel.log().cell("plans", "branch").unwrap().unwrap();
     let home: Value = serde_json::from_slice(&cell.bytes).unwrap();

@@ -6,7 +6,7 @@ use glasshouse_plan::Plan;
 use glasshouse_plan::json::Json;
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Task, worker,
+    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Task,
 };
 use serde_json::Value;
 
@@ -53,9 +53,9 @@ impl Place {
             limits: Limits::default(),
         };
         let manifest = plan.manifest().into_iter().flatten();
-        let manifest = worker::manifest(
-            manifest.filter_map(|(name, entry)| Some((name, entry.get("resolvedUrl")?.as_text()?))),
-        );
+        let place = |entry: Json<'_>| Some(entry.get("resolvedUrl")?.as_text()?.to_owned());
+        let manifest =
+            manifest.filter_map(|(name, entry)| Some((name.to_owned(), place(entry)?))).collect();
         let source = Source {
             code: text("code").unwrap_or_default(),
             language: text("language").and_then(Language::parse).unwrap_or(Language::Js),

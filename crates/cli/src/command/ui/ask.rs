@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Heard, Quota, Stages, prompted};
+use glasshouse_kernel::plans::{Heard, Made, Plans, Plugins, Quota, Stages, prompted};
+use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::Exit;
 use glasshouse_plan::Context;
 use glasshouse_plan::intake::Kind;
@@ -61,40 +61,27 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
         return Err(Error::new(codes::USAGE, "`ui plan` prints the plan, and no page of it")
             .fix("`glasshouse ui run PROMPT --page` shows it"));
     }
-    let Asked { here, provider, model, secrets } = Asked::of(arguments)?;
-    let profile = arguments.options.profile.profile();
+    let asked = Asked::of(arguments)?;
     let kernel = home::kernel()?;
     let plugins = runs::plugins(&kernel, &arguments.options.plugins)?;
-    let made = {
-        let runtime = task::runtime()?;
-        let cancel = Cancel::new();
-        let switch = cancel.clone();
-        runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
-        runtime.block_on(async {
-            let mut questions = kernel.questions(&here, &*provider, &secrets)?;
-            let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
-            let is_shown = arguments.options.show.json && arguments.preview;
-            let mut preview = Stream::new(RUN, &profile, &context);
-            let mut hear = |heard: Heard<'_>| match heard {
-                Heard::Begins => preview = Stream::new(RUN, &profile, &context),
-                Heard::Note(note) => output::note(note),
-                Heard::Text(text) if is_shown => {
-                    preview.push(text.as_bytes());
-                    if let Some(frame) = preview.frame() {
-                        output::json_line(&json!({"preview": frame}));
-                    }
-                }
-                Heard::Text(_) => {}
-            };
-            let prompt = arguments.prompt.as_str();
-            let asked = (prompt, &profile, &plugins);
-            prompted(&mut questions, &model, asked, &mut hear, &cancel).await.map_err(Error::from)
-        })?
+    let made = made(&kernel, &asked, &plugins, arguments)?;
+    let plans = || -> Result<Plans, Error> {
+        Ok(kernel.plans(&asked.here, Quota::default())?.with_plugins(plugins.clone()))
+    };
+    let name = arguments.options.profile.name();
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            // Without its record it still failed for this reason.
+            let _ = plans().and_then(|mut plans| Ok(plans.turned_away(name, Err(&error))?));
+            return Err(error.into());
+        }
     };
     if made.repaired {
         output::note("the model's first plan was not usable; this is its second");
     }
     if !made.report.safe {
+        plans()?.turned_away(name, Ok(&made))?;
         if arguments.options.show.json {
             output::json_line(&json!({"refused": made.report}));
         }
@@ -107,9 +94,12 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
     match then {
         Then::Run => {
             let cancel = runs::stopped_by_ctrl_c()?;
-            let plans = kernel.plans(&here, Quota::default())?;
-            let plans = plans.with_plugins(plugins).until(&cancel);
-            runs::render_in(plans, (&text, false), &arguments.options, Stages::default())
+            runs::render_in(
+                plans()?.until(&cancel),
+                (&text, false),
+                &arguments.options,
+                Stages::default(),
+            )
         }
         Then::Print => {
             if arguments.options.show.json {
@@ -121,4 +111,38 @@ pub(super) fn run(arguments: &AskArguments, then: Then) -> Result<u8, Error> {
             Ok(Exit::Done.status())
         }
     }
+}
+
+/// Asks the model, and shows on the way what is heard of it. What it could not be asked for is an error;
+/// what came of asking is an answer, whichever it is.
+fn made(
+    kernel: &Kernel,
+    Asked { here, provider, model, secrets }: &Asked,
+    plugins: &Plugins,
+    arguments: &AskArguments,
+) -> Result<Result<Made, glasshouse_kernel::Error>, Error> {
+    let profile = arguments.options.profile.profile();
+    let runtime = task::runtime()?;
+    let cancel = Cancel::new();
+    let switch = cancel.clone();
+    runtime.spawn(task::on_ctrl_c(move || switch.cancel()));
+    runtime.block_on(async {
+        let mut questions = kernel.questions(here, &**provider, secrets)?;
+        let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
+        let is_shown = arguments.options.show.json && arguments.preview;
+        let mut preview = Stream::new(RUN, &profile, &context);
+        let mut hear = |heard: Heard<'_>| match heard {
+            Heard::Begins => preview = Stream::new(RUN, &profile, &context),
+            Heard::Note(note) => output::note(note),
+            Heard::Text(text) if is_shown => {
+                preview.push(text.as_bytes());
+                if let Some(frame) = preview.frame() {
+                    output::json_line(&json!({"preview": frame}));
+                }
+            }
+            Heard::Text(_) => {}
+        };
+        let asked = (arguments.prompt.as_str(), &profile, plugins);
+        Ok(prompted(&mut questions, model, asked, &mut hear, &cancel).await)
+    })
 }

@@ -1,0 +1,140 @@
+//! `ui replay`: a run is made again from what stood before it, and bytes are compared.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use glasshouse_model::body::{PlanRun, RunMode, RunStatus};
+use glasshouse_model::{Digest, Kind, Seq};
+use glasshouse_plan::ProfileName;
+use serde::Serialize;
+
+use super::code::Moment;
+use super::fold::{self, Fold};
+use super::hooks::Hooks;
+use super::work::{self, Ask, Failure, Means, Work};
+use super::{Body, Chosen, Plans, RENDERER, Stages};
+use crate::{Error, Result, codes};
+
+/// What a replay found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// The run of the replay itself.
+    pub run: Seq,
+    /// The run that was made again.
+    pub of: Seq,
+    /// Whether everything is as it was.
+    pub equal: bool,
+    /// What differs: `status`, `code`, `version`, `text`, `state`, `markup`, `profile`.
+    pub differences: Vec<&'static str>,
+    /// Whether the renderer is another version than the one of the run.
+    pub renderer_changed: bool,
+}
+
+impl Plans {
+    /// Makes a run again from what stood before it, and compares. Nothing is registered and no state
+    /// changes; that it was done is recorded.
+    ///
+    /// # Errors
+    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began, or whose modules are not
+    /// here; the log's errors.
+    pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
+        let begun = Instant::now();
+        let home = self.known()?.ok_or_else(|| fold::no_run(run))?;
+        let shown = fold::run_at(&self.log, &home.branch, run)?;
+        let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
+            return Err(fold::no_run(run));
+        };
+        let ask = Ask::of(&self.log, &shown, was)?;
+        let mut before = Fold::default();
+        before.follow(&self.log, &home.branch, was.first - 1)?;
+        let chosen = Chosen::new(name, &was.constraints)?;
+        let means = Means {
+            coder: &self.coder,
+            cancel: &self.cancel,
+            moment: was.script.as_ref().map_or(Moment::at(0), Moment::of),
+            profile: &chosen.profile,
+            hooks: Hooks::recorded(&self.log, &was.hooks),
+            ran: RefCell::default(),
+        };
+        // What the policy denied is not run here either.
+        let again = match was.code.as_deref() == Some(codes::POLICY_DENIED.name) {
+            true => Err(Failure::new(super::denied("as it was"))),
+            false => work::work(&before, &self.log, &ask, &means, &mut Stages::default()),
+        };
+        let compared = compare(was, &again, chosen.digest());
+        let mut body = Body(shown.clone());
+        if let Some(run_body) = &mut body.0.run {
+            *run_body = PlanRun {
+                mode: RunMode::Replay,
+                first: self.fold.head() + 1,
+                of: Some(run),
+                renderer: RENDERER.to_owned(),
+                ..run_body.clone()
+            };
+        }
+        match &compared {
+            Ok(found) if found.is_empty() => body.end(RunStatus::Succeeded, None, begun),
+            Ok(_) => body.end(RunStatus::Failed, None, begun),
+            Err(error) => body.end(RunStatus::Failed, Some(error.code()), begun),
+        }
+        let seq = self.append_again(&home, &body.draft(Kind::PlanRendered))?;
+        let differences = compared?;
+        Ok(Replayed {
+            run: seq,
+            of: run,
+            equal: differences.is_empty(),
+            differences,
+            renderer_changed: was.renderer != RENDERER,
+        })
+    }
+}
+
+/// What differs between a run and the same run made again.
+///
+/// # Errors
+/// `plan_run_not_replayable` when a module was there for one of them only: modules are in a cache, which
+/// forgets, and not in the log.
+fn compare(
+    was: &PlanRun,
+    again: &Result<Work, Failure>,
+    profile: Digest,
+) -> Result<Vec<&'static str>> {
+    const GONE: &str = glasshouse_script::codes::MODULE_UNAVAILABLE.name;
+    let code = again.as_ref().err().map(|failure| failure.error.code());
+    let was_code = was.code.as_deref();
+    if (code == Some(GONE)) != (was_code == Some(GONE)) {
+        let missing = again.as_ref().err().filter(|_| code == Some(GONE));
+        let why = missing.map_or("a module was not here then, and is now".to_owned(), |failure| {
+            let report = failure.error.report();
+            format!("{}: {}", report.what, report.why)
+        });
+        return Err(Error::new(codes::PLAN_RUN_NOT_REPLAYABLE, "the run cannot be made again")
+            .why(why)
+            .fix("`glasshouse ui pin PLAN` fetches what the plan locks; then replay again"));
+    }
+    let succeeded = was.status == RunStatus::Succeeded;
+    let mut differences = Vec::new();
+    if again.is_ok() != succeeded {
+        differences.push("status");
+    } else if !succeeded && code != was_code {
+        differences.push("code");
+    }
+    if was.profile_digest != Some(profile) {
+        differences.push("profile");
+    }
+    if let Ok(work) = again
+        && succeeded
+    {
+        for (name, differs) in [
+            ("version", was.version != Some(work.state.plan_version)),
+            ("text", was.text != Some(work.text)),
+            ("state", was.state != Some(work.state_digest())),
+            ("markup", was.markup != Some(work.markup_digest())),
+        ] {
+            if differs {
+                differences.push(name);
+            }
+        }
+    }
+    Ok(differences)
+}
