@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod browser;
 mod config;
 mod demo;
 mod doctor;

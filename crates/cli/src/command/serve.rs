@@ -11,6 +11,7 @@ use glasshouse_server::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::browser;
 use super::task::{self, scripted};
 use crate::args::ServeArguments;
 use crate::error::Error;
@@ -23,7 +24,13 @@ const SETTINGS: &str = "server/config.yaml";
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
-    until_told(listening(arguments)?, |_| {})
+    let listening = listening(arguments)?;
+    let scheme = listening.scheme();
+    until_told(listening, |server| {
+        if arguments.open {
+            browser::show(server, scheme);
+        }
+    })
 }
 
 /// Serves until it is told to stop; `begun` is called once it listens.

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod answers;
 mod chat;
 mod client;
 mod endings;
@@ -25,5 +26,7 @@ mod policies;
 mod repeats;
 mod sessions;
 mod steering;
+mod strangers;
 mod streams;
 mod views;
+mod world;

@@ -10,6 +10,7 @@ use glasshouse_log::{Append, NewBranch, Projection};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
@@ -100,7 +101,8 @@ impl KeyRow {
 }
 
 /// A tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tenant")]
 pub struct TenantRow {
     /// Its name.
     pub tenant: TenantId,

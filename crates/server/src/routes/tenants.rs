@@ -8,8 +8,7 @@ use glasshouse_kernel::driver::{NewTenant, TenantRow};
 use glasshouse_model::TenantId;
 use hyper::StatusCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::keys;
 use crate::ask::Ask;
@@ -17,11 +16,16 @@ use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tenants")]
+pub(crate) struct List<'a> {
+    tenants: Vec<&'a TenantRow>,
+}
+
 /// Every tenant, disabled ones too.
 pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
     let access = service.keys.access()?;
-    let tenants: Vec<&TenantRow> = access.tenants.values().collect();
-    Ok(Reply::ok(&json!({ "tenants": tenants })))
+    Ok(Reply::ok(&List { tenants: access.tenants.values().collect() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
