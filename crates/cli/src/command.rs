@@ -6,6 +6,7 @@ mod browser;
 mod config;
 mod demo;
 mod doctor;
+mod notify;
 mod policy;
 mod provider;
 pub(crate) mod review;

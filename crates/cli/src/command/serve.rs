@@ -11,8 +11,8 @@ use glasshouse_server::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::browser;
 use super::task::{self, scripted};
+use super::{browser, notify};
 use crate::args::ServeArguments;
 use crate::error::Error;
 use crate::{home, models, output};
@@ -45,6 +45,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
         }
+        notify::tell(notify::READY);
         begun(&server);
         let mut ended = signal(SignalKind::terminate())
             .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
@@ -52,6 +53,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
             _ = tokio::signal::ctrl_c() => {}
             _ = ended.recv() => {}
         }
+        notify::tell(notify::STOPPING);
         output::note("stopping; press Ctrl-C again to end at once");
         tokio::select! {
             () = server.stop() => Ok(Exit::Done.status()),
