@@ -618,6 +618,8 @@ export type NewSession = {
 }
 
 export type NewTenant = {
+  /** Rules that are in force in all its projects, beside theirs: the text of a policy file. */
+  policy?: string | null
   /** The least careful profile under which its plans are shown. */
   profile?: string | null
   /** Limits by the names of the quotas. */
@@ -1331,6 +1333,8 @@ export type Tenant = {
   created_us: number
   /** Whether nobody may use it. */
   is_disabled: boolean
+  /** Rules that are in force in all its projects, beside theirs: the text of a policy file. */
+  policy: string | null
   /** The least careful profile under which its plans are shown. */
   profile: string | null
   /** Limits by the names of the quotas. */
@@ -1345,6 +1349,8 @@ export type Tenant = {
 export type TenantId = string
 
 export type TenantTerms = {
+  /** Rules that are in force in all its projects, beside theirs: the text of a policy file. */
+  policy?: string | null
   /** The least careful profile under which its plans are shown. */
   profile?: string | null
   /** Limits by the names of the quotas. */

@@ -370,6 +370,58 @@ fn a_quota_that_is_used_up_answers_when_to_come_again() {
     served.get("/v1/sessions").expect(200);
 }
 
+/// Whoever runs the server gives a tenant rules of its own: what they deny is denied in every project of that
+/// tenant, whatever its admin accepts, and in no other tenant's.
+#[test]
+fn the_rules_of_a_tenant_count_in_all_its_projects() {
+    const RULE: &str = "version: 1\ncapabilities:\n  - { name: no-asks, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: deny, reason: not here }\n";
+    let place = Place::new();
+    let (acme, other) = (tenant(&place, "acme", &[]), tenant(&place, "other", &[]));
+    let served = Served::new(&place);
+    let of = |tenant: &str| As { served: &served, key: key(&place, tenant, &["admin"], &[]) };
+    let (mine, theirs) = (of("acme"), of("other"));
+    let decision = |client: &As<'_>, project: &std::path::Path| {
+        let call = json!({ "syscall": "fs.read", "path": "ask1.txt", "caller": "agent" });
+        let body = json!({ "project": project, "call": call });
+        client.post("/v1/policy/check", &body).expect(200).json()["decision"].clone()
+    };
+    assert_eq!(decision(&mine, &acme), "allow");
+    let (file, root) = (place.path("rules.yaml"), acme.parent().unwrap().display().to_string());
+    let set = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        place.run(&[
+            "tenants",
+            "update",
+            "acme",
+            "--root",
+            &root,
+            "--policy",
+            file.to_str().unwrap(),
+        ])
+    };
+    assert_ne!(set("version: 1\ncapabilities: [ { name: x } ]\n").status, Some(0));
+    set(RULE).expect_status(0);
+    assert_eq!(
+        (decision(&mine, &acme), decision(&theirs, &other)),
+        (json!("deny"), json!("allow"))
+    );
+    // The tenant's own admin cannot lift it.
+    let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+    let rule = "  - { name: all-reads, match: { syscall: fs.read }, action: allow }";
+    let open = format!("{}\n{rule}\n", shipped.trim_end());
+    let proposal = json!({ "project": acme, "policy": open });
+    let digest = mine.post("/v1/policy/propose", &proposal).expect(200).json()["digest"].clone();
+    let approval = json!({ "project": acme, "policy": open, "digest": digest });
+    mine.post("/v1/policy/approve", &approval).expect(200);
+    assert_eq!(decision(&mine, &acme), "deny");
+    let session = mine.session(&acme, QUESTION);
+    let events = mine.turn(&session, "read it", "turn.completed");
+    assert!(events.iter().any(|event| event["kind"] == "tool.denied"), "{events:?}");
+    // The control: without them the project's rules decide.
+    place.run(&["tenants", "update", "acme", "--root", &root]).expect_status(0);
+    assert_eq!(decision(&mine, &acme), "allow");
+}
+
 /// What a tenant names on the host: its own directories, and nothing that tells of any other.
 #[test]
 fn a_tenant_names_only_its_own_directories_and_no_server_for_our_keys() {

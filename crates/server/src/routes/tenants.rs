@@ -42,6 +42,8 @@ pub(crate) struct Create {
     /// Directories below which its projects lie; absolute paths.
     #[serde(default)]
     roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    policy: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,18 +58,20 @@ pub(crate) struct Terms {
     /// Directories below which its projects lie; absolute paths.
     #[serde(default)]
     roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    policy: Option<String>,
 }
 
 impl From<Terms> for NewTenant {
-    fn from(Terms { profile, quotas, roots }: Terms) -> Self {
-        Self { profile, quotas, roots }
+    fn from(Terms { profile, quotas, roots, policy }: Terms) -> Self {
+        Self { profile, quotas, roots, policy }
     }
 }
 
 /// Makes a tenant.
 pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Create { tenant, profile, quotas, roots } = ask.json()?;
-    let new = NewTenant { profile, quotas, roots };
+    let Create { tenant, profile, quotas, roots, policy } = ask.json()?;
+    let new = NewTenant { profile, quotas, roots, policy };
     let row = service.kernel.create_tenant(&tenant, &new, ask.principal()?)?;
     let place = format!("/v1/tenants/{tenant}");
     Ok(Reply::json(StatusCode::CREATED, &row).header("location", &place))
