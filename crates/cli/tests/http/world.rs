@@ -25,9 +25,9 @@ steps:
 ";
 /// Asks a person about each read of `ask*.txt`.
 const ASKED: &str = "  - { name: ask-reads, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: require_review, reason: ask first }\n";
-/// Answers after a minute.
+/// Answers after ten minutes: longer than anything here takes, also on a busy machine.
 const SLOW: &str =
-    "version: 1\nsteps:\n  - { delay_ms: 60000, emit: [ { text: \"Late WORD.\" } ] }\n";
+    "version: 1\nsteps:\n  - { delay_ms: 600000, emit: [ { text: \"Late WORD.\" } ] }\n";
 /// A plan with an event `add`.
 const PLAN: &str = include_str!("../../../../docs/guides/plans/counter.json");
 /// What stands for the word of a world in the texts above.
