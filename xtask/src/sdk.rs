@@ -130,16 +130,27 @@ fn function(path: &str, method: &str, operation: &Value) -> String {
     )
 }
 
-/// Media type and type of an operation's answer.
+/// Media type and type of an operation's answer; of several kinds JSON counts, and its type is either's.
 fn answer(operation: &Value) -> (String, String) {
+    const JSON: &str = "application/json";
     let none = Map::new();
     let responses = operation["responses"].as_object().unwrap_or(&none);
-    let good = responses.iter().find(|(status, _)| status.starts_with('2'));
-    let content = good.and_then(|(_, response)| response["content"].as_object()).unwrap_or(&none);
-    match content.iter().next() {
-        Some((media, told)) => (media.clone(), type_of(&told["schema"], "  ")),
-        None => ("application/json".to_owned(), "unknown".to_owned()),
+    let contents = responses.iter().filter(|(status, _)| status.starts_with('2'));
+    let content = contents.filter_map(|(_, response)| response["content"].as_object()).next();
+    let content = content.unwrap_or(&none);
+    let media = match content.contains_key(JSON) {
+        true => JSON,
+        false => content.keys().next().map_or(JSON, String::as_str),
+    };
+    let mut kinds: Vec<String> =
+        content.values().map(|told| type_of(&told["schema"], "  ")).collect();
+    if responses.contains_key("204") && media == JSON {
+        kinds.push("undefined".to_owned());
     }
+    if kinds.is_empty() {
+        kinds.push("unknown".to_owned());
+    }
+    (media.to_owned(), kinds.join(" | "))
 }
 
 /// Parameters of a query as the type of an object.

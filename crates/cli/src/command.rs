@@ -2,9 +2,11 @@
 
 mod access;
 mod audit;
+mod browser;
 mod config;
 mod demo;
 mod doctor;
+mod notify;
 mod policy;
 mod provider;
 pub(crate) mod review;

@@ -39,6 +39,8 @@ const EXAMPLES: &[(&str, &str)] = &[
         "session erase",
         "glasshouse session erase s_p0rcd7dq0ctn --event 7 --reason 'a customer asked' --yes",
     ),
+    ("session close", "glasshouse session close s_p0rcd7dq0ctn"),
+    ("session delete", "glasshouse session delete s_p0rcd7dq0ctn --yes"),
     ("session costs", "glasshouse session costs s_p0rcd7dq0ctn"),
     ("session fork", "glasshouse session fork s_p0rcd7dq0ctn --at 17"),
     ("session merge", "glasshouse session merge s_p0rcd7dq0ctn fork-1 --dry-run"),
@@ -179,10 +181,10 @@ mod tests {
     #[test]
     fn every_page_begins_with_a_verb_and_has_its_example_before_the_flags() {
         const VERBS: &[&str] = &[
-            "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Compare", "Decide",
-            "Explain", "Ask", "Fetch", "Find", "Let", "List", "Make", "Move", "Play", "Print",
-            "Prove", "Read", "Remove", "Render", "Reject", "Run", "Serve", "Set", "Show", "Sign",
-            "Take", "Tell", "Try", "Work", "Write",
+            "Accept", "Approve", "Attack", "Bring", "Carry", "Check", "Close", "Compare", "Decide",
+            "Delete", "Explain", "Ask", "Fetch", "Find", "Let", "List", "Make", "Move", "Play",
+            "Print", "Prove", "Read", "Remove", "Render", "Reject", "Run", "Serve", "Set", "Show",
+            "Sign", "Take", "Tell", "Try", "Work", "Write",
         ];
         fn check(mut page: Command, path: &str) {
             let shown = page.render_long_help().to_string();

@@ -50,7 +50,7 @@ mod workbench;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
@@ -130,6 +130,8 @@ pub struct Kernel {
     coder: Arc<Coder>,
     keeping: Keeping,
     outside: Outside,
+    /// Rules of whoever runs the server for this tenant.
+    tenant_policy: RwLock<Option<String>>,
 }
 
 impl Kernel {
@@ -157,7 +159,20 @@ impl Kernel {
         let (outer, machine) = (home.clone(), log.clone());
         let config = HostConfig { program: program.clone(), home: home.clone() };
         let coder = Arc::new(Coder::new(config, Some(&log)));
-        Ok(Self { log, home, outer, machine, program, network, host, coder, keeping, outside })
+        let tenant_policy = RwLock::default();
+        Ok(Self {
+            log,
+            home,
+            outer,
+            machine,
+            program,
+            network,
+            host,
+            coder,
+            keeping,
+            outside,
+            tenant_policy,
+        })
     }
 
     /// Keeps this many places ready for code of plans, once a plan had some: for a process that stays.
@@ -222,8 +237,7 @@ impl Kernel {
     /// # Errors
     /// As [`Kernel::project_policy`]; the policy's load errors.
     pub fn plans(&self, project: &Path, quota: Quota) -> Result<Plans> {
-        let own = self.project_policy(project)?;
-        let policy = self.compile(&rules::project_texts(own.as_ref()))?;
+        let policy = self.project_rules(project)?;
         let outside = self.outside.through(&self.network)?;
         let with = (quota, Arc::clone(&self.coder));
         let masker = Arc::new(self.masker(&policy, &[])?);

@@ -36,6 +36,7 @@ use glasshouse_plan::state::{Action, State};
 use glasshouse_plan::{Event, Html, ProfileName, Report};
 use glasshouse_policy::Policy;
 use glasshouse_tools::sanitise::Masker;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
@@ -169,18 +170,33 @@ pub struct Run {
 }
 
 /// Everything that is kept, for a person to look at.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "PlansHistory")]
 pub struct History {
     /// Plans in order of their ids.
     pub plans: Vec<PlanHistory>,
     /// The newest runs, the newest first.
     pub runs: Vec<RunRecord>,
     /// What the tenant has used of its quota.
+    #[schemars(with = "UsageSchema")]
     pub usage: Usage,
 }
 
+/// The schema of [`Usage`], whose crate knows of none.
+#[derive(JsonSchema)]
+#[schemars(rename = "PlanUsage")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct UsageSchema {
+    /// When the window began, in microseconds.
+    window_started_us: u64,
+    /// Runs that began in it.
+    runs_in_window: u32,
+    /// Runs under way, with the time at which each gives its place back by itself.
+    running: std::collections::BTreeMap<String, u64>,
+}
+
 /// One plan.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PlanHistory {
     /// Its id.
     pub plan: String,

@@ -14,7 +14,7 @@ use std::str::FromStr as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use glasshouse_model::{BranchId, Digest, Seq};
-use serde::ser::SerializeStruct as _;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::append::Head;
@@ -37,26 +37,54 @@ pub struct SignedHead {
     pub note: String,
 }
 
+/// How a head is told.
+#[derive(Serialize, JsonSchema)]
+struct Shown<'a> {
+    /// Name of the log and of the key.
+    origin: &'a str,
+    /// How many events it covers.
+    size: u64,
+    /// How they hash.
+    root: Digest,
+    /// The newest of them.
+    newest: Option<NewestEvent<'a>>,
+    /// The signed note as stored.
+    note: &'a str,
+}
+
+/// The newest event that a head covers.
+#[derive(Serialize, JsonSchema)]
+struct NewestEvent<'a> {
+    branch: &'a BranchId,
+    seq: Seq,
+    hash: Digest,
+}
+
+impl JsonSchema for SignedHead {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SignedHead".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Shown::json_schema(generator)
+    }
+}
+
 impl Serialize for SignedHead {
-    /// `{"origin","size","root","newest":{"branch","seq","hash"},"note"}`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Newest<'a> {
-            branch: &'a BranchId,
-            seq: Seq,
-            hash: Digest,
-        }
         let newest = self.tree.newest.as_ref();
-        let mut shown = serializer.serialize_struct("SignedHead", 5)?;
-        shown.serialize_field("origin", &self.origin)?;
-        shown.serialize_field("size", &self.tree.size)?;
-        shown.serialize_field("root", &self.tree.root)?;
-        shown.serialize_field(
-            "newest",
-            &newest.map(|(branch, head)| Newest { branch, seq: head.seq, hash: head.hash }),
-        )?;
-        shown.serialize_field("note", &self.note)?;
-        shown.end()
+        Shown {
+            origin: &self.origin,
+            size: self.tree.size,
+            root: self.tree.root,
+            newest: newest.map(|(branch, head)| NewestEvent {
+                branch,
+                seq: head.seq,
+                hash: head.hash,
+            }),
+            note: &self.note,
+        }
+        .serialize(serializer)
     }
 }
 

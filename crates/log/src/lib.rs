@@ -37,6 +37,7 @@ mod lease;
 mod log;
 mod memory;
 mod merge;
+mod observe;
 mod own;
 mod owner;
 mod projection;
@@ -77,6 +78,7 @@ pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Later, Log, Naming, Options};
 pub use merge::MergeBranch;
+pub use observe::{Observer, Operation};
 pub use own::own_session;
 pub use projection::{Deviation, Projection};
 pub use proof::{

@@ -30,6 +30,7 @@ use crate::import::{self, Imported, NewImport};
 use crate::keys::PublicKey;
 use crate::lease::Lease;
 use crate::merge::MergeBranch;
+use crate::observe::{Observed, Observer};
 use crate::owner::Owner;
 use crate::projection::Snapshots;
 use crate::proof::{self, Consistency, EventProof, proves_inclusion};
@@ -86,6 +87,7 @@ struct Inner {
     refusal: Option<Error>,
     proved: Mutex<HashSet<BranchId>>,
     teller: Teller,
+    observed: Observed,
     /// Where its files are; `None` in memory, and where nothing may be written.
     home: Option<Home>,
     signer: Option<Signer>,
@@ -103,6 +105,12 @@ pub struct Naming {
 }
 
 impl Log {
+    /// Has somebody hear of each append and each read of events, through any handle on this log. False when somebody
+    /// does already.
+    pub fn observe(&self, observer: Arc<dyn Observer>) -> bool {
+        self.inner.observed.by(observer)
+    }
+
     /// The tenant.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
@@ -174,8 +182,16 @@ impl Log {
             return Err(Error::new(codes::APPEND_INVALID, "could not append")
                 .why("what ends a branch or erases events is told by whoever does it"));
         }
-        self.prove_to_write(&append.branch)?;
-        let appended = self.inner.store.append(append, merge)?;
+        let branch = append.branch.clone();
+        let store = || {
+            self.prove_to_write(&append.branch)?;
+            self.inner.store.append(append, merge)
+        };
+        let counted = |stored: &Appended| {
+            let first = stored.events.first().map_or(stored.head.seq, Event::seq);
+            (first, stored.events.len() as u64)
+        };
+        let appended = self.inner.observed.during(("append", &branch), store, counted)?;
         self.tell_stored();
         Ok(appended)
     }
@@ -253,10 +269,11 @@ impl Log {
     /// # Errors
     /// `branch_not_found`; `log_corrupt` naming the first bad event among them; or a storage error.
     pub fn read(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<Event>> {
-        match self.chain(branch)?.read(from, limit)? {
+        let read = || match self.chain(branch)?.read(from, limit)? {
             (events, None) => Ok(events),
             (_, Some(error)) => Err(error),
-        }
+        };
+        self.inner.observed.during(("read", branch), read, |events| (from, events.len() as u64))
     }
 
     /// The stored bytes of events, proved; otherwise as [`Log::read`].
@@ -274,7 +291,8 @@ impl Log {
     /// # Errors
     /// As [`Log::read`].
     pub fn lines(&self, branch: &BranchId, from: Seq, limit: usize) -> Result<Vec<(Seq, String)>> {
-        self.chain(branch)?.lines(from, limit)
+        let read = || self.chain(branch)?.lines(from, limit);
+        self.inner.observed.during(("read", branch), read, |lines| (from, lines.len() as u64))
     }
 
     /// The events that a branch stores itself, numbered from 1: for those who take a fork for a line

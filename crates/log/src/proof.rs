@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use glasshouse_model::event::SALT_BYTES;
 use glasshouse_model::{BranchId, Digest, Seq};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Result;
@@ -18,7 +19,7 @@ use crate::verify::Broken;
 const LEAF_PAGE: usize = 4096;
 
 /// That an event is covered by a signed head, with everything that checking it needs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EventProof {
     /// The branch that stores the event.
     pub branch: BranchId,
@@ -28,6 +29,7 @@ pub struct EventProof {
     pub index: u64,
     /// Roots of the subtrees beside the way from leaf to root, the lowest first.
     #[serde(serialize_with = "as_base64")]
+    #[schemars(with = "Vec<String>")]
     pub path: Vec<Digest>,
     /// The signed head that covers it.
     pub checkpoint: String,
@@ -38,7 +40,7 @@ pub struct EventProof {
 }
 
 /// The hashed parts of an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProvedEvent {
     /// Hash of the event before it.
     pub prev: Digest,

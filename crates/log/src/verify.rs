@@ -8,6 +8,7 @@ mod tree;
 use std::num::NonZeroUsize;
 
 use glasshouse_model::{BranchId, Digest, Header, Seq};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -39,7 +40,8 @@ pub enum Verification {
 }
 
 /// A log that proves itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SoundLog")]
 pub struct Sound {
     /// Number of events.
     pub events: u64,
@@ -72,7 +74,8 @@ pub(crate) const fn is_zero(count: &u64) -> bool {
 }
 
 /// The first thing that does not prove itself.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "BrokenLog")]
 pub struct Broken {
     /// `hash_mismatch`, `truncated`, `reordered`, `missing_log` or `bad_signature`.
     pub kind: &'static str,
@@ -100,6 +103,37 @@ pub(crate) struct Tagged<'a, T> {
     pub(crate) ok: bool,
     #[serde(flatten)]
     pub(crate) rest: &'a T,
+}
+
+/// The schema of [`Verification`].
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Told {
+    /// Everything proves itself.
+    Sound {
+        /// True.
+        ok: bool,
+        #[serde(flatten)]
+        rest: Sound,
+    },
+    /// Something does not.
+    Broken {
+        /// False.
+        ok: bool,
+        #[serde(flatten)]
+        rest: Broken,
+    },
+}
+
+impl JsonSchema for Verification {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Verification".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Told::json_schema(generator)
+    }
 }
 
 impl Serialize for Verification {

@@ -130,7 +130,7 @@ impl Event {
 }
 
 /// The JSON shape of [`Event`], in the order that people read.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct EventJson {
     v: u32,
     tenant: TenantId,
@@ -150,6 +150,16 @@ struct EventJson {
     body_hash: Digest,
     prev: Digest,
     hash: Digest,
+}
+
+impl JsonSchema for Event {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Event".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        EventJson::json_schema(generator)
+    }
 }
 
 impl Serialize for Event {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::{
     Call, CanonicalPath, ChangeClass, Decision, Effect, Layer, PrincipalKind, RuleTrace,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::decide::{Request, Supposed, decide, decide_supposing};
@@ -27,7 +28,7 @@ const MAX_ANSWERS: usize = 5;
 const MAX_NEAR: usize = 5;
 
 /// A decision, and what would have made it another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The decision.
     #[serde(flatten)]
@@ -42,7 +43,8 @@ pub struct Explanation {
 }
 
 /// A rule that one condition kept silent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "NearRule")]
 pub struct Near {
     /// Rule.
     pub rule: String,
@@ -57,7 +59,7 @@ pub struct Near {
 }
 
 /// Changes of a call that are enough together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CallChange {
     /// What to change.
     pub set: Vec<Edit>,
@@ -66,7 +68,7 @@ pub struct CallChange {
 }
 
 /// One value of a call that would be different.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Edit {
     /// Key as in `match`.
     pub key: &'static str,
@@ -75,7 +77,7 @@ pub struct Edit {
 }
 
 /// A change of the rules.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RuleChange {
     /// Rules that would have to be silent: all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -14,6 +14,7 @@ use std::fmt;
 
 use glasshouse_model::{Call, Digest};
 use hmac::{Hmac, KeyInit, Mac};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Sha256;
 
@@ -77,6 +78,16 @@ impl std::str::FromStr for GrantId {
         }
         let value = u128::from_str_radix(hex, 16).map_err(|_| bad())?;
         Ok(Self(value.to_be_bytes()))
+    }
+}
+
+impl JsonSchema for GrantId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "GrantId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^g_[0-9a-f]{32}$" })
     }
 }
 

@@ -46,6 +46,7 @@ mod route;
 mod routes;
 mod service;
 mod settings;
+mod shapes;
 mod shared;
 mod stream;
 mod tally;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::route::{IF_NONE_MATCH, ROUTES, Route};
+use crate::shapes;
 
 /// Makes the schema of a type; names of types are references into the document.
 pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -18,19 +19,39 @@ pub(crate) fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
+/// What is read and what is written have schemas of their own: a member that may be left out of a request is always
+/// in an answer. No name stands for both, unless both are the same.
+struct Generators {
+    requests: SchemaGenerator,
+    answers: SchemaGenerator,
+}
+
+impl Generators {
+    fn new() -> Self {
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.definitions_path = "/components/schemas".into();
+        let answers = settings.clone().for_serialize().into_generator();
+        Self { requests: settings.for_deserialize().into_generator(), answers }
+    }
+
+    fn definitions(mut self) -> Map<String, Value> {
+        let mut all = self.requests.take_definitions(true);
+        all.extend(self.answers.take_definitions(true));
+        all
+    }
+}
+
 /// The whole document.
 pub(crate) fn document() -> Value {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.definitions_path = "/components/schemas".into();
-    let mut generator = settings.into_generator();
-    let problem = generator.subschema_for::<Problem>();
+    let mut generators = Generators::new();
+    let problem = generators.answers.subschema_for::<Problem>();
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
-        let operation = operation(route, &mut generator, &problem);
+        let operation = operation(route, &mut generators, &problem);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_lowercase()] = operation;
     }
-    let schemas = generator.take_definitions(true);
+    let schemas = generators.definitions();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -54,7 +75,7 @@ pub(crate) fn text() -> &'static str {
     TEXT.get_or_init(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n")
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -> Value {
+fn operation(route: &Route, generators: &mut Generators, problem: &Schema) -> Value {
     let Route { method, path, is_open, summary, told, .. } = route;
     let mut parameters: Vec<Value> = parts(path)
         .map(|name| {
@@ -62,15 +83,16 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
         })
         .collect();
     if let Some(query) = told.query {
-        parameters.extend(query_parameters(query, generator));
+        parameters.extend(query_parameters(query, &mut generators.requests));
     }
     parameters.extend(told.headers.iter().map(|(name, what)| {
         json!({ "name": name, "in": "header", "description": what, "schema": { "type": "string" } })
     }));
-    let answer = match told.answer {
-        Some(answer) => json!({ "schema": answer(generator) }),
-        None => json!({}),
-    };
+    let answer = told.answer.unwrap_or(shapes::text)(&mut generators.answers);
+    let mut content = json!({ told.media_type: { "schema": answer } });
+    if let Some(text) = told.or_text {
+        content[text] = json!({ "schema": shapes::text(&mut generators.answers) });
+    }
     let mut operation = json!({
         "operationId": operation_id(method.as_str(), path),
         "summary": summary,
@@ -78,7 +100,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
         "responses": {
             told.status.to_string(): {
                 "description": summary,
-                "content": { told.media_type: answer },
+                "content": content,
             },
             "default": {
                 "description": "An error",
@@ -96,7 +118,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
     if let Some(body) = told.body {
         operation["requestBody"] = json!({
             "required": told.needs_body,
-            "content": { "application/json": { "schema": body(generator) } },
+            "content": { "application/json": { "schema": body(&mut generators.requests) } },
         });
     }
     operation
@@ -187,6 +209,33 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), ROUTES.len());
+    }
+
+    #[test]
+    fn every_answer_has_a_schema_and_no_name_stands_for_two() {
+        let document = document();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let responses = operation["responses"].as_object().unwrap();
+                let good = responses.iter().filter(|(status, _)| status.starts_with('2'));
+                for (status, answer) in good.filter(|(status, _)| *status != "204") {
+                    let contents = answer["content"].as_object().unwrap();
+                    for (media, content) in contents {
+                        let schema = content["schema"].as_object();
+                        let says = schema.is_some_and(|schema| !schema.is_empty());
+                        assert!(says, "{method} {path} {status} {media}");
+                    }
+                }
+            }
+        }
+        let mut generators = Generators::new();
+        for route in ROUTES {
+            operation(route, &mut generators, &Schema::default());
+        }
+        let answers = generators.answers.take_definitions(true);
+        for (name, schema) in generators.requests.take_definitions(true) {
+            assert_eq!(answers.get(&name).unwrap_or(&schema), &schema, "{name}");
+        }
     }
 
     #[test]

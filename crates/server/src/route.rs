@@ -1,5 +1,12 @@
 //! The routes, as one table: what is served, what a reference lists, and who must have a token.
 
+use glasshouse_kernel::driver::{
+    Explained, Merging, Overview, PendingApproval, SandboxRow, Simulation, TenantRow,
+};
+use glasshouse_kernel::plans::{History, Replayed};
+use glasshouse_log::{EventProof, Verification};
+use glasshouse_model::Decision;
+use glasshouse_policy::Explanation;
 use hyper::Method;
 
 use crate::ask::Ask;
@@ -7,7 +14,7 @@ use crate::openapi::{Shape, shape};
 use crate::reply::Reply;
 use crate::rights::{ACT, ANSWER, HOST, MANAGE, PROVE, Rights, SEE};
 use crate::service::Service;
-use crate::{Result, routes};
+use crate::{Result, routes, shapes};
 
 /// Answers a request; runs on a thread that may wait.
 pub(crate) type Handler = fn(&Service, &Ask) -> Result<Reply>;
@@ -23,7 +30,10 @@ pub(crate) struct Told {
     /// Whether there may be nothing to answer.
     pub(crate) may_be_nothing: bool,
     pub(crate) media_type: &'static str,
+    /// What it answers; where it is no JSON, some text.
     pub(crate) answer: Option<Shape>,
+    /// A kind of text that it may answer as well.
+    pub(crate) or_text: Option<&'static str>,
     /// Headers that it looks at, and what they say.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
@@ -71,6 +81,7 @@ const fn route(
         may_be_nothing: false,
         media_type: JSON,
         answer: None,
+        or_text: None,
         headers: &[],
     };
     Route { method, path, is_open: false, needs, spends: false, summary, handler, told }
@@ -124,6 +135,12 @@ impl Route {
         self
     }
 
+    /// May answer a text of some kind as well.
+    const fn or_text(mut self, media_type: &'static str) -> Self {
+        self.told.or_text = Some(media_type);
+        self
+    }
+
     const fn status(mut self, status: u16) -> Self {
         self.told.status = status;
         self
@@ -149,7 +166,7 @@ impl Route {
 /// Every route of the server.
 #[rustfmt::skip]
 pub(crate) static ROUTES: &[Route] = &[
-    get("/openapi.json", "This description of the API", routes::health::openapi).open(),
+    get("/openapi.json", "This description of the API", routes::health::openapi).open().answer(shapes::object),
     get("/playground", "The playground of plans, a page", routes::pages::playground).open().media("text/html"),
     get("/playground.js", "Its script", routes::pages::script).open().media("text/javascript"),
     get("/playground.css", "Its style", routes::pages::style).open().media("text/css"),
@@ -158,71 +175,71 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/lanes/host.js", "What a page runs code of plans with", routes::pages::lanes).open().media("text/javascript"),
     get("/lanes/worker.html", "The lane sandbox-worker, with its headers", routes::pages::worker_lane).open().media("text/html"),
     get("/lanes/frame.html", "The lane sandbox-iframe, with its headers", routes::pages::frame_lane).open().media("text/html"),
-    get("/v1/health", "Whether the process answers", routes::health::health).open(),
-    get("/v1/ready", "Whether work can be taken", routes::health::ready),
+    get("/v1/health", "Whether the process answers", routes::health::health).open().answer(shape::<routes::health::Health>),
+    get("/v1/ready", "Whether work can be taken", routes::health::ready).answer(shape::<routes::health::Ready>),
     get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain").needs(HOST),
-    get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>),
-    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(),
-    get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]),
-    route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>),
-    post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close),
-    get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]),
+    get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>).answer(shape::<routes::sessions::Page>),
+    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends().answer(shape::<Overview>),
+    get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]).answer(shape::<Overview>),
+    route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),
+    post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).answer(shape::<routes::sessions::Closed>),
+    get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]).answer(shape::<shapes::EventsPage>),
     get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").headers(&[LAST_EVENT_ID]),
-    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends(),
-    post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202),
-    post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202),
+    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends().answer(shape::<routes::turns::Place>),
+    post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202).answer(shape::<routes::turns::Place>),
+    post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202).answer(shape::<routes::turns::Place>),
     get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).answer(shape::<routes::branches::List>),
     post("/v1/sessions/{session}/branches", "Fork a branch at an event", routes::branches::fork).some_body(shape::<routes::branches::Fork>).status(201).answer(shape::<routes::branches::View>),
-    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>),
-    get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>),
-    get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs),
-    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)),
-    get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>),
-    get("/v1/usage", "What all sessions used, by day and model", routes::insight::usage).query(shape::<routes::insight::Since>),
-    get("/v1/policy", "The rules that would decide in a project", routes::policy::show).query(shape::<routes::policy::Shown>),
-    post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE),
-    post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE),
-    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).body(shape::<routes::policy::Proposed>),
-    post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).body(shape::<routes::policy::Approved>).needs(MANAGE),
-    get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).query(shape::<routes::sandboxes::Chosen>),
-    get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>),
-    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE),
-    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE),
-    get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]),
-    get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).query(shape::<routes::views::Words>),
+    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>).answer(shape::<Merging>),
+    get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>).answer(shape::<routes::branches::Differences>),
+    get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs).answer(shape::<routes::insight::Costs>),
+    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)).answer(shape::<routes::insight::Replay>),
+    get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>).answer(shape::<Explained>),
+    get("/v1/usage", "What all sessions used, by day and model", routes::insight::usage).query(shape::<routes::insight::Since>).answer(shape::<routes::insight::Used>),
+    get("/v1/policy", "The rules that would decide in a project", routes::policy::show).query(shape::<routes::policy::Shown>).answer(shape::<routes::policy::InForce>),
+    post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Decision>),
+    post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Explanation>),
+    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).body(shape::<routes::policy::Proposed>).answer(shape::<routes::policy::Review>),
+    post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
+    get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).query(shape::<routes::sandboxes::Chosen>).answer(shape::<routes::sandboxes::List>),
+    get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>).answer(shape::<SandboxRow>),
+    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).answer(shape::<routes::sandboxes::Swept>),
+    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
+    get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
+    get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
     post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).body(shape::<routes::chat::Said>).media("text/event-stream").headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(),
     get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").headers(&[AI_SDK]),
-    post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202),
-    get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Which>),
-    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list),
-    get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show),
-    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER),
-    get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>),
-    route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER),
+    post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).answer(shape::<routes::turns::Place>),
+    get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Which>).answer(shape::<routes::chat::Messages>),
+    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).answer(shape::<routes::approvals::List>),
+    get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show).answer(shape::<PendingApproval>),
+    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER).answer(shape::<routes::approvals::Answered>),
+    get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>).answer(shape::<routes::approvals::GrantList>),
+    route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER).answer(shape::<routes::approvals::Revoked>),
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
-    get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>),
-    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(),
-    post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE),
-    post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends(),
+    get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>).answer(shape::<History>),
+    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends().answer(shape::<routes::plans::View>),
+    post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE).answer(shape::<shapes::Probed>),
+    post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends().answer(shape::<routes::plans::View>),
     post("/v1/plans/prompt/stream", "The same, with previews while the plan comes, a JSON object a line", routes::prompts::stream).body(shape::<routes::prompts::Prompt>).media("application/x-ndjson").spends(),
-    post("/v1/plans/clear", "List plans and runs no more; the log keeps their events", routes::plans::clear).needs(MANAGE),
-    get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state),
-    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends(),
-    post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>),
-    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).needs(ACT.or(PROVE)),
-    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE),
-    get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE),
-    get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami),
-    get("/v1/keys", "Keys of the tenant", routes::keys::list).needs(MANAGE.or(PROVE)),
-    post("/v1/keys", "Make a key; the answer alone has its text", routes::keys::create).body(shape::<routes::keys::Create>).status(201).needs(MANAGE),
-    post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE),
-    route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE),
-    get("/v1/tenants", "Tenants of the server", routes::tenants::list).needs(HOST),
-    post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST),
-    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>),
-    route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST),
-    post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST),
-    get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE),
+    post("/v1/plans/clear", "List plans and runs no more; the log keeps their events", routes::plans::clear).needs(MANAGE).answer(shape::<routes::plans::Cleared>),
+    get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state).answer(shape::<routes::plans::Shown>),
+    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends().answer(shape::<routes::plans::View>),
+    post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>).answer(shape::<routes::plans::View>),
+    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).needs(ACT.or(PROVE)).answer(shape::<Replayed>),
+    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).answer(shape::<Verification>),
+    get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE).answer(shape::<routes::audit::Checkpoint>),
+    get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami).answer(shape::<routes::keys::Whoami>),
+    get("/v1/keys", "Keys of the tenant", routes::keys::list).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
+    post("/v1/keys", "Make a key; the answer alone has its text", routes::keys::create).body(shape::<routes::keys::Create>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
+    post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
+    route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE).answer(shape::<routes::keys::Revoked>),
+    get("/v1/tenants", "Tenants of the server", routes::tenants::list).needs(HOST).answer(shape::<routes::tenants::List>),
+    post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).answer(shape::<TenantRow>),
+    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).answer(shape::<TenantRow>),
+    route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).answer(shape::<TenantRow>),
+    post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).answer(shape::<routes::keys::View>),
+    get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE).answer(shape::<EventProof>),
 ];
 
 /// The table for people, in Markdown.
@@ -261,6 +278,12 @@ mod tests {
             assert_eq!(ROUTES[..at].iter().find(again).map(|route| route.path), None);
             assert!(route.path.starts_with("/v1/") || route.is_open, "{}", route.path);
             assert!(!route.summary.ends_with('.'));
+            assert_eq!(
+                route.told.answer.is_some(),
+                route.told.media_type == JSON,
+                "{}",
+                route.path
+            );
         }
     }
 }

@@ -38,11 +38,13 @@ use crate::route::{ROUTES, Route};
 use crate::shared::{Shared, unlimited};
 use crate::stream::{self, Streams};
 use crate::tally::Tally;
-use crate::telemetry::Watcher;
+use crate::telemetry::{Answered, Watcher};
 use crate::throttle::Rate;
 use crate::watching::{Followed, watched};
 use crate::{Error, Result, codes};
 
+/// Header with the trace that a client began.
+const TRACEPARENT: &str = "traceparent";
 /// Media type of answers that go on.
 const EVENTS: &str = "text/event-stream";
 /// Most answers of one tenant that go on at a time.
@@ -191,8 +193,16 @@ async fn handle(
     };
     let service = Arc::clone(&admitted.service);
     let caller = admitted.caller.clone();
+    let traceparent = request.headers().get(TRACEPARENT).cloned();
     let reply = work(&shared, route, admitted, parts, request).await.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
+    service.watcher.answered(&Answered {
+        method: route.method.as_str(),
+        route: route.path,
+        status: reply.status.as_u16(),
+        took: began.elapsed(),
+        traceparent: traceparent.as_ref().and_then(|value| value.to_str().ok()),
+    });
     let is_whole = matches!(reply.content, Content::Whole(_));
     let reply = match reply.content {
         Content::Events { .. } => stream::with_headers(reply),

@@ -140,7 +140,9 @@ impl Shared {
             return Ok(Some((Arc::clone(&self.house), Arc::new(row.unwrap_or_else(unlimited)))));
         }
         let Some(row) = row.filter(|row| !row.is_disabled) else { return Ok(None) };
-        Ok(Some((self.opened(tenant)?, Arc::new(row))))
+        let service = self.opened(tenant)?;
+        service.kernel.set_tenant_policy(row.policy.as_deref());
+        Ok(Some((service, Arc::new(row))))
     }
 
     fn known(&self, tenant: &TenantId) -> Option<Arc<Service>> {
@@ -191,6 +193,7 @@ pub(crate) fn unlimited() -> TenantRow {
         profile: None,
         quotas: std::collections::BTreeMap::new(),
         roots: Vec::new(),
+        policy: None,
         is_disabled: false,
         created_us: 0,
     }

@@ -10,6 +10,7 @@ use glasshouse_kernel::session::{Charge, Total};
 use glasshouse_log::{Follower, Log};
 use glasshouse_model::body::{ModelCompleted, ModelRequested};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Result;
@@ -20,7 +21,8 @@ pub(crate) const DAYS: u64 = 31;
 pub(crate) const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
 /// What was used on one day, in UTC.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "UsageOfDay")]
 pub(crate) struct Day {
     /// Days since 1970.
     pub(crate) day: u64,

@@ -2,8 +2,10 @@
 //!
 //! Both are folds over the events of the log, made by one thread that follows it. So they tell of every process that
 //! works on this log, they need no code at the places that they tell of, and they say nothing that is not in the log.
+//! What has no event, requests and what the log's store did in this process, is told by spans of its own (`boundaries`).
 //! What a turn said or did is no part of a span unless whoever runs the server says so.
 
+mod boundaries;
 mod export;
 mod spans;
 mod tally;
@@ -15,10 +17,12 @@ use std::time::Duration;
 use glasshouse_log::Log;
 use glasshouse_model::{BranchId, Event, Seq};
 
+pub(crate) use boundaries::Answered;
 pub use export::Telemetry;
 pub(crate) use tally::{Histogram, Tally};
 
 use crate::{Error, Result, codes};
+use boundaries::{Boundaries, SENDER};
 use export::Exporter;
 use spans::Tracer;
 
@@ -41,6 +45,8 @@ struct Followed {
 #[derive(Debug)]
 pub(crate) struct Watcher {
     tally: Arc<Mutex<Tally>>,
+    /// What has no event; only where spans are sent.
+    boundaries: Option<Arc<Boundaries>>,
 }
 
 impl Watcher {
@@ -52,10 +58,15 @@ impl Watcher {
         let exporter = telemetry.map(Exporter::new).transpose()?;
         let tally = Arc::<Mutex<Tally>>::default();
         let seen = Arc::downgrade(&tally);
+        let boundaries = exporter.is_some().then(Arc::<Boundaries>::default);
+        if let Some(boundaries) = &boundaries {
+            log.observe(Arc::clone(boundaries) as Arc<dyn glasshouse_log::Observer>);
+        }
         let mut follower = log.follow()?;
         let log = log.clone();
         let since_us = glasshouse_kernel::driver::now_us();
-        let mut watch = Watch { log, since_us, branches: HashMap::new(), exporter };
+        let told = boundaries.clone();
+        let mut watch = Watch { log, since_us, branches: HashMap::new(), exporter, told };
         let follow = move || {
             while seen.strong_count() > 0 {
                 // A log that cannot be read now is read later: nothing is forgotten.
@@ -67,10 +78,17 @@ impl Watcher {
                 watch.send(&tally);
             }
         };
-        std::thread::Builder::new().name("telemetry".to_owned()).spawn(follow).map_err(|e| {
+        std::thread::Builder::new().name(SENDER.to_owned()).spawn(follow).map_err(|e| {
             Error::new(codes::SERVER_FAILED, "no thread is left for telemetry").why(e)
         })?;
-        Ok(Self { tally })
+        Ok(Self { tally, boundaries })
+    }
+
+    /// Tells of a request, where spans are sent.
+    pub(crate) fn answered(&self, answered: &Answered<'_>) {
+        if let Some(boundaries) = &self.boundaries {
+            boundaries.answered(answered);
+        }
     }
 
     /// The counters as Prometheus reads them.
@@ -85,6 +103,7 @@ struct Watch {
     since_us: u64,
     branches: HashMap<BranchId, Followed>,
     exporter: Option<Exporter>,
+    told: Option<Arc<Boundaries>>,
 }
 
 impl Watch {
@@ -113,6 +132,13 @@ impl Watch {
 
     fn send(&mut self, tally: &Mutex<Tally>) {
         if let Some(exporter) = &mut self.exporter {
+            if let Some(told) = &self.told {
+                let (spans, dropped) = told.take(|branch, seq| {
+                    self.branches.get(branch).and_then(|followed| followed.tracer.turn_of(seq))
+                });
+                exporter.push(spans);
+                exporter.drop_more(dropped);
+            }
             let (sent, dropped) = exporter.flush();
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             tally.spans(sent, dropped);

@@ -1,25 +1,6 @@
 // A branch that is followed through breaks of the connection.
-import type { Glasshouse } from './api.ts'
+import type { Event, Glasshouse } from './api.ts'
 import { GlasshouseError } from './runtime.ts'
-
-/** An event of the log. */
-export type Event = {
-  v: number
-  tenant: string
-  session: string
-  branch: string
-  seq: number
-  time_us: number
-  kind: string
-  actor: { type: string; id: string }
-  cause?: number
-  trace?: string
-  labels?: string[]
-  body: unknown
-  body_hash: string
-  prev: string
-  hash: string
-}
 
 /** Wait before the connection is made again, in milliseconds. */
 const PAUSE_MS = 1_000

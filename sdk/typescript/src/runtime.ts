@@ -89,10 +89,13 @@ export class Transport {
     throw new GlasshouseError(answer.status, problem)
   }
 
-  /** An answer as JSON; `undefined` where there is none. */
+  /** An answer as JSON; `undefined` where there is none, and a text where it is no JSON. */
   async json<T>(method: string, path: string, request: Request): Promise<T> {
-    const text = await (await this.#send(method, path, request)).text()
-    return (text === '' ? undefined : JSON.parse(text)) as T
+    const answer = await this.#send(method, path, request)
+    const text = await answer.text()
+    if (text === '') return undefined as T
+    const media = answer.headers.get('content-type') ?? ''
+    return (media.startsWith('application/json') ? JSON.parse(text) : text) as T
   }
 
   async text(method: string, path: string, request: Request): Promise<string> {

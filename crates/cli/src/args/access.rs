@@ -107,6 +107,9 @@ pub(crate) struct TenantArguments {
     /// A directory below which its projects lie; may be given more than once
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Vec<PathBuf>,
+    /// A policy file whose rules are in force in all its projects, beside theirs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
     /// Data as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,

@@ -11,6 +11,9 @@ pub(crate) struct ServeArguments {
     /// Address to listen on (default: 127.0.0.1:7878, which only this machine reaches). Port 0 takes a free one
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Open the playground in a browser
+    #[arg(long)]
+    pub(crate) open: bool,
     /// Settings of the server (default: server/config.yaml below the data directory, if it is there)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -76,6 +76,28 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Close a session for good: it takes no turn any more, and can be read and proved as before
+    Close {
+        /// Session id
+        id: SessionId,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete what a session said: bodies of events, and contents that only it names; every proof stays
+    Delete {
+        /// Session id
+        id: SessionId,
+        /// Keep the contents; needed while any session runs
+        #[arg(long)]
+        keep_blobs: bool,
+        /// Delete; without it, only how much would go is told
+        #[arg(long)]
+        yes: bool,
+        /// Result as JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
     /// Tell what the models cost: by answer, turn and session, or of all sessions
     Costs {
         /// Session id (default: all sessions)
@@ -266,6 +288,8 @@ impl SessionCommand {
             | Self::Costs { json, .. }
             | Self::Pin { json, .. }
             | Self::Erase { json, .. }
+            | Self::Close { json, .. }
+            | Self::Delete { json, .. }
             | Self::Fork { json, .. }
             | Self::Merge { json, .. }
             | Self::Diff { json, .. }
@@ -287,6 +311,7 @@ impl SessionCommand {
             Self::Show { id, .. }
             | Self::Pin { id, .. }
             | Self::Erase { id, .. }
+            | Self::Close { id, .. }
             | Self::Merge { id, .. }
             | Self::Fork { id, .. }
             | Self::Diff { id, .. }
@@ -296,7 +321,11 @@ impl SessionCommand {
             | Self::Resume { id, .. } => Some(id),
             Self::Costs { id, .. } => id.as_ref(),
             Self::Search { session, .. } => session.as_ref(),
-            Self::List { .. } | Self::CheckExport { .. } | Self::Import { .. } => None,
+            // What cannot be read any more can still be deleted.
+            Self::List { .. }
+            | Self::Delete { .. }
+            | Self::CheckExport { .. }
+            | Self::Import { .. } => None,
         }
     }
 }

@@ -95,11 +95,11 @@ pub(crate) fn tenants(command: TenantsCommand) -> Result<u8, Error> {
     let by = kernel.person();
     match command {
         TenantsCommand::Create(arguments) => {
-            let (tenant, new, json) = terms(arguments);
+            let (tenant, new, json) = terms(arguments)?;
             show_tenant(&kernel.create_tenant(&tenant, &new, &by)?, json);
         }
         TenantsCommand::Update(arguments) => {
-            let (tenant, new, json) = terms(arguments);
+            let (tenant, new, json) = terms(arguments)?;
             show_tenant(&kernel.update_tenant(&tenant, &new, &by)?, json);
         }
         TenantsCommand::Disable { tenant, json } => {
@@ -112,10 +112,12 @@ pub(crate) fn tenants(command: TenantsCommand) -> Result<u8, Error> {
     Ok(Exit::Done.status())
 }
 
-fn terms(arguments: TenantArguments) -> (TenantId, NewTenant, bool) {
-    let TenantArguments { tenant, profile, quota, root, json } = arguments;
+fn terms(arguments: TenantArguments) -> Result<(TenantId, NewTenant, bool), Error> {
+    let TenantArguments { tenant, profile, quota, root, policy, json } = arguments;
     let roots = root.iter().map(|root| root.display().to_string()).collect();
-    (tenant, NewTenant { profile, quotas: quota.into_iter().collect(), roots }, json)
+    let policy = policy.as_deref().map(read_policy).transpose()?;
+    let quotas = quota.into_iter().collect();
+    Ok((tenant, NewTenant { profile, quotas, roots, policy }, json))
 }
 
 fn show_tenant(row: &TenantRow, json: bool) {
@@ -128,4 +130,8 @@ fn show_tenant(row: &TenantRow, json: bool) {
     let line =
         format!("{:<16} {state:<8} {} {}", row.tenant, quotas.join(" "), row.roots.join(" "));
     output::data(&output::visible(line.trim_end(), false));
+}
+
+fn read_policy(file: &std::path::Path) -> Result<String, Error> {
+    crate::input::text(file, crate::input::MAX_POLICY_BYTES)
 }

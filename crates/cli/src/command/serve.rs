@@ -13,6 +13,7 @@ use glasshouse_server::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::task::{self, scripted};
+use super::{browser, notify};
 use crate::args::ServeArguments;
 use crate::error::Error;
 use crate::{home, models, output};
@@ -24,7 +25,13 @@ const SETTINGS: &str = "server/config.yaml";
 
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
-    until_told(listening(arguments)?, |_| {})
+    let listening = listening(arguments)?;
+    let scheme = listening.scheme();
+    until_told(listening, |server| {
+        if arguments.open {
+            browser::show(server, scheme);
+        }
+    })
 }
 
 /// Serves until it is told to stop; `begun` is called once it listens.
@@ -39,6 +46,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
         }
+        notify::tell(notify::READY);
         begun(&server);
         let mut ended = signal(SignalKind::terminate())
             .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
@@ -46,6 +54,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
             _ = tokio::signal::ctrl_c() => {}
             _ = ended.recv() => {}
         }
+        notify::tell(notify::STOPPING);
         output::note("stopping; press Ctrl-C again to end at once");
         tokio::select! {
             () = server.stop() => Ok(Exit::Done.status()),

@@ -1,7 +1,8 @@
-//! `glasshouse session`: list, show, fork, merge, diff, files, export, import, replay, resume.
+//! `glasshouse session`: list, show, close, delete, fork, merge, diff, files, export, import, replay, resume.
 
 mod branches;
 mod costs;
+mod ending;
 mod export;
 mod files;
 
@@ -44,8 +45,11 @@ pub(crate) fn run(command: SessionCommand) -> Result<u8, Error> {
             let erasure = Erasure { session: id, branch, events, blobs, reason };
             erase(&kernel()?, erasure, yes, json)
         }
-        SessionCommand::Costs { id: Some(id), json } => costs::of_session(&kernel()?, &id, json),
-        SessionCommand::Costs { id: None, json } => costs::of_all(&kernel()?, json),
+        SessionCommand::Close { id, json } => ending::close(&kernel()?, &id, json),
+        SessionCommand::Delete { id, keep_blobs, yes, json } => {
+            ending::delete(&kernel()?, &id, (keep_blobs, yes, json))
+        }
+        SessionCommand::Costs { id, json } => costs::run(&kernel()?, id.as_ref(), json),
         SessionCommand::Fork { id, branch, at, name, reason, json } => branches::fork(
             &kernel()?,
             NewFork { session: id, branch, at, name, reason, by: None },

@@ -1,12 +1,12 @@
 //! Keys, roles and tenants: who may do what, and that nobody learns anything of anybody else.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Served};
-use crate::harness::{Place, git};
+use crate::client::Served;
+use crate::harness::Place;
+use crate::world::{As, key, tenant};
 
 const ROLES: [&str; 5] = ["viewer", "operator", "approver", "auditor", "admin"];
 
@@ -16,77 +16,6 @@ steps:
   - emit: [ { text: \"Again.\" } ]
   - emit: [ { text: \"Once more.\" } ]
 ";
-
-/// Makes a key with the command.
-fn key(place: &Place, tenant: &str, roles: &[&str], more: &[&str]) -> String {
-    let mut arguments = vec!["keys", "create", "--json", "--tenant", tenant];
-    roles.iter().for_each(|role| arguments.extend(["--role", role]));
-    arguments.extend(more);
-    let made = place.run(&arguments).expect_status(0).last();
-    made["text"].as_str().unwrap().to_owned()
-}
-
-/// Makes a tenant with the command, and a project in a directory of its own.
-fn tenant(place: &Place, name: &str, quotas: &[&str]) -> PathBuf {
-    let root = place.path(name);
-    let project = root.join("project");
-    std::fs::create_dir_all(project.join("tests")).unwrap();
-    std::fs::create_dir_all(project.join(".glasshouse")).unwrap();
-    std::fs::write(project.join("ask1.txt"), "secret\n").unwrap();
-    std::fs::write(project.join("tests/run.sh"), "exit 0\n").unwrap();
-    std::fs::write(
-        project.join(".glasshouse/config.yaml"),
-        "test: { command: [sh, tests/run.sh], globs: [\"tests/**\"] }\nsource: { globs: [\"src/**\"] }\n",
-    )
-    .unwrap();
-    git(&project, &["init", "-q", "-b", "main"]);
-    git(&project, &["add", "-A"]);
-    git(&project, &["commit", "-q", "-m", "first"]);
-    let root = root.display().to_string();
-    let mut arguments = vec!["tenants", "create", name, "--root", &root, "--json"];
-    quotas.iter().for_each(|quota| arguments.extend(["--quota", quota]));
-    place.run(&arguments).expect_status(0);
-    project
-}
-
-/// A client with a key of its own.
-struct As<'a> {
-    served: &'a Served,
-    key: String,
-}
-
-impl As<'_> {
-    fn send(&self, line: &str, body: Option<&Value>) -> Answer {
-        self.keyed(line, &[], body)
-    }
-
-    fn keyed(&self, line: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
-        let body = body.map(Value::to_string);
-        self.served.send_as(&self.key, line, headers, body.as_deref())
-    }
-
-    fn get(&self, path: &str) -> Answer {
-        self.send(&format!("GET {path}"), None)
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Answer {
-        self.send(&format!("POST {path}"), Some(body))
-    }
-
-    fn session(&self, project: &std::path::Path, scenario: &str) -> String {
-        let body = json!({ "project": project, "provider": "scripted", "scenario": scenario });
-        self.post("/v1/sessions", &body).expect(201).json()["session"].as_str().unwrap().to_owned()
-    }
-
-    /// Starts a turn and waits for an event of a kind.
-    fn turn(&self, session: &str, message: &str, until: &str) -> Vec<Value> {
-        let turns = format!("/v1/sessions/{session}/turns");
-        self.post(&turns, &json!({ "message": message })).expect(202);
-        let path = format!("/v1/sessions/{session}/events/stream");
-        let frames = self.served.follow_as(&self.key, &path).until(until);
-        frames.into_iter().map(|frame| frame.data).collect()
-    }
-}
 
 #[test]
 fn a_key_is_shown_once_and_counts_until_it_ends() {
@@ -207,159 +136,6 @@ fn every_role_opens_the_routes_of_the_table_and_no_other() {
     assert_eq!(checked, rows.len() * ROLES.len() * 2);
 }
 
-/// Each id of a tenant beside one that nobody has.
-struct Theirs {
-    session: String,
-    branch: String,
-    blob: String,
-    key: String,
-}
-
-impl Theirs {
-    /// The same text about nobody.
-    fn unknown(&self, text: &str) -> String {
-        let ids = [
-            (self.session.as_str(), "s_zzzzzzzzzzzz"),
-            (self.branch.as_str(), "b_zzzzzzzzzzzz"),
-            (
-                self.blob.as_str(),
-                "sha256:ababababababababababababababababababababababababababababababab00",
-            ),
-            ("xylophone", "harmonium"),
-            (self.key.as_str(), "kabcdefabcdefabcd"),
-        ];
-        ids.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
-    }
-
-    /// A request on every route that names something.
-    fn lines(&self) -> Vec<(String, Option<Value>)> {
-        let Self { session: s, branch: b, blob, key: their_key } = self;
-        vec![
-            (format!("GET /v1/sessions/{s}"), None),
-            (format!("GET /v1/sessions/{s}/events"), None),
-            (format!("GET /v1/sessions/{s}/events?branch={b}"), None),
-            (format!("GET /v1/sessions/{s}/events/stream"), None),
-            (format!("GET /v1/sessions/{s}/events/2/explanation"), None),
-            (format!("GET /v1/sessions/{s}/branches"), None),
-            (format!("GET /v1/sessions/{s}/diff"), None),
-            (format!("GET /v1/sessions/{s}/costs"), None),
-            (format!("DELETE /v1/sessions/{s}"), None),
-            (format!("POST /v1/sessions/{s}/close"), Some(json!({}))),
-            (format!("POST /v1/sessions/{s}/turns"), Some(json!({ "message": "hello" }))),
-            (format!("POST /v1/sessions/{s}/turns/2/steer"), Some(json!({ "message": "hello" }))),
-            (format!("POST /v1/sessions/{s}/turns/2/cancel"), Some(json!({}))),
-            (format!("POST /v1/sessions/{s}/branches"), Some(json!({ "name": "mine" }))),
-            (format!("POST /v1/sessions/{s}/branches/{b}/merge"), Some(json!({}))),
-            (format!("POST /v1/sessions/{s}/replay"), Some(json!({}))),
-            (
-                "POST /v1/policy/simulate".to_owned(),
-                Some(json!({ "policy": "version: 1\ncapabilities: []\n", "session": s })),
-            ),
-            (format!("GET /v1/sandboxes?session={s}"), None),
-            (format!("GET /v1/approvals/{b}:3"), None),
-            (
-                format!("POST /v1/approvals/{b}:3"),
-                Some(json!({ "approved": true, "digest": blob })),
-            ),
-            (format!("GET /v1/blobs/{blob}"), None),
-            (format!("GET /v1/audit/proofs/{b}/1"), None),
-            ("GET /v1/plans/xylophone/state".to_owned(), None),
-            ("POST /v1/plans/xylophone/events".to_owned(), Some(json!({ "event": "add" }))),
-            ("POST /v1/plans/xylophone/rollback".to_owned(), Some(json!({ "version": 1 }))),
-            (format!("POST /v1/keys/{their_key}/rotate"), Some(json!({}))),
-            (format!("DELETE /v1/keys/{their_key}"), None),
-        ]
-    }
-}
-
-/// Two tenants with the same things: whatever one asks for of the other answers as what nobody has.
-#[test]
-fn j4_what_is_another_tenants_answers_as_what_is_not_there() {
-    let place = Place::new();
-    let (mine, theirs) = (tenant(&place, "mine", &[]), tenant(&place, "theirs", &[]));
-    let served = Served::new(&place);
-    let me = As { served: &served, key: key(&place, "mine", &["admin"], &[]) };
-    let they = As { served: &served, key: key(&place, "theirs", &["admin"], &[]) };
-    let session = they.session(&theirs, TALK);
-    let events = they.turn(&session, "the word is xylophone", "turn.completed");
-    let branch = events[0]["branch"].as_str().unwrap();
-    let of = events.iter().find(|event| event["kind"] == "model.completed").unwrap();
-    let blob = of["body"]["raw"]["blob"].as_str().unwrap();
-    let plan = json!({
-        "specVersion": "runtime-plan/v1", "id": "xylophone", "version": 1,
-        "root": {"type": "element", "tag": "p", "children": [{"type": "text", "value": "xylophone"}]},
-    });
-    they.post("/v1/plans", &json!({ "plan": plan.to_string() })).expect(201);
-    let made = they.post("/v1/keys", &json!({ "roles": ["viewer"] })).expect(201).json();
-    let their_key = made["key"].as_str().unwrap();
-    me.session(&mine, TALK);
-    let ids = Theirs {
-        session: session.clone(),
-        branch: branch.to_owned(),
-        blob: blob.to_owned(),
-        key: their_key.to_owned(),
-    };
-    let unknown = |text: &str| ids.unknown(text);
-    // First: what one asks for is told to oneself.
-    lists_are_their_readers_alone(&me, &they, &ids);
-    for (line, body) in &ids.lines() {
-        let answer = me.send(line, body.as_ref());
-        let nobody =
-            body.as_ref().map(|body| serde_json::from_str(&unknown(&body.to_string())).unwrap());
-        let nothing = me.send(&unknown(line), nobody.as_ref());
-        assert_eq!(answer.status, nothing.status, "{line}: {}", answer.text());
-        assert_eq!(unknown(&answer.text()), nothing.text(), "{line}");
-        let without = |answer: &Answer| {
-            let mut headers = answer.headers.clone();
-            headers.retain(|(name, _)| name != "date" && name != "content-length");
-            headers
-        };
-        assert_eq!(without(&answer), without(&nothing), "{line}");
-        // The control: its owner gets another answer, unless it is one that nobody gets.
-        assert!(answer.status >= 400, "{line}: {}", answer.text());
-    }
-    assert_eq!(they.get(&format!("/v1/sessions/{session}")).status, 200);
-    assert_eq!(they.get(&format!("/v1/blobs/{blob}")).status, 200);
-    // One name of a request in two tenants is two requests.
-    let start = |client: &As<'_>, project: &PathBuf| {
-        let body = json!({ "project": project, "provider": "scripted", "scenario": TALK });
-        let key = [("idempotency-key", "same")];
-        client.keyed("POST /v1/sessions", &key, Some(&body)).expect(201)
-    };
-    for answer in [start(&me, &mine), start(&they, &theirs)] {
-        assert_eq!(answer.header("idempotency-replayed"), None);
-    }
-}
-
-fn lists_are_their_readers_alone(me: &As<'_>, they: &As<'_>, ids: &Theirs) {
-    let Theirs { session, branch, blob, key } = ids;
-    for path in [
-        "/v1/sessions",
-        "/v1/approvals",
-        "/v1/grants?all=true",
-        "/v1/plans",
-        "/v1/keys",
-        "/v1/usage",
-        "/v1/sandboxes",
-        "/v1/audit/checkpoint",
-        "/v1/whoami",
-    ] {
-        let answer = me.get(path).expect(200).text();
-        for secret in [session.as_str(), branch, blob, "xylophone", "theirs", key] {
-            assert!(!answer.contains(secret), "{path} tells {secret}: {answer}");
-        }
-    }
-    let mut owners = they.get("/v1/sessions").json();
-    assert!(
-        owners["sessions"].as_array_mut().unwrap().iter().any(|row| row["session"] == *session)
-    );
-    // A cursor of another tenant is a place in one's own list.
-    let row = &owners["sessions"][0];
-    let cursor = format!("{}.{}", row["created_us"], row["session"].as_str().unwrap());
-    let page = me.get(&format!("/v1/sessions?cursor={cursor}")).expect(200).text();
-    assert!(!page.contains(session.as_str()), "{page}");
-}
-
 /// Random ids of each shape, and another tenant's ones with a letter changed: never a fault, never a hit.
 #[test]
 fn ids_that_are_guessed_hit_nothing() {
@@ -464,6 +240,39 @@ fn f8_only_a_person_of_the_tenant_answers() {
     served.follow_as(&admin.key, &path).until("turn.completed");
 }
 
+/// A try that is refused is told of in the log of who tried, and in no other.
+#[test]
+fn j5_a_try_that_was_denied_is_in_the_log_of_who_tried_alone() {
+    let place = Place::new();
+    let acme = tenant(&place, "acme", &[]);
+    tenant(&place, "other", &[]);
+    let served = Served::new(&place);
+    let of =
+        |tenant: &str, role: &str| As { served: &served, key: key(&place, tenant, &[role], &[]) };
+    let (owner, stranger, admin) =
+        (of("acme", "admin"), of("other", "viewer"), of("other", "admin"));
+    let session = owner.session(&acme, TALK);
+    let denials = |client: &As<'_>| {
+        let log = client.get("/v1/sessions/s_access/events?limit=1000").json();
+        let events = log["events"].as_array().unwrap().clone();
+        events
+            .iter()
+            .filter(|event| event["kind"] == "policy.decided")
+            .map(Value::to_string)
+            .collect::<Vec<_>>()
+    };
+    let before = denials(&owner);
+    let close = format!("/v1/sessions/{session}/close");
+    assert_eq!(stranger.post(&close, &json!({})).expect(403).code(), "role_forbidden");
+    assert_eq!(admin.post(&close, &json!({})).expect(404).code(), "session_not_found");
+    assert_eq!(denials(&owner), before);
+    let told = denials(&admin);
+    assert_eq!(told.len(), 1, "{told:?}");
+    // It says which route, not whose session: that is not the caller's to know.
+    assert!(told[0].contains("/close") && !told[0].contains(&session), "{told:?}");
+    assert_eq!(owner.get(&format!("/v1/sessions/{session}")).json()["state"], "new");
+}
+
 /// A stream that is open ends when its key is taken back, and when its tenant is disabled.
 #[test]
 fn a_stream_ends_with_the_right_to_it() {
@@ -560,6 +369,58 @@ fn a_quota_that_is_used_up_answers_when_to_come_again() {
     assert!((1..=60).contains(&wait), "{wait}");
     // Nobody else waits for it.
     served.get("/v1/sessions").expect(200);
+}
+
+/// Whoever runs the server gives a tenant rules of its own: what they deny is denied in every project of that
+/// tenant, whatever its admin accepts, and in no other tenant's.
+#[test]
+fn the_rules_of_a_tenant_count_in_all_its_projects() {
+    const RULE: &str = "version: 1\ncapabilities:\n  - { name: no-asks, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: deny, reason: not here }\n";
+    let place = Place::new();
+    let (acme, other) = (tenant(&place, "acme", &[]), tenant(&place, "other", &[]));
+    let served = Served::new(&place);
+    let of = |tenant: &str| As { served: &served, key: key(&place, tenant, &["admin"], &[]) };
+    let (mine, theirs) = (of("acme"), of("other"));
+    let decision = |client: &As<'_>, project: &std::path::Path| {
+        let call = json!({ "syscall": "fs.read", "path": "ask1.txt", "caller": "agent" });
+        let body = json!({ "project": project, "call": call });
+        client.post("/v1/policy/check", &body).expect(200).json()["decision"].clone()
+    };
+    assert_eq!(decision(&mine, &acme), "allow");
+    let (file, root) = (place.path("rules.yaml"), acme.parent().unwrap().display().to_string());
+    let set = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        place.run(&[
+            "tenants",
+            "update",
+            "acme",
+            "--root",
+            &root,
+            "--policy",
+            file.to_str().unwrap(),
+        ])
+    };
+    assert_ne!(set("version: 1\ncapabilities: [ { name: x } ]\n").status, Some(0));
+    set(RULE).expect_status(0);
+    assert_eq!(
+        (decision(&mine, &acme), decision(&theirs, &other)),
+        (json!("deny"), json!("allow"))
+    );
+    // The tenant's own admin cannot lift it.
+    let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+    let rule = "  - { name: all-reads, match: { syscall: fs.read }, action: allow }";
+    let open = format!("{}\n{rule}\n", shipped.trim_end());
+    let proposal = json!({ "project": acme, "policy": open });
+    let digest = mine.post("/v1/policy/propose", &proposal).expect(200).json()["digest"].clone();
+    let approval = json!({ "project": acme, "policy": open, "digest": digest });
+    mine.post("/v1/policy/approve", &approval).expect(200);
+    assert_eq!(decision(&mine, &acme), "deny");
+    let session = mine.session(&acme, QUESTION);
+    let events = mine.turn(&session, "read it", "turn.completed");
+    assert!(events.iter().any(|event| event["kind"] == "tool.denied"), "{events:?}");
+    // The control: without them the project's rules decide.
+    place.run(&["tenants", "update", "acme", "--root", &root]).expect_status(0);
+    assert_eq!(decision(&mine, &acme), "allow");
 }
 
 /// What a tenant names on the host: its own directories, and nothing that tells of any other.

@@ -263,6 +263,83 @@ steps:
     assert!(told.contains(&"tool-output-available"), "{told:?}");
 }
 
+/// An answer that is there, and one that takes its time.
+const TWO_ANSWERS: &str = "version: 1
+steps:
+  - emit: [ { text: First. } ]
+  - { delay_ms: 1500, emit: [ { text: Second. } ] }
+";
+
+fn says(session: &str, id: &str, text: &str) -> Value {
+    json!({ "id": session, "messages": [
+        { "id": id, "role": "user", "parts": [ { "type": "text", "text": text } ] },
+    ]})
+}
+
+/// A page that is loaded anew while the second answer is made gets that one and nothing of the first. The failure:
+/// the answer before was told once more.
+#[test]
+fn c5_who_comes_again_gets_the_new_message_alone() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, TWO_ANSWERS);
+    let first = chunks(&mut served.post_stream("/v1/chat", &says(&session, "m1", "one")));
+    let loaded =
+        |served: &Served| served.get(&format!("/v1/chat/{session}/messages")).expect(200).json();
+    let before = loaded(&served);
+    assert_eq!(before["messages"][1]["id"], first[0]["messageId"], "{before}");
+    let mut live = loop {
+        // The first turn's thread gives the branch back a moment after its last chunk.
+        let body = says(&session, "m2", "two").to_string();
+        let text = served.text("POST /v1/chat", &[("connection", "close")], Some(&body));
+        if served.raw(&text).code() != "turn_running" {
+            break served.follow(&format!("/v1/chat/{session}/stream"), &[]);
+        }
+    };
+    let during = loaded(&served);
+    assert_eq!(during["running"], true);
+    // What was there is as it was; the one that is made is not among them.
+    assert_eq!(
+        during["messages"].as_array().unwrap()[..2],
+        before["messages"].as_array().unwrap()[..]
+    );
+    assert_eq!(during["messages"].as_array().unwrap().len(), 3);
+    let second = chunks(&mut live);
+    assert_eq!((&second[0]["type"], types(&second).last()), (&json!("start"), Some(&"finish")));
+    assert_ne!(second[0]["messageId"], first[0]["messageId"]);
+    let told = json!(second).to_string();
+    assert!(told.contains("Second.") && !told.contains("First."), "{told}");
+    assert!(!told.contains(first[0]["messageId"].as_str().unwrap()), "{told}");
+}
+
+/// Where no message is being made there is nothing: no empty stream, and no error. A stream that was followed to
+/// its end ends with the word that clients wait for.
+#[test]
+fn c6_where_nothing_is_made_the_answer_is_204_without_a_body() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, TWO_ANSWERS);
+    let idle = || {
+        let answer = served.get(&format!("/v1/chat/{session}/stream"));
+        assert_eq!((answer.status, answer.body.len()), (204, 0));
+        assert_eq!(answer.header("content-type"), None);
+        assert_eq!(answer.header("content-length").unwrap_or("0"), "0");
+    };
+    idle();
+    let mut stream = served.post_stream("/v1/chat", &says(&session, "m1", "one"));
+    let all: Vec<String> = std::iter::from_fn(|| stream.next_text()).collect();
+    assert_eq!(all.last().map(String::as_str), Some("[DONE]"));
+    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+    while served.get(&format!("/v1/chat/{session}/messages")).json()["running"] == true {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    idle();
+    // The control: a chat that is not there is an error.
+    assert_eq!(served.get("/v1/chat/s_zzzzzzzz/stream").status, 404);
+}
+
 /// The quick start does what its page says.
 #[test]
 fn the_example_of_the_ai_sdk_chats() {

@@ -78,7 +78,7 @@ impl Served {
         Self::begin(place, "127.0.0.1:0", &[], environment)
     }
 
-    fn begin(
+    pub(crate) fn begin(
         place: &Place,
         address: &str,
         arguments: &[&str],
@@ -311,7 +311,8 @@ pub(crate) struct Frame {
 }
 
 impl Stream {
-    fn line(&mut self) -> Option<String> {
+    /// The next line, comments too.
+    pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         let mut byte = [0];
         loop {

@@ -104,6 +104,69 @@ fn a_deleted_session_says_nothing_any_more_and_proves_all_the_same() {
     place.run(&["session", "list"]).expect_status(0);
 }
 
+/// Two answers without calls.
+const TALK: &str = "version: 1
+steps:
+  - emit: [ { text: \"It says launch-code-7.\" } ]
+";
+
+/// The commands do what the routes do, and leave the same events.
+#[test]
+fn commands_close_and_delete_as_the_routes_do() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let talk = || {
+        let session = served.session(&project, TALK);
+        served.turn(&session, "go");
+        served.events_of(&session).until("turn.completed");
+        session
+    };
+    // The turn's thread gives its branch back a moment after its last event.
+    let run = |arguments: &[&str]| {
+        let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+        loop {
+            let ran = place.run(arguments);
+            if !ran.stdout.contains("session_owned") || std::time::Instant::now() > deadline {
+                return ran;
+            }
+        }
+    };
+    let (closed, by_route, deleted) = (talk(), talk(), talk());
+    let close = |session: &str| run(&["session", "close", session, "--json"]);
+    assert_eq!(close(&closed).expect_status(0).last()["changed"], true);
+    assert_eq!(close(&closed).expect_status(0).last()["changed"], false);
+    close("s_zzzzzzzzzz").expect_status(10);
+    served.post(&format!("/v1/sessions/{by_route}/close"), &json!({})).expect(200);
+    let kinds = |session: &str| {
+        let page = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+        let events = page["events"].as_array().unwrap().clone();
+        // What an answer said so far is told as often as its pieces come.
+        let kinds = events.iter().map(|event| event["kind"].as_str().unwrap().to_owned());
+        kinds.filter(|kind| kind != "model.partial").collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&closed), kinds(&by_route));
+    assert_eq!(served.get(&format!("/v1/sessions/{closed}")).json()["state"], "closed");
+    // Without the word for it nothing goes.
+    let told = run(&["session", "delete", &deleted, "--json"]).expect_status(0).last();
+    assert_eq!(told["deleted"], false);
+    assert!(told["events"].as_u64().unwrap() > 3, "{told}");
+    assert!(holds(&place.home(), b"launch-code-7"));
+    served.get(&format!("/v1/sessions/{deleted}/events")).expect(200);
+    let erase = || run(&["session", "delete", &deleted, "--yes", "--json"]).expect_status(0).last();
+    let told = erase();
+    assert_eq!(told["deleted"], true);
+    assert!(told["events"].as_u64().unwrap() > 3, "{told}");
+    assert_eq!(erase()["events"], 0);
+    assert_eq!(served.get(&format!("/v1/sessions/{deleted}")).json()["state"], "deleted");
+    assert_eq!(
+        served.get(&format!("/v1/sessions/{deleted}/events")).expect(410).code(),
+        "session_archived"
+    );
+    run(&["session", "delete", "s_zzzzzzzzzz"]).expect_status(10);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
 /// Whether a text is in a file of a directory; the log's bodies are stored as they are.
 fn holds(directory: &Path, text: &[u8]) -> bool {
     std::fs::read_dir(directory).unwrap().flatten().any(|entry| {

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod answers;
 mod chat;
 mod client;
 mod endings;
@@ -29,5 +30,7 @@ mod sessions;
 #[path = "../../../../tests/support/skips.rs"]
 mod skips;
 mod steering;
+mod strangers;
 mod streams;
 mod views;
+mod world;

@@ -298,3 +298,26 @@ fn an_imported_session_is_read_and_not_run() {
     assert_eq!(refused.code(), "project_unreadable", "{}", refused.text());
     assert!((400..500).contains(&refused.status));
 }
+
+/// Who started it is told when it takes requests, and when it stops.
+#[test]
+fn who_started_it_is_told_that_it_is_ready_and_that_it_stops() {
+    let place = Place::new();
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(crate::client::PATIENCE)).unwrap();
+    let told = || {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let path = path.display().to_string();
+    let mut served = Served::with_environment(&place, &[("NOTIFY_SOCKET", path.as_str())]);
+    assert_eq!(told(), "READY=1");
+    assert_eq!(served.get("/v1/health").status, 200);
+    assert_eq!(served.stop(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+    // Where nobody listens it serves all the same.
+    let served = Served::with_environment(&place, &[("NOTIFY_SOCKET", "/nowhere/at/all")]);
+    assert_eq!(served.get("/v1/health").status, 200);
+}

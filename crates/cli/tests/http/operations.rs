@@ -215,6 +215,23 @@ fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
     found["value"].as_object()?.values().next()
 }
 
+/// Requests, and what the log stored for a turn.
+fn boundaries_are_told(spans: &[Value], turn: &Value) {
+    let named = |name: &str| spans.iter().filter(|span| span["name"] == name).collect::<Vec<_>>();
+    let posted = named("POST /v1/sessions/{session}/turns");
+    assert_eq!(posted.len(), 2, "{spans:?}");
+    for span in posted {
+        let status = attribute(span, "http.response.status_code").unwrap();
+        assert_eq!((span["kind"].as_u64(), status.as_str()), (Some(2), Some("202")), "{span}");
+    }
+    let appends = named("log append");
+    let of_turn = |span: &&&Value| {
+        (&span["traceId"], &span["parentSpanId"]) == (&turn["traceId"], &turn["spanId"])
+    };
+    assert!(appends.iter().filter(of_turn).count() > 5, "{appends:?}");
+    assert!(appends.iter().all(|span| attribute(span, "glasshouse.events").is_some()));
+}
+
 #[test]
 fn spans_tell_a_turn_and_texts_only_where_that_is_asked_for() {
     for content in [false, true] {
@@ -259,6 +276,7 @@ fn spans_tell_a_turn_and_texts_only_where_that_is_asked_for() {
         assert_eq!(all.contains("xylophone"), content, "{all}");
         assert_eq!(all.contains("/etc/passwd"), content, "{all}");
         assert!(!all.contains(&served.token));
+        boundaries_are_told(&spans, turn);
     }
 }
 

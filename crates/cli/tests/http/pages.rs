@@ -88,3 +88,42 @@ fn pages_need_no_token_and_have_a_policy() {
         assert_eq!(foreign.code(), "host_refused", "{path}");
     }
 }
+
+/// `--open` gives the page to the person's browser; the token is in a file that only they read, never in a command
+/// line. The browser is played by a script that says what it was given.
+#[test]
+fn the_page_is_opened_without_the_token_in_a_command_line() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let place = Place::new();
+    let (programs, given) = (place.path("programs"), place.path("given"));
+    std::fs::create_dir(&programs).unwrap();
+    let opener = programs.join("xdg-open");
+    std::fs::write(
+        &opener,
+        format!("#!/bin/sh\necho \"$@\" > {0}.new; mv {0}.new {0}\n", given.display()),
+    )
+    .unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let environment = [("PATH", path.as_str())];
+    let begin = |arguments: &[&str]| Served::begin(&place, "127.0.0.1:0", arguments, &environment);
+    // The control: who does not ask for it gets no browser.
+    let unasked = begin(&[]);
+    assert_eq!(unasked.get("/v1/health").status, 200);
+    drop(unasked);
+    assert!(!given.exists());
+    let served = begin(&["--open"]);
+    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+    while !given.exists() {
+        assert!(std::time::Instant::now() < deadline, "nothing was opened");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let told = std::fs::read_to_string(&given).unwrap();
+    assert!(!told.contains(&served.token), "{told}");
+    let page = std::path::PathBuf::from(told.trim());
+    assert_eq!(std::fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let address = format!("http://{}/playground#token={}", served.address, served.token);
+    assert!(text.contains(&address), "{text}");
+}

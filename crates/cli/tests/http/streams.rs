@@ -128,6 +128,21 @@ fn c8_a_stream_says_that_it_is_one() {
     }
 }
 
+/// While nothing happens a comment comes, before anything on the way takes the connection for dead.
+#[test]
+#[ignore = "waits for a quarter of a minute; `cargo xtask soak` runs it"]
+fn c8_a_silent_stream_says_that_it_lives() {
+    let place = Place::new();
+    let line = Line::new(&place);
+    line.append(1);
+    let served = Served::new(&place);
+    let mut stream = served.follow(STREAM, &[]);
+    assert_eq!(ids(&mut stream, 1), [1]);
+    let began = std::time::Instant::now();
+    while stream.line().unwrap() != ": alive" {}
+    assert!(began.elapsed() <= std::time::Duration::from_millis(15_500), "{:?}", began.elapsed());
+}
+
 const TWO_STEPS: &str = "version: 1
 steps:
   - emit: [ { call: { id: c1, tool: shell.run, args: { script: 'sleep 1' } } } ]

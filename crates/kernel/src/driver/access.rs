@@ -10,11 +10,13 @@ use glasshouse_log::{Append, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::decide::now_us;
 use super::place::real_path;
+use super::rules::of_tenant;
 use super::start::random;
 use crate::{Error, Result, codes};
 
@@ -41,6 +43,8 @@ const ID_BYTES: usize = 8;
 /// Longest name of a key, and most keys of a tenant, revoked ones counted.
 const MAX_NAME_BYTES: usize = 128;
 const MAX_KEYS: usize = 10_000;
+/// Longest policy of a tenant: each is held in memory.
+const MAX_POLICY_BYTES: usize = 16 << 10;
 /// Most directories of a tenant.
 const MAX_ROOTS: usize = 64;
 /// Events read at a time.
@@ -103,7 +107,8 @@ impl KeyRow {
 }
 
 /// A tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tenant")]
 pub struct TenantRow {
     /// Its name.
     pub tenant: TenantId,
@@ -113,6 +118,9 @@ pub struct TenantRow {
     pub quotas: BTreeMap<String, u64>,
     /// Directories below which its projects lie.
     pub roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    #[serde(default)]
+    pub policy: Option<String>,
     /// Whether nobody may use it.
     pub is_disabled: bool,
     /// When it was made, microseconds since 1970.
@@ -140,12 +148,13 @@ impl Access {
                 let Ok(body) = event.body_as::<TenantEvent>() else { return };
                 let is_disabled = *event.kind() == Kind::TenantDisabled;
                 let created_us = self.tenants.get(&body.tenant).map_or(at_us, |row| row.created_us);
-                let TenantEvent { tenant, profile, quotas, roots } = body;
+                let TenantEvent { tenant, profile, quotas, roots, policy } = body;
                 let row = TenantRow {
                     tenant: tenant.clone(),
                     profile,
                     quotas,
                     roots,
+                    policy,
                     is_disabled,
                     created_us,
                 };
@@ -217,6 +226,8 @@ pub struct NewTenant {
     pub quotas: BTreeMap<String, u64>,
     /// Directories below which its projects lie.
     pub roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    pub policy: Option<String>,
 }
 
 impl Kernel {
@@ -412,6 +423,7 @@ impl Kernel {
             profile: row.profile.clone(),
             quotas: row.quotas.clone(),
             roots: row.roots.clone(),
+            policy: row.policy.clone(),
         };
         self.tell_tenant(Kind::TenantDisabled, tenant, &same, access.head, by)
     }
@@ -433,6 +445,7 @@ impl Kernel {
             profile: new.profile.clone(),
             quotas: new.quotas.clone(),
             roots,
+            policy: new.policy.clone(),
         };
         // Of two that make it at a time one does.
         self.tell_access(vec![Draft::new(kind, &body).by(by.actor())], Some(head))?;
@@ -448,6 +461,16 @@ impl Kernel {
         }
         if let Some(name) = new.quotas.keys().find(|name| !QUOTAS.contains(&name.as_str())) {
             return Err(refuse(format!("`{name}` is no quota; there are {}", QUOTAS.join(", "))));
+        }
+        if let Some(policy) = &new.policy {
+            if policy.len() > MAX_POLICY_BYTES {
+                let bytes = policy.len();
+                return Err(refuse(format!(
+                    "its policy has {bytes} bytes, at most {MAX_POLICY_BYTES}"
+                )));
+            }
+            // What cannot be used is told by its line.
+            self.compile(&[of_tenant(policy.clone())])?;
         }
         if new.roots.len() > MAX_ROOTS {
             return Err(refuse(format!("{} directories, at most {MAX_ROOTS}", new.roots.len())));

@@ -18,6 +18,7 @@ use glasshouse_model::{
     Actor, BranchId, Call, Digest, Draft, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
 use glasshouse_policy::GrantRule;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -71,6 +72,16 @@ impl FromStr for ApprovalName {
     }
 }
 
+impl JsonSchema for ApprovalName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ApprovalName".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^b_[0-9a-z]+:[0-9]+$" })
+    }
+}
+
 impl Serialize for ApprovalName {
     fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         to.collect_str(self)
@@ -78,7 +89,7 @@ impl Serialize for ApprovalName {
 }
 
 /// A question that waits for an answer.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PendingApproval {
     /// Its name.
     pub approval: ApprovalName,

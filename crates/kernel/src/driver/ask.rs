@@ -13,11 +13,11 @@ use glasshouse_provider::{Cancel, Completion, Delta, ModelRequest, Provider, Sec
 use glasshouse_tools::sanitise::Masker;
 use serde::{Deserialize, Serialize};
 
+use super::Kernel;
 use super::answer::Keeper;
 use super::decide::decide_uncounted;
 use super::journal::Journal;
 use super::model::elapsed_us;
-use super::{Kernel, rules};
 use crate::{Error, Result, codes};
 
 /// Cells of the requests that have no end yet, by branch: an index, so that a process that was killed
@@ -55,8 +55,7 @@ impl Kernel {
         provider: &'a dyn Provider,
         secrets: &[(String, Secret)],
     ) -> Result<Questions<'a>> {
-        let own = self.project_policy(project)?;
-        let policy = self.compile(&rules::project_texts(own.as_ref()))?;
+        let policy = self.project_rules(project)?;
         let masker = self.masker(&policy, secrets)?;
         self.end_interrupted_questions()?;
         let journal = Journal::open(self)?.owned()?;

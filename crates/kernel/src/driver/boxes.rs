@@ -2,13 +2,15 @@
 
 use glasshouse_model::body::SandboxEvent;
 use glasshouse_model::{BranchId, Kind, Seq, SessionId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
 use crate::Result;
 
 /// A sandbox that a branch made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Sandbox")]
 pub struct SandboxRow {
     /// Its name.
     pub sandbox: String,

@@ -4,6 +4,7 @@
 use glasshouse_model::body::{CallEnd, PolicyDecided, SessionCreated, ToolProposed};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
 use glasshouse_policy::{Explanation, Heard, Request, explain};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
@@ -16,7 +17,8 @@ use crate::{Error, Result, codes};
 const MAX_SUBJECT_CHARS: usize = 120;
 
 /// A recorded decision, explained.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "ExplainedDecision")]
 pub struct Explained {
     /// Branch.
     pub branch: BranchId,
@@ -34,7 +36,7 @@ pub struct Explained {
 }
 
 /// The event that brought a label.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Origin {
     /// Label.
     pub label: String,

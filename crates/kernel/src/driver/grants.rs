@@ -15,6 +15,7 @@ use glasshouse_model::{
     Actor, BranchId, Call, Digest, Draft, Event, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
 use glasshouse_policy::{GrantId, GrantUse, REVOKED, Standing, UseCounters};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decide::{decide_uncounted, now_us};
@@ -41,7 +42,7 @@ struct Kept {
 }
 
 /// How a grant stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantState {
     /// It can be used.
@@ -57,7 +58,8 @@ pub enum GrantState {
 }
 
 /// One grant, for lists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Grant")]
 pub struct GrantRow {
     /// Its name.
     pub grant: GrantId,

@@ -18,6 +18,7 @@ use glasshouse_model::{
     BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, Principal, Seq, SessionId,
 };
 use glasshouse_policy::Consent;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -53,7 +54,7 @@ pub struct NewMerge {
 }
 
 /// A merge that was made, or what one would do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Merging {
     /// The branch that ends.
     pub source: BranchId,

@@ -2,6 +2,7 @@
 
 use glasshouse_log::SessionRow;
 use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId, State as Workflow};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
@@ -9,7 +10,8 @@ use crate::Result;
 use crate::session::Listing;
 
 /// A session in a list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct Overview {
     /// Session.
     pub session: SessionId,

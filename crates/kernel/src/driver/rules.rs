@@ -5,7 +5,7 @@
 //! stricter than the shipped policy, and opens nothing; afterwards it takes the shipped file's place.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
@@ -32,6 +32,8 @@ use crate::{Error, Result, codes};
 pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 /// Name of the shipped policy in explanations.
 const SHIPPED_POLICY: &str = "default.yaml";
+/// Name of a tenant's policy in explanations.
+const TENANT_POLICY: &str = "tenant.yaml";
 /// Name of the workflow's generated rules in explanations.
 pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// How many recorded decisions an update is tried on.
@@ -245,7 +247,35 @@ impl Kernel {
     /// # Errors
     /// As [`Kernel::project_policy`].
     pub fn policy_texts(&self, project: &Path, test: &TestSetup) -> Result<Vec<PolicyText>> {
-        Ok(policy_texts(test, self.project_policy(project)?.as_ref()))
+        let mut texts = policy_texts(test, self.project_policy(project)?.as_ref());
+        texts.extend(self.tenant_text());
+        Ok(texts)
+    }
+
+    /// The policy that decides in a project outside a session's workflow.
+    ///
+    /// # Errors
+    /// As [`Kernel::project_policy`]; the load errors.
+    pub(super) fn project_rules(&self, project: &Path) -> Result<Policy> {
+        let mut texts = project_texts(self.project_policy(project)?.as_ref());
+        texts.extend(self.tenant_text());
+        self.compile(&texts)
+    }
+
+    /// Puts the rules of whoever runs the server for this tenant in force, beside those of each project: what they
+    /// deny or ask about counts always, and what they allow as if the project's own file did. Sessions that were
+    /// started before keep theirs.
+    pub fn set_tenant_policy(&self, policy: Option<&str>) {
+        let is_same = |known: &Option<String>| known.as_deref() == policy;
+        if !is_same(&self.tenant_policy.read().unwrap_or_else(PoisonError::into_inner)) {
+            let mut known = self.tenant_policy.write().unwrap_or_else(PoisonError::into_inner);
+            *known = policy.map(str::to_owned);
+        }
+    }
+
+    fn tenant_text(&self) -> Option<PolicyText> {
+        let known = self.tenant_policy.read().unwrap_or_else(PoisonError::into_inner);
+        known.clone().map(of_tenant)
     }
 
     fn accepted(&self, project: &Path) -> Result<Option<Accepted>> {
@@ -343,6 +373,11 @@ pub(super) fn project_texts(own: Option<&ProjectPolicy>) -> Vec<PolicyText> {
         Some(own) if own.accepted => vec![project(own, Consent::Joint)],
         Some(own) => vec![shipped(Consent::Own), project(own, Consent::Own)],
     }
+}
+
+/// A tenant's policy.
+pub(super) fn of_tenant(text: String) -> PolicyText {
+    PolicyText::new(TENANT_POLICY, text, Consent::Joint)
 }
 
 /// The shipped policy.

@@ -8,6 +8,7 @@ use glasshouse_model::body::{
     CallEnd, CommitCreated, MessageReceived, ModelCompleted, ObservationExtracted, ToolProposed,
 };
 use glasshouse_model::{BranchId, Event, Kind, Seq, SessionId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
@@ -30,7 +31,7 @@ pub struct Search {
 }
 
 /// Where words were found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Find {
     /// Session.
     pub session: SessionId,
@@ -47,7 +48,8 @@ pub struct Find {
 }
 
 /// What a search came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "SearchFound")]
 pub struct Found {
     /// Finds, newest session first, each session's in order.
     pub finds: Vec<Find>,

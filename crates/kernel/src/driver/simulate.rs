@@ -6,6 +6,7 @@ use glasshouse_log::SessionRow;
 use glasshouse_model::body::{PolicyDecided, SessionCreated};
 use glasshouse_model::{Effect, Kind, Layer, Seq, SessionId};
 use glasshouse_policy::{Consent, Learned, Policy, Request, Source};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
@@ -15,7 +16,8 @@ use crate::{Error, Result, codes};
 use glasshouse_policy::limits::MAX_LEARNED;
 
 /// One decision that would have been another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ChangedDecision")]
 pub struct Changed {
     /// Session.
     pub session: SessionId,
@@ -36,7 +38,7 @@ pub struct Changed {
 }
 
 /// What a candidate would have changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Simulation {
     /// Decisions made again.
     pub decisions: u64,

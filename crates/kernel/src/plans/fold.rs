@@ -10,6 +10,7 @@ use glasshouse_model::{BranchId, Digest, Event, Kind, Seq};
 use glasshouse_plan::registry::free_version;
 use glasshouse_plan::state::State;
 use glasshouse_plan::{Limits, ProfileName};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -20,7 +21,8 @@ use crate::{Error, Result, codes};
 const MAX_RUNS: usize = 1_000;
 
 /// One version of a plan.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "PlanVersion")]
 pub struct VersionRecord {
     /// Its number.
     pub version: i64,
@@ -35,7 +37,8 @@ pub struct VersionRecord {
 }
 
 /// One run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "PlanRunRecord")]
 pub struct RunRecord {
     /// Its name.
     pub run: Seq,

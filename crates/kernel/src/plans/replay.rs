@@ -6,6 +6,7 @@ use std::time::Instant;
 use glasshouse_model::body::{PlanRun, RunMode, RunStatus};
 use glasshouse_model::{Digest, Kind, Seq};
 use glasshouse_plan::ProfileName;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::code::Moment;
@@ -16,7 +17,8 @@ use super::{Body, Chosen, Plans, RENDERER, Stages};
 use crate::{Error, Result, codes};
 
 /// What a replay found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanReplay")]
 pub struct Replayed {
     /// The run of the replay itself.
     pub run: Seq,

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use glasshouse_model::body::{ModelCompleted, ModelRequested, TurnStarted};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// One answer and what it cost.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Charge {
     /// Sequence of `model.completed`.
     pub seq: Seq,
@@ -27,7 +28,7 @@ pub struct Charge {
 }
 
 /// Sums of charges.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Total {
     /// Answers.
     pub answers: u64,

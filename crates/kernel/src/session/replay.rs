@@ -14,6 +14,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Decision, Digest, Draft, Event, Kind, Layer, RuleTrace, Seq};
 use glasshouse_policy::{Heard, Policy, Request};
 use glasshouse_provider::ToolSpec;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -32,7 +33,8 @@ pub(crate) const EXEMPTION_SCOPE: &str = "exemption-scope";
 pub(crate) const COVERAGE_DEBT: &str = "coverage-debt";
 
 /// A branch that came out the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Replayed")]
 pub struct Replayed {
     /// Digest of all that was made again: requests, events and the state at the end. Equal for every
     /// replay of the same events by the same code.
@@ -44,7 +46,8 @@ pub struct Replayed {
 }
 
 /// The first thing that came out differently.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ReplayDifference")]
 pub struct Difference {
     /// Sequence of the event.
     pub seq: Seq,

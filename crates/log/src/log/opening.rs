@@ -18,6 +18,7 @@ use crate::heads::Heads;
 use crate::home::{FileLock, Home};
 use crate::keys::{HeadKey, PublicKey};
 use crate::memory::Memory;
+use crate::observe::Observed;
 use crate::owner::Owner;
 use crate::projection::Snapshots;
 use crate::restore;
@@ -181,6 +182,7 @@ impl Log {
             refusal,
             proved: Mutex::new(HashSet::new()),
             teller: Teller::new(signer.as_ref()),
+            observed: Observed::default(),
             home,
             signer,
             snapshots: snapshots.map(Snapshots::new),

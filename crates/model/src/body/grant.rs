@@ -176,6 +176,9 @@ pub struct TenantEvent {
     /// Directories below which its projects lie.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 /// `quota.throttled` of a request that a tenant's quota refused. The first of a minute is told.

@@ -1,12 +1,12 @@
 //! Questions that wait for a person, and the rights that answers gave.
 
-use glasshouse_kernel::driver::{ApprovalName, GrantState};
+use glasshouse_kernel::driver::{ApprovalName, GrantRow, GrantState, PendingApproval};
 use glasshouse_kernel::{Answer, Wider, codes};
-use glasshouse_model::Digest;
 use glasshouse_model::body::GrantScope;
+use glasshouse_model::{Digest, SessionId};
+use glasshouse_policy::GrantId;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
 use crate::reply::Reply;
@@ -21,9 +21,15 @@ fn unknown(text: &str) -> Error {
         .why("there is no such question, or it is answered, or its turn is over")
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Approvals")]
+pub(crate) struct List {
+    approvals: Vec<PendingApproval>,
+}
+
 /// Every question.
 pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
-    Ok(Reply::ok(&json!({ "approvals": service.kernel.pending_approvals()? })))
+    Ok(Reply::ok(&List { approvals: service.kernel.pending_approvals()? }))
 }
 
 /// One question.
@@ -68,6 +74,16 @@ impl Given {
     }
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ApprovalAnswered")]
+pub(crate) struct Answered {
+    approval: ApprovalName,
+    session: SessionId,
+    approved: bool,
+    /// Whether a process runs the session and goes on; else it goes on when it is resumed.
+    running: bool,
+}
+
 /// Answers a question: whatever is asked by now, only what the person saw is answered.
 pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
     let name: ApprovalName = ask.part("approval", unknown)?;
@@ -75,10 +91,8 @@ pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
     let (approved, digest) = (given.approved, given.digest);
     let answer = given.answer()?;
     let pending = service.kernel.answer_approval(&name, answer, Some(&digest), ask.principal()?)?;
-    let (session, running) = (&pending.session, pending.running);
-    Ok(Reply::ok(&json!({
-        "approval": name, "session": session, "approved": approved, "running": running,
-    })))
+    let (session, running) = (pending.session, pending.running);
+    Ok(Reply::ok(&Answered { approval: name, session, approved, running }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -89,12 +103,26 @@ pub(crate) struct Grants {
     all: bool,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Grants")]
+pub(crate) struct GrantList {
+    grants: Vec<GrantRow>,
+}
+
 /// Rights that people gave: those that can be used, or all.
 pub(crate) fn grants(service: &Service, ask: &Ask) -> Result<Reply> {
     let Grants { all } = ask.query()?;
     let mut rows = service.kernel.grants()?;
     rows.retain(|row| all || row.state == GrantState::Live);
-    Ok(Reply::ok(&json!({ "grants": rows })))
+    Ok(Reply::ok(&GrantList { grants: rows }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "GrantRevoked")]
+pub(crate) struct Revoked {
+    grant: GrantId,
+    /// Whether it could be used until now.
+    changed: bool,
 }
 
 /// Takes a right back. Doing it again changes nothing.
@@ -103,5 +131,5 @@ pub(crate) fn revoke(service: &Service, ask: &Ask) -> Result<Reply> {
         Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {text}"))
     })?;
     let changed = service.kernel.revoke_grant(grant, ask.principal()?, None)?;
-    Ok(Reply::ok(&json!({ "grant": grant, "changed": changed })))
+    Ok(Reply::ok(&Revoked { grant, changed }))
 }

@@ -2,6 +2,7 @@
 
 use glasshouse_log::SignedHead;
 use glasshouse_model::{BranchId, Seq};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ask::Ask;
@@ -15,10 +16,11 @@ pub(crate) fn verify(service: &Service, _: &Ask) -> Result<Reply> {
     Ok(Reply::ok(&glasshouse_log::verify_home(&service.home, tenant)?))
 }
 
-#[derive(Serialize)]
-struct Checkpoint {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Checkpoint {
     #[serde(flatten)]
     head: SignedHead,
+    /// The log's verifier key.
     key: String,
 }
 

@@ -10,7 +10,6 @@ use glasshouse_model::{BranchId, CanonicalPath, Digest, Seq};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::Result;
 use crate::ask::{Ask, no_session};
@@ -146,13 +145,25 @@ pub(crate) struct Sides {
     names: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChangedFile")]
 struct Changed {
     path: CanonicalPath,
     /// The old path of a rename.
     from: Option<CanonicalPath>,
     change: &'static str,
+    /// Unified; `null` where only names were asked for.
     patch: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Diff")]
+pub(crate) struct Differences {
+    old: BranchId,
+    new: BranchId,
+    /// The last event that both share.
+    shared: Seq,
+    changes: Vec<Changed>,
 }
 
 /// Files that differ.
@@ -171,7 +182,5 @@ pub(crate) fn diff(service: &Service, ask: &Ask) -> Result<Reply> {
         let kind = change.kind.as_str();
         changes.push(Changed { path: change.path.clone(), from, change: kind, patch });
     }
-    Ok(Reply::ok(&json!({
-        "old": old.branch, "new": new.branch, "shared": shared, "changes": changes,
-    })))
+    Ok(Reply::ok(&Differences { old: old.branch, new: new.branch, shared, changes }))
 }

@@ -6,18 +6,20 @@ use glasshouse_kernel::driver::ApprovalName;
 use glasshouse_kernel::{Answer, codes};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::{MessageReceived, NamedRequest};
-use glasshouse_model::{CallId, Digest, Event, Kind, Seq};
+use glasshouse_model::{BranchId, CallId, Digest, Event, Kind, Seq, SessionId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ask::{Ask, no_session};
 use crate::chat::{self, Follow, Message, Phase, Protocol, Teller, unusable};
 use crate::desk::Task;
 use crate::reply::Reply;
 use crate::rights::{ACT, ANSWER, Rights};
+use crate::routes::turns::Place;
 use crate::service::Service;
+use crate::shapes::ChatMessage;
 use crate::{Error, Result};
 
 /// Header in which a client says which version it reads; 6 unless it does.
@@ -252,11 +254,7 @@ fn response(part: &Value) -> Result<Response<'_>> {
 
 /// Whether a question still waits for this answer. Only what this message asked can be answered, for the call and
 /// the arguments that the log has.
-fn is_open(
-    teller: &Teller,
-    branch: &glasshouse_model::BranchId,
-    response: &Response<'_>,
-) -> Result<bool> {
+fn is_open(teller: &Teller, branch: &BranchId, response: &Response<'_>) -> Result<bool> {
     let Response { name, call, input, is_approved } = response;
     let question = teller.questions().get(&name.seq).filter(|_| name.branch == *branch);
     let question = question.ok_or_else(|| {
@@ -323,8 +321,18 @@ pub(crate) fn stop(service: &Service, ask: &Ask) -> Result<Reply> {
     let Some(turn) = service.desk.cancel_running(&branch) else {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     };
-    let body = json!({ "session": session, "branch": branch, "turn": turn });
-    Ok(Reply::json(StatusCode::ACCEPTED, &body))
+    Ok(Reply::json(StatusCode::ACCEPTED, &Place { session, branch, turn }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ChatMessages")]
+pub(crate) struct Messages {
+    chat: SessionId,
+    branch: BranchId,
+    /// Whether one is being made; `GET /v1/chat/ID/stream` follows it.
+    running: bool,
+    #[schemars(with = "Vec<ChatMessage>")]
+    messages: Vec<Value>,
 }
 
 /// The messages of a chat without the one that is being made: a page begins with them and resumes that one.
@@ -340,10 +348,12 @@ pub(crate) fn messages(service: &Service, ask: &Ask) -> Result<Reply> {
         let event = event?;
         made.take(&event, until);
     }
-    Ok(Reply::ok(&json!({
-        "chat": row.session, "branch": row.branch, "running": running.is_some(),
-        "messages": made.finish(),
-    })))
+    Ok(Reply::ok(&Messages {
+        chat: row.session,
+        branch: row.branch,
+        running: running.is_some(),
+        messages: made.finish(),
+    }))
 }
 
 /// The messages of a branch as they are put together.

@@ -1,7 +1,8 @@
 //! Whether the server answers, and whether it can take work.
 
 use hyper::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::Result;
 use crate::ask::Ask;
@@ -9,16 +10,30 @@ use crate::metrics::Now;
 use crate::reply::Reply;
 use crate::service::Service;
 
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// `ok`.
+    status: &'static str,
+    service: &'static str,
+}
+
 /// The process answers. Says nothing that who has no token may not know.
 pub(crate) fn health(_: &Service, _: &Ask) -> Result<Reply> {
-    Ok(Reply::ok(&json!({ "status": "ok", "service": "glasshouse" })))
+    Ok(Reply::ok(&Health { status: "ok", service: "glasshouse" }))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ready {
+    /// `ready`.
+    status: &'static str,
+    running_turns: usize,
 }
 
 /// The log can be read, and turns are taken.
 pub(crate) fn ready(service: &Service, _: &Ask) -> Result<Reply> {
     service.desk.check_open()?;
     service.kernel.log().signed_head()?;
-    Ok(Reply::ok(&json!({ "status": "ready", "running_turns": service.desk.running() })))
+    Ok(Reply::ok(&Ready { status: "ready", running_turns: service.desk.running() }))
 }
 
 /// Media type of Prometheus' text format.

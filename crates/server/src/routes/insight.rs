@@ -4,17 +4,16 @@
 use std::collections::BTreeMap;
 
 use glasshouse_kernel::driver::PolicyText;
-use glasshouse_kernel::session::{Charge, Ledger, Total};
+use glasshouse_kernel::session::{Charge, Difference, Ledger, Replayed, Total};
 use glasshouse_model::{BranchId, Seq, SessionId};
 use glasshouse_policy::Consent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::ask::{Ask, invalid};
 use crate::reply::Reply;
 use crate::service::Service;
-use crate::tally::DAYS;
+use crate::tally::{DAYS, Day};
 use crate::{Error, Result};
 
 /// Decisions of all sessions that are tried unless the client says.
@@ -22,7 +21,15 @@ const LAST_DECISIONS: usize = 500;
 /// Most of them.
 const MAX_LAST_DECISIONS: usize = 10_000;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionCosts")]
+pub(crate) struct Costs {
+    session: SessionId,
+    total: Total,
+    branches: Vec<BranchCosts>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 struct BranchCosts {
     branch: BranchId,
     name: String,
@@ -31,8 +38,9 @@ struct BranchCosts {
     answers: Vec<Charge>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TurnCosts {
+    /// Sequence of its first event; `null` for what was asked outside turns.
     turn: Option<Seq>,
     total: Total,
 }
@@ -54,7 +62,7 @@ pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
         let turns = turns.into_iter().map(|(turn, total)| TurnCosts { turn, total }).collect();
         branches.push(BranchCosts { branch, name, total, turns, answers: ledger.charges });
     }
-    Ok(Reply::ok(&json!({ "session": session, "total": sum, "branches": branches })))
+    Ok(Reply::ok(&Costs { session, total: sum, branches }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -63,6 +71,16 @@ pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
 pub(crate) struct Since {
     /// How many days are told, today included.
     days: Option<u64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Usage")]
+pub(crate) struct Used {
+    /// Oldest first.
+    days: Vec<Day>,
+    total: Total,
+    stored_bytes: u64,
+    running_turns: usize,
 }
 
 /// What all sessions used, by day and model, and what is stored.
@@ -74,10 +92,8 @@ pub(crate) fn usage(service: &Service, ask: &Ask) -> Result<Reply> {
     let (days, bytes) = (service.tally.days(days)?, service.kernel.log().disk_bytes()?);
     let mut total = Total::default();
     days.iter().for_each(|day| total.merge(&day.total));
-    let running = service.desk.running();
-    Ok(Reply::ok(&json!({
-        "days": days, "total": total, "stored_bytes": bytes, "running_turns": running,
-    })))
+    let running_turns = service.desk.running();
+    Ok(Reply::ok(&Used { days, total, stored_bytes: bytes, running_turns }))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -88,19 +104,36 @@ pub(crate) struct OnBranch {
     pub(crate) branch: Option<String>,
 }
 
+/// What a replay found.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionReplay")]
+#[serde(untagged)]
+pub(crate) enum Replay {
+    /// All came out the same.
+    Same {
+        #[serde(flatten)]
+        same: Replayed,
+        /// True.
+        equal: bool,
+    },
+    /// The first thing that did not.
+    Different {
+        #[serde(flatten)]
+        difference: Difference,
+        /// False.
+        equal: bool,
+    },
+}
+
 /// Makes again what the kernel made of a branch's inputs. A difference is an answer, not an error.
 pub(crate) fn replay(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let OnBranch { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?.branch;
-    let (mut view, equal) = match service.kernel.replay(&branch, None)? {
-        Ok(same) => (serde_json::to_value(same), true),
-        Err(difference) => (serde_json::to_value(difference), false),
-    };
-    if let Ok(view) = &mut view {
-        view["equal"] = equal.into();
-    }
-    Ok(Reply::ok(&view.unwrap_or_default()))
+    Ok(Reply::ok(&match service.kernel.replay(&branch, None)? {
+        Ok(same) => Replay::Same { same, equal: true },
+        Err(difference) => Replay::Different { difference, equal: false },
+    }))
 }
 
 /// Why something was decided, and what would have made it another decision.

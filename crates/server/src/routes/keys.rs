@@ -1,11 +1,13 @@
 //! Keys of a tenant: make, list, rotate, revoke. A key's text is in the answer that made it, and nowhere else.
 
+use std::collections::BTreeMap;
+
 use glasshouse_kernel::Kernel;
 use glasshouse_kernel::driver::{IssuedKey, KeyRow, KeyTerms, Rotation};
+use glasshouse_model::{PrincipalKind, TenantId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::ask::Ask;
 use crate::reply::Reply;
@@ -15,8 +17,9 @@ use crate::{Result, clock};
 const US_PER_S: u64 = 1_000_000;
 
 /// A key as it is shown: all but what it is compared with.
-#[derive(Serialize)]
-struct View<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
+pub(crate) struct View<'a> {
     key: &'a str,
     name: Option<&'a str>,
     roles: &'a [String],
@@ -50,11 +53,16 @@ fn made(issued: &IssuedKey) -> Reply {
     Reply::json(StatusCode::CREATED, &view(&issued.row, Some(&issued.text)))
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Keys")]
+pub(crate) struct List<'a> {
+    keys: Vec<View<'a>>,
+}
+
 /// Every key, ended ones too.
 pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
     let access = service.keys.access()?;
-    let keys: Vec<_> = access.keys.values().map(|row| view(row, None)).collect();
-    Ok(Reply::ok(&json!({ "keys": keys })))
+    Ok(Reply::ok(&List { keys: access.keys.values().map(|row| view(row, None)).collect() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -108,18 +116,41 @@ pub(crate) fn rotate(service: &Service, ask: &Ask) -> Result<Reply> {
     Ok(made(&service.kernel.rotate_key(&key(ask), rotation, lifetime_us, by)?))
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KeyRevoked")]
+pub(crate) struct Revoked {
+    key: String,
+    /// Whether it could be used until now.
+    changed: bool,
+}
+
 /// Takes a key back. Doing it again changes nothing.
 pub(crate) fn revoke(service: &Service, ask: &Ask) -> Result<Reply> {
     let key = key(ask);
     let changed = service.kernel.revoke_key(&key, ask.principal()?)?;
-    Ok(Reply::ok(&json!({ "key": key, "changed": changed })))
+    Ok(Reply::ok(&Revoked { key, changed }))
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Whoami<'a> {
+    tenant: &'a TenantId,
+    #[serde(rename = "type")]
+    kind: PrincipalKind,
+    id: &'a str,
+    /// Limits by the names of the quotas.
+    quotas: &'a BTreeMap<String, u64>,
+    /// The least careful profile under which the tenant's plans are shown.
+    profile: Option<&'a str>,
 }
 
 /// Who asks, and what they may do.
 pub(crate) fn whoami(_: &Service, ask: &Ask) -> Result<Reply> {
     let principal = ask.principal()?;
-    Ok(Reply::ok(&json!({
-        "tenant": principal.tenant, "type": principal.kind, "id": principal.id,
-        "quotas": ask.tenant.quotas, "profile": ask.tenant.profile,
-    })))
+    Ok(Reply::ok(&Whoami {
+        tenant: &principal.tenant,
+        kind: principal.kind,
+        id: &principal.id,
+        quotas: &ask.tenant.quotas,
+        profile: ask.tenant.profile.as_deref(),
+    }))
 }

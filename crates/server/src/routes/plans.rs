@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::ask::{Ask, invalid};
 use crate::reply::Reply;
 use crate::service::Service;
-use crate::{Error, Result};
+use crate::{Error, Result, shapes};
 
 /// Runs of a history unless the client says.
 const RUNS: usize = 50;
@@ -25,18 +25,28 @@ const RUNS: usize = 50;
 const MAX_RUNS: usize = 1_000;
 
 /// A run as data.
-#[derive(Serialize)]
-struct View<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlanRun")]
+pub(crate) struct View<'a> {
+    /// Its name.
     run: Seq,
     plan: &'a str,
     version: i64,
     revision: u64,
+    /// Whether the plan has a transition for the event.
     handled: bool,
     #[serde(flatten)]
+    #[schemars(with = "shapes::Html")]
     html: &'a Html,
+    /// What was done to the state.
+    #[schemars(with = "Vec<shapes::Action>")]
     actions: &'a [Action],
+    /// What an event changes in a view that showed the state before.
+    #[schemars(with = "Vec<shapes::Patch>")]
     patches: &'a [Patch],
+    /// Values that were entered and came over from another version; JSON Pointers.
     kept: &'a [String],
+    /// Those that have no place in it.
     dropped: &'a [String],
 }
 
@@ -175,19 +185,42 @@ pub(crate) fn probe(_: &Service, ask: &Ask) -> Result<Reply> {
     })
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlansCleared")]
+pub(crate) struct Cleared {
+    /// True.
+    cleared: bool,
+    /// How many plans there were.
+    plans: u64,
+    /// How many runs.
+    runs: u64,
+}
+
 /// Lists plans and runs no more; the log keeps their events.
 pub(crate) fn clear(service: &Service, ask: &Ask) -> Result<Reply> {
     let cleared = plans(service, ask, None)?.clear_history()?;
-    Ok(Reply::ok(&json!({ "cleared": true, "plans": cleared.plans, "runs": cleared.runs })))
+    Ok(Reply::ok(&Cleared { cleared: true, plans: cleared.plans, runs: cleared.runs }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlanState")]
+pub(crate) struct Shown {
+    plan: String,
+    version: i64,
+    /// Steps so far.
+    revision: u64,
+    state: Map<String, Value>,
 }
 
 /// The state that is shown.
 pub(crate) fn state(service: &Service, ask: &Ask) -> Result<Reply> {
     let state = plans(service, ask, None)?.state(&plan_id(ask)?)?;
-    Ok(Reply::ok(&json!({
-        "plan": state.plan_id, "version": state.plan_version, "revision": state.revision,
-        "state": state.values,
-    })))
+    Ok(Reply::ok(&Shown {
+        plan: state.plan_id,
+        version: state.plan_version,
+        revision: state.revision,
+        state: state.values,
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

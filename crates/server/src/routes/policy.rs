@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use glasshouse_kernel::driver::{PolicyReview, Tried};
+use glasshouse_kernel::driver::{Changed, PolicyReview, Tried};
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::Digest;
 use glasshouse_policy::{CallSketch, Policy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::ask::Ask;
 use crate::reply::Reply;
@@ -29,7 +29,8 @@ pub(crate) struct Shown {
     project: PathBuf,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyRule")]
 struct Rule<'a> {
     name: &'a str,
     layer: glasshouse_model::Layer,
@@ -37,6 +38,24 @@ struct Rule<'a> {
     source: Option<&'a str>,
     line: Option<u64>,
     reason: Option<&'a str>,
+}
+
+/// The policy file of a project.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ProjectPolicy")]
+struct Own {
+    digest: Digest,
+    /// Whether a person accepted this text for this directory.
+    accepted: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyInForce")]
+pub(crate) struct InForce<'a> {
+    policy_version: Digest,
+    /// The file that the project brings, if there is one.
+    project_policy: Option<Own>,
+    rules: Vec<Rule<'a>>,
 }
 
 /// The rules that would decide in a project.
@@ -52,11 +71,11 @@ pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
         line: rule.line,
         reason: rule.reason,
     });
-    Ok(Reply::ok(&json!({
-        "policy_version": policy.version(),
-        "project_policy": own.map(|own| json!({ "digest": own.digest, "accepted": own.accepted })),
-        "rules": rules.collect::<Vec<_>>(),
-    })))
+    Ok(Reply::ok(&InForce {
+        policy_version: policy.version(),
+        project_policy: own.map(|own| Own { digest: own.digest, accepted: own.accepted }),
+        rules: rules.collect(),
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -101,20 +120,41 @@ pub(crate) struct Proposed {
     policy: Option<String>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyReview")]
+pub(crate) struct Review<'a> {
+    /// Directory of the project.
+    project: &'a Path,
+    /// What is accepted.
+    digest: Digest,
+    /// Whether it is already.
+    accepted: bool,
+    /// Unified; empty when nothing differs.
+    diff: &'a str,
+    /// Recorded decisions that were made again.
+    decisions: u64,
+    /// Those that come out differently.
+    changed: &'a [Changed],
+    /// How many of those were allowed and would be denied.
+    breaking: usize,
+    /// What has to be sent as `confirm`, where a yes is not enough.
+    confirm: Option<String>,
+}
+
 /// What accepting a policy would change. Nothing is recorded before it is approved.
 pub(crate) fn propose(service: &Service, ask: &Ask) -> Result<Reply> {
     let Proposed { project, policy } = ask.json()?;
     let review = service.kernel.review_policy(&ask.project(project)?, policy)?;
-    Ok(Reply::ok(&json!({
-        "project": review.policy.project,
-        "digest": review.policy.digest,
-        "accepted": review.policy.accepted,
-        "diff": review.diff,
-        "decisions": review.simulation.decisions,
-        "changed": review.simulation.changed,
-        "breaking": review.breaking(),
-        "confirm": review.phrase(),
-    })))
+    Ok(Reply::ok(&Review {
+        project: &review.policy.project,
+        digest: review.policy.digest,
+        accepted: review.policy.accepted,
+        diff: &review.diff,
+        decisions: review.simulation.decisions,
+        changed: &review.simulation.changed,
+        breaking: review.breaking(),
+        confirm: review.phrase(),
+    }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -131,6 +171,17 @@ pub(crate) struct Approved {
     confirm: Option<String>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PolicyAccepted")]
+pub(crate) struct Accepted {
+    /// Digest of the text.
+    accepted: Digest,
+    /// Whether it was not accepted until now.
+    changed: bool,
+    /// Recorded decisions that were allowed and would be denied.
+    breaking: usize,
+}
+
 /// Accepts a policy: exactly the text that was read, for exactly this project.
 pub(crate) fn approve(service: &Service, ask: &Ask) -> Result<Reply> {
     let Approved { project, policy, digest, confirm } = ask.json()?;
@@ -141,9 +192,7 @@ pub(crate) fn approve(service: &Service, ask: &Ask) -> Result<Reply> {
     if changed {
         service.kernel.accept_policy(own, ask.principal()?)?;
     }
-    Ok(Reply::ok(
-        &json!({ "accepted": own.digest, "changed": changed, "breaking": review.breaking() }),
-    ))
+    Ok(Reply::ok(&Accepted { accepted: own.digest, changed, breaking: review.breaking() }))
 }
 
 fn check_read(review: &PolicyReview, digest: Digest, confirm: Option<&str>) -> Result<()> {

@@ -1,10 +1,12 @@
 //! Sandboxes: those that run, those of a session, and what ended ones left on the disk.
 
+use std::path::PathBuf;
+
 use glasshouse_kernel::codes;
+use glasshouse_kernel::driver::SandboxRow;
 use glasshouse_model::SessionId;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::ask::Ask;
 use crate::reply::Reply;
@@ -19,10 +21,16 @@ pub(crate) struct Chosen {
     session: Option<SessionId>,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Sandboxes")]
+pub(crate) struct List {
+    sandboxes: Vec<SandboxRow>,
+}
+
 /// Sandboxes, oldest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
     let Chosen { session } = ask.query()?;
-    Ok(Reply::ok(&json!({ "sandboxes": service.kernel.sandboxes(session.as_ref())? })))
+    Ok(Reply::ok(&List { sandboxes: service.kernel.sandboxes(session.as_ref())? }))
 }
 
 /// One sandbox; of several of a name the newest.
@@ -45,9 +53,18 @@ pub(crate) struct Sweep {
     dry_run: bool,
 }
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SandboxesSwept")]
+pub(crate) struct Swept {
+    /// Whether it was only told.
+    dry_run: bool,
+    /// Directories.
+    removed: Vec<PathBuf>,
+}
+
 /// Removes what ended sessions left and nobody uses.
 pub(crate) fn sweep(service: &Service, ask: &Ask) -> Result<Reply> {
     let Sweep { dry_run } = ask.json_or_default()?;
     let removed = service.kernel.sweep(dry_run)?;
-    Ok(Reply::ok(&json!({ "dry_run": dry_run, "removed": removed })))
+    Ok(Reply::ok(&Swept { dry_run, removed }))
 }

@@ -9,7 +9,6 @@ use glasshouse_model::{Mode, SessionId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::Result;
 use crate::ask::{Ask, invalid, no_session};
@@ -31,8 +30,9 @@ pub(crate) struct List {
     limit: Option<usize>,
 }
 
-#[derive(Debug, Serialize)]
-struct Page {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Sessions")]
+pub(crate) struct Page {
     sessions: Vec<Overview>,
     /// Cursor of the next page; `null` on the last one.
     next: Option<String>,
@@ -119,12 +119,22 @@ pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     Ok(Reply::ok(&view).tagged(&tag, ask.if_none_match()))
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionClosed")]
+pub(crate) struct Closed {
+    session: SessionId,
+    /// True.
+    closed: bool,
+    /// Whether it was open until now.
+    changed: bool,
+}
+
 /// Ends a session for good; what it said can still be read.
 pub(crate) fn close(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     service.desk.check_idle(&session)?;
     let changed = service.kernel.close_session(&session, ask.principal()?)?;
-    Ok(Reply::ok(&json!({ "session": session, "closed": true, "changed": changed })))
+    Ok(Reply::ok(&Closed { session, closed: true, changed }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -136,16 +146,33 @@ pub(crate) struct Delete {
     keep_blobs: bool,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionDeleted")]
+pub(crate) struct Deleted {
+    session: SessionId,
+    /// True.
+    deleted: bool,
+    /// Bodies that were erased.
+    events: u64,
+    /// Events that stay whole, because they are what gave somebody a right, or say what was erased.
+    kept: u64,
+    /// Blobs that were erased.
+    blobs: u64,
+}
+
 /// Erases what a session said. Headers and hashes stay, and so does every proof.
 pub(crate) fn delete(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Delete { keep_blobs } = ask.query()?;
     service.desk.check_idle(&session)?;
     let forgotten = service.kernel.delete_session(&session, ask.principal()?, keep_blobs)?;
-    Ok(Reply::ok(&json!({
-        "session": session, "deleted": true, "events": forgotten.events, "kept": forgotten.kept,
-        "blobs": forgotten.blobs,
-    })))
+    Ok(Reply::ok(&Deleted {
+        session,
+        deleted: true,
+        events: forgotten.events,
+        kept: forgotten.kept,
+        blobs: forgotten.blobs,
+    }))
 }
 
 fn overview(service: &Service, session: &SessionId) -> Result<Overview> {

@@ -8,8 +8,7 @@ use glasshouse_kernel::driver::{NewTenant, TenantRow};
 use glasshouse_model::TenantId;
 use hyper::StatusCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::keys;
 use crate::ask::Ask;
@@ -17,11 +16,16 @@ use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
 
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tenants")]
+pub(crate) struct List<'a> {
+    tenants: Vec<&'a TenantRow>,
+}
+
 /// Every tenant, disabled ones too.
 pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
     let access = service.keys.access()?;
-    let tenants: Vec<&TenantRow> = access.tenants.values().collect();
-    Ok(Reply::ok(&json!({ "tenants": tenants })))
+    Ok(Reply::ok(&List { tenants: access.tenants.values().collect() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,6 +42,8 @@ pub(crate) struct Create {
     /// Directories below which its projects lie; absolute paths.
     #[serde(default)]
     roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    policy: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,18 +58,20 @@ pub(crate) struct Terms {
     /// Directories below which its projects lie; absolute paths.
     #[serde(default)]
     roots: Vec<String>,
+    /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
+    policy: Option<String>,
 }
 
 impl From<Terms> for NewTenant {
-    fn from(Terms { profile, quotas, roots }: Terms) -> Self {
-        Self { profile, quotas, roots }
+    fn from(Terms { profile, quotas, roots, policy }: Terms) -> Self {
+        Self { profile, quotas, roots, policy }
     }
 }
 
 /// Makes a tenant.
 pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Create { tenant, profile, quotas, roots } = ask.json()?;
-    let new = NewTenant { profile, quotas, roots };
+    let Create { tenant, profile, quotas, roots, policy } = ask.json()?;
+    let new = NewTenant { profile, quotas, roots, policy };
     let row = service.kernel.create_tenant(&tenant, &new, ask.principal()?)?;
     let place = format!("/v1/tenants/{tenant}");
     Ok(Reply::json(StatusCode::CREATED, &row).header("location", &place))

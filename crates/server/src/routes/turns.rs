@@ -1,10 +1,9 @@
 //! Turns: start, steer, cancel.
 
-use glasshouse_model::Seq;
+use glasshouse_model::{BranchId, Seq, SessionId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
 use crate::desk::Task;
@@ -20,6 +19,16 @@ pub(crate) struct Start {
     message: Option<String>,
     /// Id or name; the main branch unless it is given.
     branch: Option<String>,
+}
+
+/// Where a turn is.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Turn")]
+pub(crate) struct Place {
+    pub(crate) session: SessionId,
+    pub(crate) branch: BranchId,
+    /// Sequence of its first event.
+    pub(crate) turn: Seq,
 }
 
 /// Starts a turn. Its first event is stored when the answer leaves; the rest is in the stream.
@@ -38,7 +47,7 @@ pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
     let task = Task { branch, message, request, by };
     let (turn, was_before) = service.desk.start(task)?.into_parts();
     let stream = format!("/v1/sessions/{session}/events/stream?branch={id}&from={turn}");
-    let body = json!({ "session": session, "branch": id, "turn": turn });
+    let body = Place { session, branch: id, turn };
     let reply = Reply::json(StatusCode::ACCEPTED, &body).header("location", &stream);
     Ok(reply.replayed(was_before))
 }
@@ -61,7 +70,7 @@ pub(crate) fn steer(service: &Service, ask: &Ask) -> Result<Reply> {
     check_message(&message)?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
     service.desk.steer(&branch.branch, turn, &message, ask.principal()?)?;
-    let body = json!({ "session": session, "branch": branch.branch, "turn": turn });
+    let body = Place { session, branch: branch.branch, turn };
     Ok(Reply::json(StatusCode::ACCEPTED, &body))
 }
 
@@ -92,6 +101,6 @@ pub(crate) fn cancel(service: &Service, ask: &Ask) -> Result<Reply> {
     let Cancel { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
     service.desk.cancel(&branch.branch, turn)?;
-    let body = json!({ "session": session, "branch": branch.branch, "turn": turn });
+    let body = Place { session, branch: branch.branch, turn };
     Ok(Reply::json(StatusCode::ACCEPTED, &body))
 }

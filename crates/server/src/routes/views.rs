@@ -1,11 +1,10 @@
 //! Documents of a branch, and words in what was said and done.
 
-use glasshouse_kernel::driver::{DOCUMENTS, Search};
+use glasshouse_kernel::driver::{DOCUMENTS, Found, Search};
 use glasshouse_model::SessionId;
 use hyper::StatusCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
 use crate::reply::Reply;
@@ -56,6 +55,15 @@ pub(crate) struct Words {
     limit: Option<usize>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Finds")]
+pub(crate) struct Told {
+    /// What was looked for.
+    q: String,
+    #[serde(flatten)]
+    found: Found,
+}
+
 /// Words in messages, answers, calls, outputs and commits.
 pub(crate) fn search(service: &Service, ask: &Ask) -> Result<Reply> {
     let Words { q, session, limit } = ask.query()?;
@@ -73,7 +81,5 @@ pub(crate) fn search(service: &Service, ask: &Ask) -> Result<Reply> {
         service.kernel.main_branch(session)?;
     }
     let found = service.kernel.search(&Search { words: q.clone(), session, limit })?;
-    Ok(Reply::ok(&json!({
-        "q": q, "finds": found.finds, "events": found.events, "is_whole": found.is_whole,
-    })))
+    Ok(Reply::ok(&Told { q, found }))
 }

@@ -96,6 +96,11 @@ impl Exporter {
         }
     }
 
+    /// Counts what was dropped before it came here.
+    pub(super) const fn drop_more(&mut self, dropped: u64) {
+        self.dropped += dropped;
+    }
+
     /// Sends what waits, and answers how many were sent and dropped so far.
     pub(super) fn flush(&mut self) -> (u64, u64) {
         let is_time = self.again.is_none_or(|again| Instant::now() >= again);

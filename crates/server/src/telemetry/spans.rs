@@ -42,12 +42,14 @@ pub(super) struct Tracer {
     /// Whether texts are told.
     content: bool,
     turn: Option<Seq>,
+    /// The last one that began.
+    last: Option<Seq>,
     open: BTreeMap<Seq, Open>,
     /// The request that is under way.
     request: Option<Seq>,
 }
 
-fn attribute(key: &str, value: impl Into<Value>) -> Value {
+pub(super) fn attribute(key: &str, value: impl Into<Value>) -> Value {
     let value = match value.into() {
         Value::String(text) => json!({ "stringValue": text }),
         Value::Bool(value) => json!({ "boolValue": value }),
@@ -67,7 +69,14 @@ fn attribute(key: &str, value: impl Into<Value>) -> Value {
 impl Tracer {
     /// Of a branch; `content` says whether texts are told.
     pub(super) const fn new(branch: BranchId, content: bool) -> Self {
-        Self { branch, content, turn: None, open: BTreeMap::new(), request: None }
+        let (turn, last, request) = (None, None, None);
+        Self { branch, content, turn, last, open: BTreeMap::new(), request }
+    }
+
+    /// The trace and the span of the turn that a sequence is in: the last one that began before it.
+    pub(super) fn turn_of(&self, seq: Seq) -> Option<(String, String)> {
+        let turn = self.last.filter(|turn| *turn <= seq)?;
+        Some((self.id(turn, 16), self.id(turn, 8)))
     }
 
     /// Whether a turn is under way.
@@ -85,7 +94,7 @@ impl Tracer {
         match event.kind() {
             Kind::TurnStarted => {
                 self.open.clear();
-                self.turn = Some(seq);
+                (self.turn, self.last) = (Some(seq), Some(seq));
                 let attributes = vec![
                     attribute("gen_ai.operation.name", "invoke_agent"),
                     attribute("gen_ai.agent.name", "glasshouse"),
@@ -290,6 +299,6 @@ impl Tracer {
 }
 
 /// Microseconds as OTLP writes times: nanoseconds, in a text.
-fn nanos(us: u64) -> String {
+pub(super) fn nanos(us: u64) -> String {
     format!("{us}000")
 }

@@ -12,8 +12,16 @@ use crate::error::Error;
 use crate::event_line::money;
 use crate::output;
 
+/// Tells what one session cost, or all of them.
+pub(super) fn run(kernel: &Kernel, id: Option<&SessionId>, json: bool) -> Result<u8, Error> {
+    match id {
+        Some(id) => of_session(kernel, id, json),
+        None => of_all(kernel, json),
+    }
+}
+
 /// What one session cost, all branches counted.
-pub(super) fn of_session(kernel: &Kernel, id: &SessionId, json: bool) -> Result<u8, Error> {
+fn of_session(kernel: &Kernel, id: &SessionId, json: bool) -> Result<u8, Error> {
     let mut sum = Total::default();
     for row in branches(kernel, id)? {
         let ledger = ledger(kernel, &row)?;
@@ -44,7 +52,7 @@ pub(super) fn of_session(kernel: &Kernel, id: &SessionId, json: bool) -> Result<
 }
 
 /// What all sessions cost.
-pub(super) fn of_all(kernel: &Kernel, json: bool) -> Result<u8, Error> {
+fn of_all(kernel: &Kernel, json: bool) -> Result<u8, Error> {
     let mut sum = Total::default();
     for row in kernel.log().sessions()? {
         let mut total = Total::default();
