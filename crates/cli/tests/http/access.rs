@@ -18,7 +18,7 @@ steps:
 ";
 
 /// Makes a key with the command.
-fn key(place: &Place, tenant: &str, roles: &[&str], more: &[&str]) -> String {
+pub(crate) fn key(place: &Place, tenant: &str, roles: &[&str], more: &[&str]) -> String {
     let mut arguments = vec!["keys", "create", "--json", "--tenant", tenant];
     roles.iter().for_each(|role| arguments.extend(["--role", role]));
     arguments.extend(more);
@@ -27,7 +27,7 @@ fn key(place: &Place, tenant: &str, roles: &[&str], more: &[&str]) -> String {
 }
 
 /// Makes a tenant with the command, and a project in a directory of its own.
-fn tenant(place: &Place, name: &str, quotas: &[&str]) -> PathBuf {
+pub(crate) fn tenant(place: &Place, name: &str, quotas: &[&str]) -> PathBuf {
     let root = place.path(name);
     let project = root.join("project");
     std::fs::create_dir_all(project.join("tests")).unwrap();
@@ -50,36 +50,41 @@ fn tenant(place: &Place, name: &str, quotas: &[&str]) -> PathBuf {
 }
 
 /// A client with a key of its own.
-struct As<'a> {
-    served: &'a Served,
-    key: String,
+pub(crate) struct As<'a> {
+    pub(crate) served: &'a Served,
+    pub(crate) key: String,
 }
 
 impl As<'_> {
-    fn send(&self, line: &str, body: Option<&Value>) -> Answer {
+    pub(crate) fn send(&self, line: &str, body: Option<&Value>) -> Answer {
         self.keyed(line, &[], body)
     }
 
-    fn keyed(&self, line: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+    pub(crate) fn keyed(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Answer {
         let body = body.map(Value::to_string);
         self.served.send_as(&self.key, line, headers, body.as_deref())
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(&format!("GET {path}"), None)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(&format!("POST {path}"), Some(body))
     }
 
-    fn session(&self, project: &std::path::Path, scenario: &str) -> String {
+    pub(crate) fn session(&self, project: &std::path::Path, scenario: &str) -> String {
         let body = json!({ "project": project, "provider": "scripted", "scenario": scenario });
         self.post("/v1/sessions", &body).expect(201).json()["session"].as_str().unwrap().to_owned()
     }
 
     /// Starts a turn and waits for an event of a kind.
-    fn turn(&self, session: &str, message: &str, until: &str) -> Vec<Value> {
+    pub(crate) fn turn(&self, session: &str, message: &str, until: &str) -> Vec<Value> {
         let turns = format!("/v1/sessions/{session}/turns");
         self.post(&turns, &json!({ "message": message })).expect(202);
         let path = format!("/v1/sessions/{session}/events/stream");

@@ -16,6 +16,7 @@ mod fuzz;
 mod harness;
 mod identity;
 mod insight;
+mod limits;
 mod load;
 mod network;
 mod operations;
