@@ -14,6 +14,7 @@ mod governor;
 mod hooks;
 mod modules;
 mod pin;
+mod plain;
 mod prompt;
 mod replay;
 mod stages;
@@ -237,6 +238,12 @@ impl Plans {
     #[must_use]
     pub fn until(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// For somebody else than the person at this machine.
+    #[must_use]
+    pub fn by(self, user: Principal) -> Self {
+        Self { user, ..self }
     }
 
     /// The same with plugins, which see every plan on its way.

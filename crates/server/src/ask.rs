@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use axum::extract::Query;
-use glasshouse_kernel::driver::{TenantRow, real_path};
+use glasshouse_kernel::driver::{TenantRow, access_session, real_path};
+use glasshouse_log::own_session;
 use glasshouse_model::body::NamedRequest;
 use glasshouse_model::{Digest, Principal, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
-use hyper::Uri;
 use hyper::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH};
+use hyper::{Method, Uri};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::caller::Caller;
+use crate::quota::Exhausted;
 use crate::reply::is_json;
-use crate::rights::HOST;
+use crate::rights::{HOST, MANAGE, PROVE, Rights};
 use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
@@ -42,6 +45,38 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     /// Body.
     pub(crate) body: Bytes,
+    /// The method.
+    pub(crate) method: Method,
+    /// Ends when its client leaves.
+    pub(crate) leaving: Leaving,
+    /// What a handler refused and the tenant's log is to be told of.
+    pub(crate) refusal: OnceLock<Refusal>,
+}
+
+/// A refusal that the log is told of.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The caller has none of these rights.
+    Role(Rights),
+    /// A quota is used up.
+    Quota(Exhausted),
+}
+
+/// Whether a client still waits for its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaving(watch::Receiver<()>);
+
+impl Leaving {
+    /// The client's side, which is dropped when it leaves, and the handler's.
+    pub(crate) fn new() -> (watch::Sender<()>, Self) {
+        let (here, seen) = watch::channel(());
+        (here, Self(seen))
+    }
+
+    /// Waits until the client has left.
+    pub(crate) async fn left(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
 }
 
 /// A request that cannot be understood.
@@ -73,7 +108,57 @@ impl Ask {
     /// # Errors
     /// `session_not_found`.
     pub(crate) fn session(&self) -> Result<SessionId> {
-        self.part("session", no_session)
+        let session = self.part("session", no_session)?;
+        self.check_session(&session)?;
+        Ok(session)
+    }
+
+    /// Refuses a session of the log itself: what it tells of keys and tenants is not for everybody who sees
+    /// sessions, and nobody adds to it. Who may not see it learns nothing.
+    ///
+    /// # Errors
+    /// `session_not_found`; `request_invalid` for anything but a look.
+    pub(crate) fn check_session(&self, session: &SessionId) -> Result<()> {
+        let is_access = *session == access_session();
+        if !is_access && *session != own_session() {
+            return Ok(());
+        }
+        // The installation's tells of every tenant.
+        let of_all = is_access && self.tenant.tenant == TenantId::local();
+        let needed = if of_all { HOST } else { MANAGE.or(PROVE) };
+        if !self.has_one_of(needed) {
+            return Err(no_session(session.as_str()));
+        }
+        if self.method != Method::GET {
+            return Err(invalid(format!("session {session} cannot be used"))
+                .why("it is the log's own, which alone writes it"));
+        }
+        Ok(())
+    }
+
+    /// Whether the caller has one of some rights.
+    pub(crate) fn has_one_of(&self, needed: Rights) -> bool {
+        self.caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(needed))
+    }
+
+    /// Refuses a caller without one of some rights, where a route needs other ones for other things. The
+    /// tenant's log is told.
+    ///
+    /// # Errors
+    /// `role_forbidden`.
+    pub(crate) fn check_rights(&self, needed: Rights) -> Result<()> {
+        if self.has_one_of(needed) {
+            return Ok(());
+        }
+        let _ = self.refusal.set(Refusal::Role(needed));
+        Err(Error::new(codes::ROLE_FORBIDDEN, "this is not open to the caller"))
+    }
+
+    /// The refusal of what a quota has no room for. The tenant's log is told.
+    pub(crate) fn exhausted(&self, exhausted: Exhausted) -> Error {
+        let error = exhausted.error();
+        let _ = self.refusal.set(Refusal::Quota(exhausted));
+        error
     }
 
     /// The directory of a project that the caller may name: any one, for the installation itself; one below
@@ -124,11 +209,11 @@ impl Ask {
     /// # Errors
     /// `tenant_restricted`.
     pub(crate) fn check_host(&self, what: &str) -> Result<()> {
-        match &self.caller {
-            Some(caller) if caller.rights.has_one_of(HOST) => Ok(()),
-            _ => Err(Error::new(codes::TENANT_RESTRICTED, format!("`{what}` cannot be chosen"))
-                .why("the server's own keys would go wherever a client says")),
+        if self.has_one_of(HOST) {
+            return Ok(());
         }
+        Err(Error::new(codes::TENANT_RESTRICTED, format!("`{what}` cannot be chosen"))
+            .why("the server's own keys would go wherever a client says"))
     }
 
     /// The query, which has no keys but those of the type.

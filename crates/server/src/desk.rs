@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ use crate::{Error, Result, codes};
 
 /// Most turns that run at a time.
 const MAX_RUNNING_TURNS: usize = 128;
+/// Most questions for plans that run at a time.
+const MAX_RUNNING_QUESTIONS: usize = 32;
 /// In front of the key from which a session's id is made.
 const SESSION_TAG: &[u8] = b"glasshouse/session-request/v1\0";
 /// Ids that are tried for a named request.
@@ -43,6 +45,15 @@ struct Running {
     /// Its session, and where one may speak to it, once it has begun.
     session: SessionId,
     steering: Option<Steering>,
+}
+
+/// What goes on when something is about to begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ahead {
+    /// Turns that have a place, and questions for plans.
+    pub(crate) running: usize,
+    /// Those of them whose turn is not in the log yet.
+    pub(crate) starting: usize,
 }
 
 /// What there is to do on a branch.
@@ -94,6 +105,8 @@ pub(crate) struct Desk {
     models: Arc<dyn Models>,
     runtime: tokio::runtime::Handle,
     running: Mutex<HashMap<BranchId, Running>>,
+    /// Questions for plans that run; changed while `running` is held.
+    questions: AtomicUsize,
     /// Told when a turn begins or ends.
     changed: Condvar,
     is_closed: AtomicBool,
@@ -139,6 +152,7 @@ impl Desk {
             models,
             runtime: tokio::runtime::Handle::current(),
             running: Mutex::default(),
+            questions: AtomicUsize::new(0),
             changed: Condvar::new(),
             is_closed: false.into(),
             founding: Mutex::default(),
@@ -181,9 +195,42 @@ impl Desk {
         self.runtime.block_on(work)
     }
 
-    /// How many turns run.
+    /// How many turns run, questions for plans counted as such.
     pub(crate) fn running(&self) -> usize {
-        self.lock().len()
+        self.ahead().running
+    }
+
+    /// What goes on now.
+    pub(crate) fn ahead(&self) -> Ahead {
+        self.ahead_of(&self.lock())
+    }
+
+    fn ahead_of(&self, running: &HashMap<BranchId, Running>) -> Ahead {
+        let starting = running.values().filter(|running| running.turn.is_none()).count();
+        let questions = self.questions.load(Ordering::SeqCst);
+        Ahead { running: running.len() + questions, starting }
+    }
+
+    /// Takes a place for a question for a plan. `room` says whether there is some beside what goes on.
+    ///
+    /// # Errors
+    /// `server_busy`, `server_stopping`; as `room`.
+    pub(crate) fn take_question(
+        self: &Arc<Self>,
+        room: impl FnOnce(Ahead) -> Result<()>,
+    ) -> Result<Question> {
+        let running = self.lock();
+        self.check_open()?;
+        let questions = self.questions.load(Ordering::SeqCst);
+        if questions >= MAX_RUNNING_QUESTIONS {
+            return Err(self.meter.busy(questions, MAX_RUNNING_QUESTIONS));
+        }
+        let ahead = self.ahead_of(&running);
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        drop(running);
+        let question = Question(Arc::clone(self));
+        room(ahead)?;
+        Ok(question)
     }
 
     /// Whether turns are taken.
@@ -201,9 +248,15 @@ impl Desk {
     /// A named request gets an id that follows from its name, so a repeated one finds what it made.
     ///
     /// # Errors
-    /// `key_reused`; as [`Kernel::start`] and [`Models`].
-    pub(crate) fn create(&self, project: &Path, new: New) -> Result<Done<SessionId>> {
+    /// `key_reused`; as `room`, which is asked where one is made; as [`Kernel::start`] and [`Models`].
+    pub(crate) fn create(
+        &self,
+        project: &Path,
+        new: New,
+        room: impl FnOnce(Ahead) -> Result<()>,
+    ) -> Result<Done<SessionId>> {
         let Some(request) = new.request.clone() else {
+            room(self.ahead())?;
             return self.found(project, new, None).map(Done::Now);
         };
         let _founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,6 +264,7 @@ impl Desk {
             let id = session_of(&request.key, attempt);
             let rows = self.kernel.log().branches(&id)?;
             let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
+                room(self.ahead())?;
                 return self.found(project, new, Some((id, request))).map(Done::Now);
             };
             let created = self.kernel.state_of(&main.branch)?.created;
@@ -318,15 +372,27 @@ impl Desk {
     /// made before answers the turn that it started.
     ///
     /// # Errors
-    /// `key_reused`, `turn_running`, `server_busy`, `server_stopping`; as [`Kernel::resume`] and [`Models`].
-    pub(crate) fn start(self: &Arc<Self>, task: Task) -> Result<Done<Seq>> {
+    /// `key_reused`, `turn_running`, `server_busy`, `server_stopping`; as `room`, which is asked for what has not
+    /// been begun before; as [`Kernel::resume`] and [`Models`].
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        task: Task,
+        room: impl FnOnce(Ahead) -> Result<()>,
+    ) -> Result<Done<Seq>> {
         let branch = task.branch.branch.clone();
         let here = branch.clone();
         self.check_kept(&task.branch.session)?;
         self.check_mode(&branch)?;
         let cancel = Cancel::new()?;
-        if let Some(turn) = self.take_place(&task, cancel.clone())? {
-            return Ok(Done::Before(turn));
+        let ahead = match self.take_place(&task, cancel.clone())? {
+            Taken::Before(turn) => return Ok(Done::Before(turn)),
+            Taken::Now(ahead) => ahead,
+        };
+        // Not while the desk is held: counting may read a log. The place is taken, so of many at once each
+        // counts those before it.
+        if let Err(error) = room(ahead) {
+            drop(Place { desk: self, branch: &here });
+            return Err(error);
         }
         let (sender, started) = mpsc::sync_channel(1);
         let desk = Arc::clone(self);
@@ -366,8 +432,9 @@ impl Desk {
         }
     }
 
-    /// Takes the branch for a turn; answers the turn that the same request started before, if it did.
-    fn take_place(&self, task: &Task, cancel: Cancel) -> Result<Option<Seq>> {
+    /// Takes the branch for a turn, and tells what goes on already; or the turn that the same request started
+    /// before.
+    fn take_place(&self, task: &Task, cancel: Cancel) -> Result<Taken> {
         let branch = &task.branch.branch;
         let mut running = self.wait_for_place(task)?;
         self.check_open()?;
@@ -376,12 +443,12 @@ impl Desk {
                 && let Some(turn) = other.turn
                 && known.key == asked.key
             {
-                return if known == asked { Ok(Some(turn)) } else { Err(reused(asked)) };
+                return if known == asked { Ok(Taken::Before(turn)) } else { Err(reused(asked)) };
             }
             return Err(turn_running(other));
         }
         if let Some(turn) = self.started_before(branch, task.request.as_ref())? {
-            return Ok(Some(turn));
+            return Ok(Taken::Before(turn));
         }
         if running.len() >= MAX_RUNNING_TURNS {
             return Err(self.meter.busy(running.len(), MAX_RUNNING_TURNS));
@@ -389,8 +456,9 @@ impl Desk {
         let request = task.request.clone();
         let (session, steering) = (task.branch.session.clone(), None);
         let new = Running { request, turn: None, cancel, session, steering };
+        let ahead = self.ahead_of(&running);
         running.insert(branch.clone(), new);
-        Ok(None)
+        Ok(Taken::Now(ahead))
     }
 
     /// Waits for what is over in a moment: a turn that ended puts away what it used, and the same request
@@ -474,25 +542,14 @@ impl Desk {
         }
     }
 
-    /// Asks a turn to stop. Its end is an event.
-    ///
-    /// # Errors
-    /// `turn_not_running`.
-    pub(crate) fn cancel(&self, branch: &BranchId, turn: Seq) -> Result<()> {
-        let running = self.lock();
-        match running.get(branch) {
-            Some(found) if found.turn == Some(turn) => {
-                found.cancel.cancel();
-                Ok(())
-            }
-            _ => Err(not_running(turn)),
-        }
-    }
-
-    /// Asks the turn that runs on a branch to stop, and names it.
-    pub(crate) fn cancel_running(&self, branch: &BranchId) -> Option<Seq> {
+    /// Asks the turn that runs on a branch to stop, and names it; only if it is this one, where one is named. Its
+    /// end is an event.
+    pub(crate) fn cancel(&self, branch: &BranchId, turn: Option<Seq>) -> Option<Seq> {
         let running = self.lock();
         let found = running.get(branch)?;
+        if turn.is_some() && found.turn != turn {
+            return None;
+        }
         found.cancel.cancel();
         found.turn
     }
@@ -510,9 +567,28 @@ impl Desk {
 
     fn wait_until_idle(&self, longest: Duration) {
         let running = self.lock();
-        let waited =
-            self.changed.wait_timeout_while(running, longest, |running| !running.is_empty());
+        let waited = self
+            .changed
+            .wait_timeout_while(running, longest, |running| self.ahead_of(running).running > 0);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What came of taking a place.
+enum Taken {
+    Now(Ahead),
+    Before(Seq),
+}
+
+/// A question for a plan that runs, for as long as it lives.
+pub(crate) struct Question(Arc<Desk>);
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let running = self.0.lock();
+        self.0.questions.fetch_sub(1, Ordering::SeqCst);
+        drop(running);
+        self.0.changed.notify_all();
     }
 }
 
@@ -560,7 +636,7 @@ fn turn_running(running: &Running) -> Error {
     }
 }
 
-fn not_running(turn: Seq) -> Error {
+pub(crate) fn not_running(turn: Seq) -> Error {
     Error::new(codes::TURN_NOT_RUNNING, format!("turn {turn} does not run here"))
 }
 

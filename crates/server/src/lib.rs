@@ -122,6 +122,7 @@ impl Server {
             telemetry,
             pool: Arc::new(pool::Pool::new(WORKERS, MAX_WAITING)),
             metrics: Arc::new(metrics::Metrics::new()),
+            counted: Arc::default(),
         };
         let house = parts.service(kernel, home.to_owned())?;
         let gate = gate::Gate::new(address, &listening.hosts, listening.scheme());

@@ -6,6 +6,8 @@ use glasshouse_kernel::driver::TenantRow;
 use glasshouse_model::body::{QuotaUsed, Throttled};
 use glasshouse_model::{Draft, Kind};
 
+use crate::ask::Ask;
+use crate::desk::Ahead;
 use crate::problem::RETRY_AFTER_S;
 use crate::service::Service;
 use crate::tally::{DAY_US, Day};
@@ -31,6 +33,16 @@ impl Exhausted {
         &self.0.quota
     }
 
+    /// What tells the caller.
+    pub(crate) fn error(&self) -> Error {
+        let QuotaUsed { quota, limit, used, retry_after_s } = &self.0;
+        Error::new(codes::QUOTA_EXHAUSTED, format!("the tenant's quota {quota} is used up"))
+            .why(format!("{used} of {limit} are in use"))
+            .with("quota", quota.as_str())
+            .with("limit", *limit)
+            .with(RETRY_AFTER_S, *retry_after_s)
+    }
+
     /// What tells the log.
     pub(crate) fn draft(&self) -> Draft {
         Draft::new(Kind::QuotaThrottled, &Throttled::Request(self.0.clone()))
@@ -38,12 +50,8 @@ impl Exhausted {
 }
 
 impl From<Exhausted> for Error {
-    fn from(Exhausted(used): Exhausted) -> Self {
-        Self::new(codes::QUOTA_EXHAUSTED, format!("the tenant's quota {} is used up", used.quota))
-            .why(format!("{} of {} are in use", used.used, used.limit))
-            .with("quota", used.quota.as_str())
-            .with("limit", used.limit)
-            .with(RETRY_AFTER_S, used.retry_after_s)
+    fn from(exhausted: Exhausted) -> Self {
+        exhausted.error()
     }
 }
 
@@ -67,15 +75,30 @@ impl Drop for Counted<'_> {
 /// What of a day counts.
 type CountOfDay = fn(&Day) -> u64;
 
-/// Whether a tenant may begin something that costs. `before` are those about to begin as well.
+/// Refuses what a tenant has no room for; asked where it is known that something begins.
+///
+/// # Errors
+/// `quota_exhausted`, of which the tenant's log is told; what reading the log answers.
+pub(crate) fn check_room(service: &Service, ask: &Ask, ahead: Ahead) -> Result<()> {
+    match check(service, &ask.tenant, ahead)? {
+        Some(exhausted) => Err(ask.exhausted(exhausted)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a tenant may begin something that costs, beside what goes on ahead of it.
 ///
 /// # Errors
 /// What reading the log answers. The quota that is used up comes as a value.
 pub(crate) fn check(
     service: &Service,
     tenant: &TenantRow,
-    before: u64,
+    ahead: Ahead,
 ) -> Result<Option<Exhausted>> {
+    // First what costs nothing to look at: who is refused holds a place for as short as can be.
+    if let Err(exhausted) = check_now(tenant, "running_turns", ahead.running as u64) {
+        return Ok(Some(exhausted));
+    }
     let of = |name: &str| tenant.quotas.get(name).copied();
     let daily: [(&str, CountOfDay); 3] = [
         ("turns_per_day", |day| day.turns),
@@ -88,16 +111,15 @@ pub(crate) fn check(
         let today = service.tally.today()?;
         for (name, count) in daily {
             // What is about to begin is no token yet, but a turn.
-            let begun = if name == "turns_per_day" { before } else { 0 };
-            let used = count(&today).saturating_add(begun);
+            let begun = if name == "turns_per_day" { ahead.starting as u64 } else { 0 };
+            let stored = count(&today);
+            let used = stored.saturating_add(begun);
             if let Some(limit) = of(name).filter(|limit| used >= *limit) {
-                return Ok(Some(Exhausted::new(name, limit, used, until_midnight_s())));
+                // One that is about to begin may yet be refused.
+                let wait_s = if stored >= limit { until_midnight_s() } else { SOON_S };
+                return Ok(Some(Exhausted::new(name, limit, used, wait_s)));
             }
         }
-    }
-    let running = service.desk.running() as u64;
-    if let Some(limit) = of("running_turns").filter(|limit| running >= *limit) {
-        return Ok(Some(Exhausted::new("running_turns", limit, running, SOON_S)));
     }
     if let Some(limit) = of("stored_bytes") {
         let used = service.kernel.log().disk_bytes()?;

@@ -163,6 +163,30 @@ impl Route {
     }
 }
 
+/// Media types of answers that are whole when they leave.
+const WHOLE: [&str; 6] =
+    [JSON, "text/html", "text/javascript", "text/css", "text/plain", "application/octet-stream"];
+/// Paths whose handlers ask for room themselves: only they know whether something begins, or was done before.
+const ASK_FOR_ROOM: [&str; 5] = [
+    "/v1/sessions",
+    "/v1/sessions/{session}/turns",
+    "/v1/chat",
+    "/v1/plans/prompt",
+    "/v1/plans/prompt/stream",
+];
+
+impl Route {
+    /// Whether its answer may go on; so does one of a type that is not known as whole.
+    pub(crate) fn goes_on(&self) -> bool {
+        !WHOLE.contains(&self.told.media_type)
+    }
+
+    /// Whether its handler looks at quotas where something begins.
+    pub(crate) fn asks_for_room(&self) -> bool {
+        ASK_FOR_ROOM.contains(&self.path)
+    }
+}
+
 /// Every route of the server.
 #[rustfmt::skip]
 pub(crate) static ROUTES: &[Route] = &[
@@ -269,6 +293,23 @@ mod tests {
         }
         let kept = std::fs::read_to_string(&file).unwrap();
         assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");
+    }
+
+    #[test]
+    fn what_goes_on_and_what_asks_for_room_is_in_the_table() {
+        let paths = |is_one: fn(&&Route) -> bool| -> Vec<&str> {
+            ROUTES.iter().filter(is_one).map(|route| route.path).collect()
+        };
+        assert_eq!(
+            paths(|route| route.goes_on()),
+            [
+                "/v1/sessions/{session}/events/stream",
+                "/v1/chat",
+                "/v1/chat/{session}/stream",
+                "/v1/plans/prompt/stream",
+            ]
+        );
+        assert_eq!(paths(|route| route.spends && route.asks_for_room()), ASK_FOR_ROOM);
     }
 
     #[test]

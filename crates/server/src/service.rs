@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -17,12 +17,13 @@ use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::{Call, Constraints, Decision, Digest, Draft, Effect, Kind};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::HeaderMap;
+use hyper::http::request::Parts as Head;
 use hyper::{Method, Uri};
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 use crate::admit::Admitted;
-use crate::ask::Ask;
+use crate::ask::{Ask, Leaving, Refusal};
 use crate::caller::Caller;
 use crate::chat;
 use crate::desk::Desk;
@@ -33,7 +34,7 @@ use crate::pool::Pool;
 use crate::problem::RETRY_AFTER_S;
 use crate::quota::{self, Counted, Exhausted};
 use crate::reply::{Content, Reply};
-use crate::rights::HOST;
+use crate::rights::{HOST, Rights};
 use crate::route::{ROUTES, Route};
 use crate::shared::{Shared, unlimited};
 use crate::stream::{self, Streams};
@@ -45,8 +46,6 @@ use crate::{Error, Result, codes};
 
 /// Header with the trace that a client began.
 const TRACEPARENT: &str = "traceparent";
-/// Media type of answers that go on.
-const EVENTS: &str = "text/event-stream";
 /// Most answers of one tenant that go on at a time.
 const MAX_FOLLOWED: usize = 8_192;
 /// Most requests of one tenant that wait for a thread.
@@ -75,12 +74,11 @@ pub(crate) struct Service {
     pub(crate) workers: Arc<Semaphore>,
     /// Its requests that wait for a place.
     pub(crate) queued: AtomicUsize,
-    /// Its requests that are about to begin something.
-    pub(crate) starting: AtomicUsize,
     /// Its answers that go on.
     pub(crate) followed: Arc<AtomicUsize>,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
+    /// Counts, and sends spans, for as long as this lives.
     pub(crate) watcher: Watcher,
     pub(crate) own: std::sync::Weak<Service>,
 }
@@ -194,7 +192,11 @@ async fn handle(
     let service = Arc::clone(&admitted.service);
     let caller = admitted.caller.clone();
     let traceparent = request.headers().get(TRACEPARENT).cloned();
-    let reply = work(&shared, route, admitted, parts, request).await.unwrap_or_else(Reply::from);
+    // Before anything is waited for: of many at once none is overlooked.
+    let counted = route.goes_on().then(|| Followed::new(&service.followed));
+    let before = counted.as_ref().map_or(0, Followed::before);
+    let worked = work(&shared, route, admitted, before, (parts, request)).await;
+    let reply = worked.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
     service.watcher.answered(&Answered {
         method: route.method.as_str(),
@@ -209,14 +211,13 @@ async fn handle(
         Content::Chat(_) => chat::with_headers(reply),
         Content::Whole(_) | Content::Lines(_) => reply,
     };
-    let counted = (!is_whole).then(|| Followed::new(&service.followed));
     let response = reply.into_response(|content| match content {
         Content::Events { branch, from } => service.streams.body(branch, from),
         Content::Chat(follow) => follow.body(&service.streams),
         Content::Lines(lines) => stream::body_of(lines),
         Content::Whole(bytes) => Body::from(bytes),
     });
-    match (caller, counted) {
+    match (caller, counted.filter(|_| !is_whole)) {
         // What goes on ends with the right to it.
         (Some(caller), Some(counted)) => {
             response.map(|body| watched(body, counted, shared, service, caller))
@@ -230,15 +231,14 @@ async fn work(
     shared: &Arc<Shared>,
     route: &'static Route,
     admitted: Admitted,
-    parts: Parts,
-    request: Request,
+    followed: usize,
+    (parts, request): (Parts, Request),
 ) -> Result<Reply> {
     let Admitted { caller, service, tenant } = admitted;
     if let Some(caller) = caller.as_ref().filter(|caller| !caller.rights.has_one_of(route.needs)) {
-        return Err(forbid(shared, &service, route, caller).await);
+        return Err(forbid(shared, &service, route, caller, route.needs).await);
     }
-    if route.told.media_type == EVENTS {
-        let followed = service.followed.load(Ordering::SeqCst);
+    if route.goes_on() {
         if followed >= MAX_FOLLOWED {
             return Err(Error::new(codes::SERVER_BUSY, "too many answers go on already")
                 .with(RETRY_AFTER_S, 1_u64));
@@ -248,7 +248,9 @@ async fn work(
         }
     }
     let of_host = caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(HOST));
-    let asked = ask(parts, request).await?;
+    let (here, leaving) = Leaving::new();
+    let asked = ask(parts, request, leaving).await?;
+    let who = caller.clone();
     let ask = Ask { caller, tenant, shared: of_host.then(|| Arc::clone(shared)), ..asked };
     let (queued, before) = Counted::new(&service.queued);
     if before >= MAX_QUEUED {
@@ -263,24 +265,35 @@ async fn work(
     let of = Arc::clone(&service);
     let done = shared.pool.run(move || {
         let _place = place;
-        let (_starting, before) = Counted::new(&of.starting);
-        if route.spends
-            && let Some(exhausted) = quota::check(&of, &ask.tenant, before)?
-        {
-            return Ok(Err(exhausted));
-        }
-        (route.handler)(&of, &ask).map(Ok)
+        let room = match route.spends && !route.asks_for_room() {
+            true => quota::check_room(&of, &ask, of.desk.ahead()),
+            false => Ok(()),
+        };
+        let reply = room.and_then(|()| (route.handler)(&of, &ask));
+        (reply, ask.refusal.into_inner())
     });
-    match done.await?? {
-        Ok(reply) => Ok(reply),
-        Err(exhausted) => Err(throttled(shared, &service, exhausted).await),
+    let (reply, refusal) = done.await?;
+    // Whoever waits for it is here until now.
+    drop(here);
+    match (refusal, who) {
+        (Some(Refusal::Quota(exhausted)), _) => Err(throttled(shared, &service, exhausted).await),
+        (Some(Refusal::Role(needed)), Some(who)) => {
+            Err(forbid(shared, &service, route, &who, needed).await)
+        }
+        _ => reply,
     }
 }
 
 /// The refusal of what somebody's roles do not open. Their own tenant's log tells of it, the first time in a
 /// minute; nothing was looked up.
-async fn forbid(shared: &Shared, service: &Arc<Service>, route: &Route, caller: &Caller) -> Error {
-    let needed = route.needs.roles().join(", ");
+async fn forbid(
+    shared: &Shared,
+    service: &Arc<Service>,
+    route: &Route,
+    caller: &Caller,
+    needed: Rights,
+) -> Error {
+    let needed = needed.roles().join(", ");
     let subject = format!("{} {}", route.method, route.path);
     let reason = format!("it needs one of the roles {needed}");
     let call = Call::new(
@@ -316,7 +329,7 @@ async fn tell(shared: &Shared, service: &Arc<Service>, once: &str, draft: Draft)
 }
 
 /// Takes a request in, its body bounded in size and time.
-async fn ask(parts: Parts, request: Request) -> Result<Ask> {
+async fn ask(parts: Parts, request: Request, leaving: Leaving) -> Result<Ask> {
     let parts =
         parts.map_err(|e| crate::ask::invalid("the path cannot be used").why(e.body_text()))?;
     let parts: BTreeMap<String, String> =
@@ -327,7 +340,9 @@ async fn ask(parts: Parts, request: Request) -> Result<Ask> {
             .with("limit_s", BODY_WITHIN.as_secs())
     })??;
     let (caller, tenant, shared) = (None, Arc::new(unlimited()), None);
-    Ok(Ask { caller, tenant, shared, parts, uri: head.uri, headers: head.headers, body })
+    let Head { method, uri, headers, .. } = head;
+    let refusal = OnceLock::new();
+    Ok(Ask { caller, tenant, shared, parts, uri, headers, body, method, leaving, refusal })
 }
 
 async fn collect(body: Body) -> Result<Bytes> {

@@ -23,7 +23,7 @@ use crate::problem::RETRY_AFTER_S;
 use crate::service::Service;
 use crate::stream::Streams;
 use crate::tally::Tally;
-use crate::telemetry::{Telemetry, Watcher};
+use crate::telemetry::{Tally as Counters, Telemetry, Watcher};
 use crate::throttle::{Rate, Throttle};
 use crate::{Error, Result, codes};
 
@@ -70,6 +70,8 @@ pub(crate) struct Parts {
     pub(crate) telemetry: Option<Telemetry>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) metrics: Arc<Metrics>,
+    /// What the events of all tenants count.
+    pub(crate) counted: Arc<Mutex<Counters>>,
 }
 
 impl Parts {
@@ -80,7 +82,8 @@ impl Parts {
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
         let desk = Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models)));
         let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone())?);
-        let watcher = Watcher::new(kernel.log(), self.telemetry.clone())?;
+        let counted = Arc::clone(&self.counted);
+        let watcher = Watcher::new(kernel.log(), self.telemetry.clone(), counted)?;
         Ok(Arc::new_cyclic(|own| Service {
             own: own.clone(),
             watcher,
@@ -95,7 +98,6 @@ impl Parts {
             ending: self.ending.clone(),
             workers: Arc::new(Semaphore::new(WORKERS_OF_ONE)),
             queued: AtomicUsize::new(0),
-            starting: AtomicUsize::new(0),
             followed: Arc::new(AtomicUsize::new(0)),
         }))
     }

@@ -10,7 +10,8 @@ mod export;
 mod spans;
 mod tally;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,50 +29,61 @@ use spans::Tracer;
 
 /// How often the thread looks whether it is still wanted, and sends what it has.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Wait after a read that failed.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Events of one read.
 const PAGE_EVENTS: usize = 512;
 /// Events that one message of the log may tell of at once.
 const AT_ONCE: Seq = 4_096;
-/// Most branches that are remembered; beyond them the quiet ones are forgotten.
+/// Most branches of which it is remembered what goes on. Those beyond them are counted and have no spans.
 const MAX_BRANCHES: usize = 4_096;
 
 /// What is known of a branch.
 struct Followed {
     next: Seq,
-    tracer: Tracer,
+    /// What goes on there; nothing is kept of a quiet one that was forgotten.
+    tracer: Option<Tracer>,
 }
 
 /// Follows the log for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    tally: Arc<Mutex<Tally>>,
+    /// Its thread goes on for as long as this is held.
+    _wanted: Arc<()>,
     /// What has no event; only where spans are sent.
     boundaries: Option<Arc<Boundaries>>,
 }
 
 impl Watcher {
-    /// Begins to follow, and sends spans where that is asked for.
+    /// Begins to follow, counts into `tally`, and sends spans where that is asked for.
     ///
     /// # Errors
     /// `telemetry_invalid`; an error of the log; `server_failed` when there is no thread for it.
-    pub(crate) fn new(log: &Log, telemetry: Option<Telemetry>) -> Result<Self> {
+    pub(crate) fn new(
+        log: &Log,
+        telemetry: Option<Telemetry>,
+        tally: Arc<Mutex<Tally>>,
+    ) -> Result<Self> {
         let exporter = telemetry.map(Exporter::new).transpose()?;
-        let tally = Arc::<Mutex<Tally>>::default();
-        let seen = Arc::downgrade(&tally);
         let boundaries = exporter.is_some().then(Arc::<Boundaries>::default);
         if let Some(boundaries) = &boundaries {
             log.observe(Arc::clone(boundaries) as Arc<dyn glasshouse_log::Observer>);
         }
+        let wanted = Arc::new(());
+        let seen = Arc::downgrade(&wanted);
         let mut follower = log.follow()?;
         let log = log.clone();
         let since_us = glasshouse_kernel::driver::now_us();
         let told = boundaries.clone();
-        let mut watch = Watch { log, since_us, branches: HashMap::new(), exporter, told };
+        let branches = HashMap::new();
+        let mut watch = Watch { log, since_us, branches, traced: 0, exporter, told };
         let follow = move || {
             while seen.strong_count() > 0 {
                 // A log that cannot be read now is read later: nothing is forgotten.
-                let news = follower.next(LOOK_EVERY).unwrap_or_default();
-                let Some(tally) = seen.upgrade() else { return };
+                let news = follower.next(LOOK_EVERY).unwrap_or_else(|_| {
+                    std::thread::sleep(PAUSE);
+                    BTreeMap::new()
+                });
                 for (branch, head) in news {
                     watch.take(&branch, head, &tally);
                 }
@@ -81,7 +93,7 @@ impl Watcher {
         std::thread::Builder::new().name(SENDER.to_owned()).spawn(follow).map_err(|e| {
             Error::new(codes::SERVER_FAILED, "no thread is left for telemetry").why(e)
         })?;
-        Ok(Self { tally, boundaries })
+        Ok(Self { _wanted: wanted, boundaries })
     }
 
     /// Tells of a request, where spans are sent.
@@ -90,11 +102,6 @@ impl Watcher {
             boundaries.answered(answered);
         }
     }
-
-    /// The counters as Prometheus reads them.
-    pub(crate) fn text(&self) -> String {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).text()
-    }
 }
 
 struct Watch {
@@ -102,39 +109,66 @@ struct Watch {
     /// What was stored before is not counted.
     since_us: u64,
     branches: HashMap<BranchId, Followed>,
+    /// Branches with a tracer.
+    traced: usize,
     exporter: Option<Exporter>,
     told: Option<Arc<Boundaries>>,
 }
 
 impl Watch {
     fn take(&mut self, branch: &BranchId, head: Seq, tally: &Mutex<Tally>) {
-        if self.branches.len() >= MAX_BRANCHES && !self.branches.contains_key(branch) {
-            self.branches.retain(|_, followed| followed.tracer.is_open());
-        }
+        let has_room = self.make_room(branch);
         let content = self.exporter.as_ref().is_some_and(Exporter::tells_content);
-        let first = head.saturating_sub(AT_ONCE).max(1);
-        let new = || Followed { next: first, tracer: Tracer::new(branch.clone(), content) };
-        let followed = self.branches.entry(branch.clone()).or_insert_with(new);
+        let followed = match self.branches.entry(branch.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                // What it shares with its parent is the parent's.
+                let Ok(row) = self.log.branch(branch) else { return };
+                let next = head.saturating_sub(AT_ONCE).max(row.base().seq + 1);
+                new.insert(Followed { next, tracer: None })
+            }
+        };
+        if has_room && followed.tracer.is_none() {
+            followed.tracer = Some(Tracer::new(branch.clone(), content));
+            self.traced += 1;
+        }
         loop {
             let Ok(events) = self.log.read(branch, followed.next, PAGE_EVENTS) else { return };
             let Some(last) = events.last().map(Event::seq) else { return };
             let is_new = |event: &&Event| event.header.time_us >= self.since_us;
             for event in events.iter().filter(is_new) {
                 tally.lock().unwrap_or_else(PoisonError::into_inner).take(event);
-                let spans = followed.tracer.take(event);
+                let spans = followed.tracer.as_mut().map(|tracer| tracer.take(event));
                 if let Some(exporter) = &mut self.exporter {
-                    exporter.push(spans);
+                    exporter.push(spans.unwrap_or_default());
                 }
             }
             followed.next = last + 1;
         }
     }
 
+    /// Whether what goes on on a branch can be remembered. Where too much is, what was remembered of quiet branches
+    /// goes; how far each was read stays, so that nothing is counted twice.
+    fn make_room(&mut self, branch: &BranchId) -> bool {
+        let known = self.branches.get(branch);
+        if known.is_some_and(|known| known.tracer.is_some()) || self.traced < MAX_BRANCHES {
+            return true;
+        }
+        for followed in self.branches.values_mut() {
+            if followed.tracer.take_if(|tracer| !tracer.is_open()).is_some() {
+                self.traced -= 1;
+            }
+        }
+        self.traced < MAX_BRANCHES
+    }
+
     fn send(&mut self, tally: &Mutex<Tally>) {
         if let Some(exporter) = &mut self.exporter {
             if let Some(told) = &self.told {
                 let (spans, dropped) = told.take(|branch, seq| {
-                    self.branches.get(branch).and_then(|followed| followed.tracer.turn_of(seq))
+                    self.branches
+                        .get(branch)
+                        .and_then(|followed| followed.tracer.as_ref()?.turn_of(seq))
                 });
                 exporter.push(spans);
                 exporter.drop_more(dropped);
@@ -143,5 +177,46 @@ impl Watch {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             tally.spans(sent, dropped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_log::{Append, NewBranch};
+    use glasshouse_model::{Draft, Kind, SessionId, TenantId};
+
+    use super::*;
+
+    /// Where too many branches are remembered, quiet ones are forgotten, but not how far they were read.
+    #[test]
+    fn what_was_forgotten_is_not_counted_again() {
+        let home = tempfile::tempdir().unwrap();
+        let log = Log::open(home.path(), &TenantId::local()).unwrap();
+        let [one, other] = [1, 2].map(|byte| BranchId::from_random([byte; 8]));
+        let session_of = |branch: &BranchId| SessionId::from_random([u8::from(*branch == one); 8]);
+        for branch in [&one, &other] {
+            let (session, name) = (session_of(branch), "main".to_owned());
+            let new = NewBranch { session, branch: branch.clone(), name, parent: None };
+            log.create_branch(new).unwrap();
+        }
+        let (tally, branches) = (Mutex::<Tally>::default(), HashMap::new());
+        let mut watch =
+            Watch { log: log.clone(), since_us: 0, branches, traced: 0, exporter: None };
+        let mut check = |branch: &BranchId, remembered: usize, expected: u64| {
+            let draft = Draft::new(Kind::CommitCreated, &serde_json::json!({}));
+            log.append(Append::new(session_of(branch), branch.clone(), vec![draft])).unwrap();
+            watch.traced = remembered;
+            watch.take(branch, log.head(branch).unwrap().seq, &tally);
+            let text = tally.lock().unwrap().text();
+            let line = format!("glasshouse_commits_total {expected}\n");
+            assert!(text.contains(&line), "{expected}: {text}");
+        };
+        check(&one, 0, 1);
+        // As many as can be: the first one is forgotten, and heard of again.
+        check(&other, MAX_BRANCHES, 2);
+        check(&one, MAX_BRANCHES, 3);
+        // Something goes on everywhere: what has no room is counted all the same.
+        check(&other, MAX_BRANCHES + 1, 4);
+        check(&other, MAX_BRANCHES + 1, 5);
     }
 }

@@ -51,9 +51,9 @@ impl Throttle {
         let mut through = self.through.lock().unwrap_or_else(PoisonError::into_inner);
         if through.len() >= MAX_KNOWN {
             through.retain(|_, through| *through > now);
-            if through.len() >= MAX_KNOWN {
-                // So many at a time are no people; nobody is forgotten for them.
-                return if through.contains_key(who) { Ok(()) } else { Err(rate.interval()) };
+            // So many at a time are no people; nobody is forgotten for them.
+            if through.len() >= MAX_KNOWN && !through.contains_key(who) {
+                return Err(rate.interval());
             }
         }
         let next = through.get(who).copied().unwrap_or(now).max(now);
@@ -94,5 +94,19 @@ mod tests {
         check("ada", 1_000, None);
         check("ada", 1_000, Some(1_000));
         check("ada", 60_000, None);
+    }
+
+    #[test]
+    fn who_is_known_is_counted_also_when_nobody_else_can_be() {
+        let throttle = Throttle::default();
+        let (rate, now) = (Rate { per_minute: 60, at_once: 3 }, Instant::now());
+        for one in 0..MAX_KNOWN {
+            throttle.take_at(&one.to_string(), rate, now).unwrap();
+        }
+        let taken = |who: &str| throttle.take_at(who, rate, now).is_ok();
+        assert_eq!([taken("0"), taken("0"), taken("0")], [true, true, false]);
+        assert!(!taken("stranger"));
+        // The control: another one who is known has a time of their own.
+        assert!(taken("1"));
     }
 }

@@ -14,7 +14,7 @@ use crate::{Error, Result, codes};
 /// The protocols that a connection may choose, the better first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The rights to a key that nobody else may have.
-const OTHERS_MODE: u32 = 0o007;
+const OTHERS_MODE: u32 = 0o077;
 
 /// Files of the server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -27,18 +27,26 @@ struct Watched {
 }
 
 /// Counts an answer that goes on, for as long as it does.
-pub(crate) struct Followed(Arc<AtomicUsize>);
+pub(crate) struct Followed {
+    count: Arc<AtomicUsize>,
+    before: usize,
+}
 
 impl Followed {
     pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(count))
+        let before = count.fetch_add(1, Ordering::SeqCst);
+        Self { count: Arc::clone(count), before }
+    }
+
+    /// How many there were before it.
+    pub(crate) const fn before(&self) -> usize {
+        self.before
     }
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

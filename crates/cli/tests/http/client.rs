@@ -135,7 +135,7 @@ impl Served {
         self.text_as(&self.token, line, headers, body)
     }
 
-    fn text_as(
+    pub(crate) fn text_as(
         &self,
         token: &str,
         line: &str,

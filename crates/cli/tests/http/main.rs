@@ -19,6 +19,7 @@ mod harness;
 mod headless;
 mod identity;
 mod insight;
+mod limits;
 mod load;
 mod network;
 mod operations;

@@ -117,6 +117,8 @@ fn where_others_reach_it_it_is_encrypted_and_knows_who_asks() {
     refused(&[], "listen_insecure");
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     refused(&tls, "tls_unusable");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    refused(&tls, "tls_unusable");
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     refused(&["--tls-certificate", &key, "--tls-key", &key], "tls_unusable");
     refused(&["--tls-certificate", "/nothing", "--tls-key", &key], "tls_unusable");

@@ -187,7 +187,7 @@ fn without_ciphers(value: &mut serde_json::Value) {
 }
 
 /// Masks every text of a value, keys included; true when one was changed.
-fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
+pub(super) fn mask_texts(masker: &Masker, value: &mut serde_json::Value) -> bool {
     use serde_json::Value;
     let mask = |text: &mut String| {
         let masked = masker.mask_str(text);

@@ -7,10 +7,10 @@ use std::time::Instant;
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{ModelCompleted, ModelFailed, ModelRequested, PolicyDecided};
 use glasshouse_model::syscall::name;
-use glasshouse_model::{BranchId, Call, Draft, Kind, SessionId};
+use glasshouse_model::{BranchId, Call, Draft, Kind, Principal, SessionId};
 use glasshouse_policy::Policy;
-use glasshouse_provider::{Cancel, Completion, Delta, ModelRequest, Provider, Secret};
-use glasshouse_tools::sanitise::Masker;
+use glasshouse_provider::{Cancel, Completion, Delta, ModelCall, ModelRequest, Provider, Secret};
+use glasshouse_tools::sanitise::{MaskStream, Masker};
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
@@ -41,6 +41,8 @@ pub struct Questions<'a> {
     masker: Masker,
     kernel: &'a Kernel,
     provider: &'a dyn Provider,
+    /// Who asks.
+    by: Principal,
     ordinal: u64,
 }
 
@@ -59,7 +61,8 @@ impl Kernel {
         let masker = self.masker(&policy, secrets)?;
         self.end_interrupted_questions()?;
         let journal = Journal::open(self)?.owned()?;
-        Ok(Questions { journal, policy, masker, kernel: self, provider, ordinal: 0 })
+        let by = self.person();
+        Ok(Questions { journal, policy, masker, kernel: self, provider, by, ordinal: 0 })
     }
 
     /// Ends the requests of processes that ended without it.
@@ -89,6 +92,12 @@ impl Kernel {
 }
 
 impl Questions<'_> {
+    /// Asks for somebody else than the person at this machine.
+    #[must_use]
+    pub fn by(self, by: Principal) -> Self {
+        Self { by, ..self }
+    }
+
     /// Asks once; nothing is tried again.
     ///
     /// # Errors
@@ -102,14 +111,15 @@ impl Questions<'_> {
         request.ordinal = self.ordinal;
         self.decide(&request)?;
         let started = Instant::now();
-        let answer = self.provider.stream(&request, sink, cancel).await;
+        let answer = self.stream(&request, sink, cancel).await;
         self.ordinal += 1;
         let kept = answer.map_err(Error::from).and_then(|completion| {
             let keeper = Keeper { masker: &self.masker, log: &self.kernel.log };
             let cost_micros = self.provider.cost_micros(&request.model, &completion.usage);
             let body =
                 keeper.completed(completion.clone(), request.ordinal, elapsed_us(started))?;
-            Ok((ModelCompleted { cost_micros, ..body }, completion))
+            let told = as_kept(completion, &body);
+            Ok((ModelCompleted { cost_micros, ..body }, told))
         });
         // Whatever came of it, the request has its one end.
         let draft = match &kept {
@@ -124,8 +134,40 @@ impl Questions<'_> {
         Ok(kept?.1)
     }
 
+    /// Asks, and tells of the answer's words without secrets. What comes of calls is told with the answer.
+    async fn stream(
+        &self,
+        request: &ModelRequest,
+        sink: &mut (dyn FnMut(Delta) + Send),
+        cancel: &Cancel,
+    ) -> Result<Completion, glasshouse_provider::Error> {
+        let (mut text, mut reasoning) = (self.masker.stream(), self.masker.stream());
+        let mut masked = |delta: Delta| match delta {
+            Delta::Text(more) => tell(sink, Delta::Text, &text.push(more.as_bytes())),
+            Delta::Reasoning(more) => {
+                tell(sink, Delta::Reasoning, &reasoning.push(more.as_bytes()));
+            }
+            _ => {}
+        };
+        let answer = self.provider.stream(request, &mut masked, cancel).await;
+        tell(sink, Delta::Reasoning, &reasoning.finish());
+        tell(sink, Delta::Text, &text.finish());
+        answer
+    }
+
+    /// Masks a text that is made of an answer while it comes.
+    pub(crate) fn masking(&self) -> MaskStream {
+        self.masker.stream()
+    }
+
+    /// Masks the texts of a value that was made of an answer: an escape can hide a secret from whoever looks at
+    /// the answer as it was written.
+    pub(crate) fn mask_value(&self, value: &mut serde_json::Value) {
+        super::answer::mask_texts(&self.masker, value);
+    }
+
     fn decide(&self, request: &ModelRequest) -> Result<()> {
-        let mut call = Call::new(name::MODEL_CALL, self.kernel.person());
+        let mut call = Call::new(name::MODEL_CALL, self.by.clone());
         call.session = Some(self.journal.session.clone());
         let decision = decide_uncounted(&self.policy, &call);
         let allowed = decision.is_allowed();
@@ -156,6 +198,30 @@ impl Questions<'_> {
         let bytes = serde_json::to_vec(&open)
             .map_err(|e| Error::new(codes::TURN_FAILED, "a request cannot be noted").why(e))?;
         Ok(CellWrite { bytes: Some(bytes), ..closed(&self.journal.branch) })
+    }
+}
+
+fn tell(sink: &mut (dyn FnMut(Delta) + Send), delta: fn(String) -> Delta, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        sink(delta(String::from_utf8_lossy(bytes).into_owned()));
+    }
+}
+
+/// An answer as its event tells it: what a secret stood in goes no further than the log.
+fn as_kept(completion: Completion, body: &ModelCompleted) -> Completion {
+    let calls = completion.calls.into_iter().zip(&body.calls).map(|(call, kept)| ModelCall {
+        id: kept.id.clone(),
+        tool: kept.tool.clone(),
+        // What an event has no room for is whole here.
+        arguments: if kept.masked { kept.arguments.clone() } else { call.arguments },
+    });
+    Completion {
+        calls: calls.collect(),
+        text: body.text.clone(),
+        reasoning: body.reasoning.clone(),
+        carry: completion.carry.filter(|_| body.carry.is_some()),
+        raw: Vec::new(),
+        ..completion
     }
 }
 

@@ -14,6 +14,7 @@ use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
 use serde_json::{Value, json};
 
+use super::plain::Plain;
 use super::work::{Ask, put};
 use super::{ATTEMPTS, Chosen, Hook, LANES, Plans, Plugins, is_race};
 use crate::driver::Questions;
@@ -88,7 +89,7 @@ pub async fn prompted(
         answer = ask(questions, &request, hear, cancel).await;
     }
     let answer = answer?;
-    let first = judge(prompt, &answer, profile, plugins)?;
+    let first = judge(prompt, &answer, profile, plugins, questions)?;
     if first.report.safe && first.kind != Kind::Text {
         return Ok(first);
     }
@@ -99,7 +100,7 @@ pub async fn prompted(
     });
     request.messages.push(Message::user(repair(&first)));
     let second = match ask(questions, &request, hear, cancel).await {
-        Ok(answer) => judge(prompt, &answer, profile, plugins)?,
+        Ok(answer) => judge(prompt, &answer, profile, plugins, questions)?,
         Err(error) => return if first.report.safe { Ok(first) } else { Err(error) },
     };
     // A second text is no better than the first one.
@@ -160,17 +161,33 @@ async fn ask(
     cancel: &Cancel,
 ) -> Result<Completion> {
     hear(Heard::Begins);
+    let (mut plain, mut masked) = (Plain::default(), questions.masking());
     let mut sink = |delta: Delta| {
         if let Delta::Text(text) = delta {
-            hear(Heard::Text(&text));
+            tell(hear, &masked.push(plain.push(&text).as_bytes()));
         }
     };
-    questions.ask(request.clone(), &mut sink, cancel).await
+    let answer = questions.ask(request.clone(), &mut sink, cancel).await;
+    tell(hear, &masked.push(plain.finish().as_bytes()));
+    tell(hear, &masked.finish());
+    answer
+}
+
+fn tell(hear: &mut Hear<'_>, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        hear(Heard::Text(&String::from_utf8_lossy(bytes)));
+    }
 }
 
 /// Makes a plan of an answer and judges it. An answer that was cut has no plan: what of it looks
 /// whole would mean something else.
-fn judge(prompt: &str, answer: &Completion, profile: &Profile, plugins: &Plugins) -> Result<Made> {
+fn judge(
+    prompt: &str,
+    answer: &Completion,
+    profile: &Profile,
+    plugins: &Plugins,
+    questions: &Questions<'_>,
+) -> Result<Made> {
     if answer.finish == Finish::Length {
         return Err(Error::new(codes::ANSWER_LENGTH, "the plan is not whole")
             .why("the model's answer reached its length limit")
@@ -183,6 +200,7 @@ fn judge(prompt: &str, answer: &Completion, profile: &Profile, plugins: &Plugins
     let input = plugins.call(Hook::BeforeCodeGen, json!({ "prompt": prompt, "text": text }))?;
     let [prompt, text] = ["prompt", "text"].map(|key| input[key].as_str().unwrap_or_default());
     let mut made = intake::read(prompt, text, "plan");
+    questions.mask_value(&mut made.plan);
     made.plan = plugins.call(Hook::AfterCodeGen, made.plan)?;
     let report = match glasshouse_plan::parse(&made.plan.to_string(), &profile.limits()) {
         Ok(plan) => glasshouse_plan::check_to_run(&plan, profile, LANES),

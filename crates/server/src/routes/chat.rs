@@ -15,8 +15,9 @@ use serde_json::Value;
 use crate::ask::{Ask, no_session};
 use crate::chat::{self, Follow, Message, Phase, Protocol, Teller, unusable};
 use crate::desk::Task;
+use crate::quota::check_room;
 use crate::reply::Reply;
-use crate::rights::{ACT, ANSWER, Rights};
+use crate::rights::{ACT, ANSWER};
 use crate::routes::turns::Place;
 use crate::service::Service;
 use crate::shapes::ChatMessage;
@@ -72,6 +73,7 @@ pub(crate) fn say(service: &Service, ask: &Ask) -> Result<Reply> {
     let protocol = protocol(ask)?;
     let said: Said = ask.json()?;
     let session = said.id.parse().map_err(|_| no_session(&said.id))?;
+    ask.check_session(&session)?;
     let row = service.kernel.branch(&session, said.branch.as_deref())?;
     let last = said.messages.last().unwrap_or(&Value::Null);
     match (said.trigger, last["role"].as_str()) {
@@ -85,18 +87,8 @@ pub(crate) fn say(service: &Service, ask: &Ask) -> Result<Reply> {
     }
 }
 
-/// What is said and what is answered come on one route and need different rights.
-fn check(ask: &Ask, needed: Rights) -> Result<()> {
-    let has = ask.caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(needed));
-    if has {
-        return Ok(());
-    }
-    let roles = needed.roles().join(", ");
-    Err(Error::new(crate::codes::ROLE_FORBIDDEN, "this is not open to the caller")
-        .why(format!("it needs one of the roles {roles}")))
-}
-
-/// Starts a turn with a user's message.
+/// Starts a turn with a user's message. What is said and what is answered come on one route and need different
+/// rights.
 fn tell(
     service: &Service,
     ask: &Ask,
@@ -104,7 +96,7 @@ fn tell(
     row: BranchRow,
     message: &Value,
 ) -> Result<Reply> {
-    check(ask, ACT)?;
+    ask.check_rights(ACT)?;
     let text = text_of(message)?;
     let request = message["id"].as_str().filter(|id| is_key(id)).map(|id| NamedRequest {
         key: format!("{KEY_PREFIX}{id}"),
@@ -113,7 +105,8 @@ fn tell(
     let branch = row.branch.clone();
     let by = ask.principal()?.clone();
     let task = Task { branch: row, message: Some(text), request, by };
-    let (turn, _) = service.desk.start(task)?.into_parts();
+    let room = |ahead| check_room(service, ask, ahead);
+    let (turn, _) = service.desk.start(task, room)?.into_parts();
     let said = service.desk.live().hear(&branch);
     let teller = Teller::new(protocol, branch.clone(), turn);
     let first = Vec::new();
@@ -146,7 +139,7 @@ fn text_of(message: &Value) -> Result<String> {
 
 /// Carries the last turn on.
 fn carry_on(service: &Service, ask: &Ask, protocol: Protocol, row: BranchRow) -> Result<Reply> {
-    check(ask, ACT)?;
+    ask.check_rights(ACT)?;
     let state = service.kernel.state_of(&row.branch)?;
     let is_done = state.turn.is_none()
         && state.outcome().is_none_or(|outcome| {
@@ -160,7 +153,8 @@ fn carry_on(service: &Service, ask: &Ask, protocol: Protocol, row: BranchRow) ->
     let branch = row.branch.clone();
     let by = ask.principal()?.clone();
     let task = Task { branch: row, message: None, request: None, by };
-    let (turn, _) = service.desk.start(task)?.into_parts();
+    let room = |ahead| check_room(service, ask, ahead);
+    let (turn, _) = service.desk.start(task, room)?.into_parts();
     let first = chat::first_turn(&service.kernel, &branch, turn)?;
     let said = service.desk.live().hear(&branch);
     let teller = Teller::new(protocol, branch.clone(), first);
@@ -184,7 +178,7 @@ fn respond(
     row: BranchRow,
     message: &Value,
 ) -> Result<Reply> {
-    check(ask, ANSWER)?;
+    ask.check_rights(ANSWER)?;
     let branch = row.branch.clone();
     let first = message["id"].as_str().and_then(|id| {
         let (of, first) = id.split_once(':')?;
@@ -212,6 +206,7 @@ fn respond(
         return Err(Error::new(codes::APPROVAL_ANSWERED, "this is not asked any more")
             .why("the turn went on; read the chat again"));
     };
+    let is_news = open.contains(&true);
     for (response, is_open) in responses.iter().zip(open) {
         let digest = teller.questions().get(&response.name.seq).map(|question| question.digest);
         if is_open {
@@ -220,10 +215,16 @@ fn respond(
             service.kernel.answer_approval(&response.name, answer, digest.as_ref(), by)?;
         }
     }
-    // Nobody runs the turn any more: it is carried on.
+    // Nobody runs the turn any more: it is carried on, by the answer or by somebody who may do so without one.
     if teller.phase() != Phase::Over && !service.kernel.log().is_owned(&branch)? {
+        if !is_news {
+            ask.check_rights(ACT)?;
+        }
         let by = ask.principal()?.clone();
-        service.desk.start(Task { branch: row, message: None, request: None, by })?;
+        let task = Task { branch: row, message: None, request: None, by };
+        // An answer begins nothing that was not begun; without a new one somebody carries on what rests.
+        let room = |ahead| if is_news { Ok(()) } else { check_room(service, ask, ahead) };
+        service.desk.start(task, room)?;
     }
     let said = service.desk.live().hear(&branch);
     let first = vec![told.start()];
@@ -318,7 +319,7 @@ pub(crate) fn stop(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Stop { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?.branch;
-    let Some(turn) = service.desk.cancel_running(&branch) else {
+    let Some(turn) = service.desk.cancel(&branch, None) else {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     };
     Ok(Reply::json(StatusCode::ACCEPTED, &Place { session, branch, turn }))

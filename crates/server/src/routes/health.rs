@@ -1,5 +1,7 @@
 //! Whether the server answers, and whether it can take work.
 
+use std::sync::PoisonError;
+
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -48,7 +50,11 @@ pub(crate) fn metrics(service: &Service, ask: &Ask) -> Result<Reply> {
         open_streams: all.iter().map(|one| one.streams.open()).sum(),
         events: service.kernel.log().signed_head()?.tree.size,
     };
-    let text = service.metrics.text(now) + &service.watcher.text();
+    let counted = ask.shared.as_ref().map(|shared| {
+        let counted = shared.parts.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.text()
+    });
+    let text = service.metrics.text(now) + &counted.unwrap_or_default();
     Ok(Reply::of_bytes(StatusCode::OK, METRICS, text.into_bytes()))
 }
 

@@ -163,6 +163,7 @@ pub(crate) struct Candidate {
 /// Decides again, under another policy, what was decided. Nothing is recorded.
 pub(crate) fn simulate(service: &Service, ask: &Ask) -> Result<Reply> {
     let Candidate { policy, session, last } = ask.json()?;
+    session.as_ref().map_or(Ok(()), |session| ask.check_session(session))?;
     let last = last.unwrap_or(LAST_DECISIONS);
     if !(1..=MAX_LAST_DECISIONS).contains(&last) {
         let why = format!("`last` is 1 to {MAX_LAST_DECISIONS}");

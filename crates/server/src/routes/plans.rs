@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{Expected, Plans, Quota, Run};
-use glasshouse_model::Seq;
 use glasshouse_model::body::RunMode;
+use glasshouse_model::{Principal, Seq};
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::Action;
 use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
@@ -69,12 +69,13 @@ pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
 /// The plans under the policy of a project; under the shipped one where none is named.
 fn plans(service: &Service, ask: &Ask, project: Option<PathBuf>) -> Result<Plans> {
     let project = project.map(|project| ask.project(project)).transpose()?;
-    plans_in(service, &project.unwrap_or_else(|| service.home.clone()))
+    plans_in(service, ask.principal()?, &project.unwrap_or_else(|| service.home.clone()))
 }
 
 /// The same for a directory that the caller may name.
-pub(super) fn plans_in(service: &Service, project: &Path) -> Result<Plans> {
-    Ok(service.kernel.plans(project, Quota::default())?.until(&service.ending))
+pub(super) fn plans_in(service: &Service, by: &Principal, project: &Path) -> Result<Plans> {
+    let plans = service.kernel.plans(project, Quota::default())?.until(&service.ending);
+    Ok(plans.by(by.clone()))
 }
 
 fn plan_id(ask: &Ask) -> Result<String> {

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use glasshouse_kernel::Config;
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{Heard, Made, Plugins, prompted};
+use glasshouse_model::Principal;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::intake::Kind;
 use glasshouse_plan::stream::Stream;
@@ -22,6 +24,7 @@ use super::plans::{plans_in, view};
 use crate::ask::{Ask, invalid};
 use crate::models::Connected;
 use crate::problem::Problem;
+use crate::quota::check_room;
 use crate::reply::{Reply, json_bytes};
 use crate::service::Service;
 use crate::{Error, Result};
@@ -34,6 +37,8 @@ const RUN: u64 = 1;
 const SURFACE: &str = "plan";
 /// Lines that wait for a slow client; a model is not held back by one, its previews are left out.
 const MAX_LINES: usize = 256;
+/// How long the last line waits for a slow client.
+const LAST_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "PlanPrompt")]
@@ -51,12 +56,13 @@ pub(crate) struct Prompt {
     project: Option<PathBuf>,
 }
 
-/// Asks for a plan; `hear` is told of it while it comes.
+/// Asks for a plan; `hear` is told of it while it comes. The question, which costs money, is stopped when `left`
+/// says that nobody waits for it, and when the server stops.
 fn make(
     service: &Service,
-    asked: &Prompt,
+    (asked, by): (&Prompt, &Principal),
     hear: &mut glasshouse_kernel::plans::Hear<'_>,
-    cancel: &Cancel,
+    left: impl Future<Output = ()>,
 ) -> Result<Made> {
     if asked.prompt.trim().is_empty() || asked.prompt.len() > MAX_PROMPT_BYTES {
         return Err(invalid("the prompt cannot be used")
@@ -67,16 +73,28 @@ fn make(
     let config = Config { provider, model, base_url, ..Config::default() };
     let Connected { provider, secrets, model } =
         service.desk.connect(config, &project, asked.scenario.as_deref())?;
-    let mut questions = service.kernel.questions(&project, &*provider, &secrets)?;
+    let questions = service.kernel.questions(&project, &*provider, &secrets)?;
+    let mut questions = questions.by(by.clone());
     let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
     let plugins = Plugins::default();
     let task = (asked.prompt.as_str(), &profile, &plugins);
-    let making = prompted(&mut questions, &model, task, hear, cancel);
-    Ok(service.desk.block_on(making)?)
+    let cancel = Cancel::new();
+    Ok(service.desk.block_on(async {
+        let making = prompted(&mut questions, &model, task, hear, &cancel);
+        let mut making = std::pin::pin!(making);
+        tokio::select! {
+            made = &mut making => return made,
+            () = left => {}
+            () = service.ending.cancelled() => {}
+        }
+        cancel.cancel();
+        // Its end is recorded like any other.
+        making.await
+    })?)
 }
 
 /// Shows what a model made.
-fn show(service: &Service, asked: &Prompt, made: &Made) -> Result<Reply> {
+fn show(service: &Service, (asked, by): (&Prompt, &Principal), made: &Made) -> Result<Reply> {
     if !made.report.safe {
         let first = made.report.issues.first();
         let why = first.map(|issue| format!("{} at {}", issue.message, issue.pointer));
@@ -87,7 +105,7 @@ fn show(service: &Service, asked: &Prompt, made: &Made) -> Result<Reply> {
     let profile = asked.profile.unwrap_or(ProfileName::Strict);
     let text = made.plan.to_string();
     let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
-    let run = plans_in(service, &project)?.show(&text, RunMode::Prompt, false, profile)?;
+    let run = plans_in(service, by, &project)?.show(&text, RunMode::Prompt, false, profile)?;
     Ok(view(StatusCode::CREATED, &run))
 }
 
@@ -104,27 +122,32 @@ fn asked(ask: &Ask) -> Result<Prompt> {
 
 /// Makes, shows and registers a plan.
 pub(crate) fn whole(service: &Service, ask: &Ask) -> Result<Reply> {
-    let asked = asked(ask)?;
-    let made = make(service, &asked, &mut |_| {}, &Cancel::new())?;
-    show(service, &asked, &made)
+    let asked = (&asked(ask)?, ask.principal()?);
+    let _running = service.desk.take_question(|ahead| check_room(service, ask, ahead))?;
+    let made = make(service, asked, &mut |_| {}, ask.leaving.clone().left())?;
+    show(service, asked, &made)
 }
 
-/// The same, told while it happens. The client that leaves stops the question, which costs money.
+/// The same, told while it happens.
 pub(crate) fn stream(service: &Service, ask: &Ask) -> Result<Reply> {
-    let asked = asked(ask)?;
+    let (asked, by) = (asked(ask)?, ask.principal()?.clone());
+    let running = service.desk.take_question(|ahead| check_room(service, ask, ahead))?;
     let (lines, taken) = mpsc::channel(MAX_LINES);
     let service = service.share()?;
+    let tell = move || {
+        let _running = running;
+        told(&service, (&asked, &by), &lines);
+    };
     std::thread::Builder::new()
         .name("prompt".to_owned())
-        .spawn(move || told(&service, &asked, &lines))
+        .spawn(tell)
         .map_err(|e| Error::new(crate::codes::SERVER_FAILED, "no thread is left").why(e))?;
     Ok(Reply::lines(taken))
 }
 
-fn told(service: &Arc<Service>, asked: &Prompt, lines: &mpsc::Sender<Bytes>) {
+fn told(service: &Arc<Service>, asked: (&Prompt, &Principal), lines: &mpsc::Sender<Bytes>) {
     let line = |value: &Value| Bytes::from([json_bytes(value), b"\n".to_vec()].concat());
-    let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
-    let cancel = Cancel::new();
+    let profile = Profile::named(asked.0.profile.unwrap_or(ProfileName::Strict));
     let Ok(context) = Context::new(SURFACE) else { return };
     let mut preview = Stream::new(RUN, &profile, &context);
     let mut hear = |heard: Heard<'_>| {
@@ -140,12 +163,9 @@ fn told(service: &Arc<Service>, asked: &Prompt, lines: &mpsc::Sender<Bytes>) {
                 json!({ "type": "preview", "frame": frame })
             }
         };
-        if lines.is_closed() {
-            cancel.cancel();
-        }
         let _ = lines.try_send(line(&told));
     };
-    let made = make(service, asked, &mut hear, &cancel);
+    let made = make(service, asked, &mut hear, lines.closed());
     let last = made.and_then(|made| {
         let reply = show(service, asked, &made)?;
         let run: Value = serde_json::from_slice(reply.whole()).unwrap_or_default();
@@ -157,5 +177,12 @@ fn told(service: &Arc<Service>, asked: &Prompt, lines: &mpsc::Sender<Bytes>) {
     });
     let last =
         last.unwrap_or_else(|error| json!({ "type": "error", "problem": Problem::of(error) }));
-    let _ = lines.blocking_send(line(&last));
+    // A client that takes nothing holds no thread for long.
+    let sent = lines.send_timeout(line(&last), LAST_WITHIN);
+    service.desk.block_on(async {
+        tokio::select! {
+            _ = sent => {}
+            () = service.ending.cancelled() => {}
+        }
+    });
 }

@@ -30,12 +30,14 @@ pub(crate) struct List {
 /// Sandboxes, oldest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
     let Chosen { session } = ask.query()?;
+    session.as_ref().map_or(Ok(()), |session| ask.check_session(session))?;
     Ok(Reply::ok(&List { sandboxes: service.kernel.sandboxes(session.as_ref())? }))
 }
 
 /// One sandbox; of several of a name the newest.
 pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     let Chosen { session } = ask.query()?;
+    session.as_ref().map_or(Ok(()), |session| ask.check_session(session))?;
     let unknown =
         |text: &str| Error::new(codes::SANDBOX_NOT_FOUND, format!("there is no sandbox {text}"));
     let name: String = ask.part("sandbox", unknown)?;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::ask::{Ask, invalid, no_session};
 use crate::desk::New;
+use crate::quota::check_room;
 use crate::reply::Reply;
 use crate::service::Service;
 
@@ -103,7 +104,7 @@ pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
     let config = Config { mode, provider, model, base_url, ..Config::default() };
     let scenario = scenario.map(String::into_bytes);
     let new = New { config, scenario, request: ask.named()?, by: ask.principal()?.clone() };
-    let done = service.desk.create(&project, new)?;
+    let done = service.desk.create(&project, new, |ahead| check_room(service, ask, ahead))?;
     let (session, was_before) = done.into_parts();
     let place = format!("/v1/sessions/{session}");
     let view = overview(service, &session)?;

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
-use crate::desk::Task;
+use crate::desk::{Task, not_running};
+use crate::quota::check_room;
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result, codes};
@@ -45,7 +46,8 @@ pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
     let id = branch.branch.clone();
     let by = ask.principal()?.clone();
     let task = Task { branch, message, request, by };
-    let (turn, was_before) = service.desk.start(task)?.into_parts();
+    let room = |ahead| check_room(service, ask, ahead);
+    let (turn, was_before) = service.desk.start(task, room)?.into_parts();
     let stream = format!("/v1/sessions/{session}/events/stream?branch={id}&from={turn}");
     let body = Place { session, branch: id, turn };
     let reply = Reply::json(StatusCode::ACCEPTED, &body).header("location", &stream);
@@ -100,7 +102,7 @@ pub(crate) fn cancel(service: &Service, ask: &Ask) -> Result<Reply> {
     let turn = turn(ask)?;
     let Cancel { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
-    service.desk.cancel(&branch.branch, turn)?;
+    service.desk.cancel(&branch.branch, Some(turn)).ok_or_else(|| not_running(turn))?;
     let body = Place { session, branch: branch.branch, turn };
     Ok(Reply::json(StatusCode::ACCEPTED, &body))
 }

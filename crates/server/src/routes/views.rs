@@ -78,6 +78,7 @@ pub(crate) fn search(service: &Service, ask: &Ask) -> Result<Reply> {
         return Err(invalid("the search cannot be made").why(why));
     }
     if let Some(session) = &session {
+        ask.check_session(session)?;
         service.kernel.main_branch(session)?;
     }
     let found = service.kernel.search(&Search { words: q.clone(), session, limit })?;

@@ -101,13 +101,13 @@ impl Exporter {
         self.dropped += dropped;
     }
 
-    /// Sends what waits, and answers how many were sent and dropped so far.
+    /// Sends what waits, and answers how many were sent and dropped since it was asked before.
     pub(super) fn flush(&mut self) -> (u64, u64) {
         let is_time = self.again.is_none_or(|again| Instant::now() >= again);
         while is_time && !self.waiting.is_empty() {
             let count = self.waiting.len().min(BATCH);
             let batch: Vec<Span> = self.waiting.iter().take(count).cloned().collect();
-            match self.post(&request(&batch)) {
+            match self.post(&request(&batch), WITHIN) {
                 Ok(200..=299) => {
                     self.waiting.drain(..count);
                     self.sent += count as u64;
@@ -125,15 +125,14 @@ impl Exporter {
                 }
             }
         }
-        (self.sent, self.dropped)
+        (std::mem::take(&mut self.sent), std::mem::take(&mut self.dropped))
     }
 
-    fn post(&self, body: &str) -> std::io::Result<u16> {
+    fn post(&self, body: &str, within: Duration) -> std::io::Result<u16> {
         let address = self.authority.to_socket_addrs()?.next();
         let address = address.ok_or_else(|| std::io::Error::other("no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, WITHIN)?;
-        stream.set_read_timeout(Some(WITHIN))?;
-        stream.set_write_timeout(Some(WITHIN))?;
+        let until = Instant::now() + within;
+        let mut stream = Bounded { stream: TcpStream::connect_timeout(&address, within)?, until };
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
             self.path,
@@ -147,6 +146,37 @@ impl Exporter {
         let line = String::from_utf8_lossy(&answer);
         let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
         status.ok_or_else(|| std::io::Error::other("no HTTP answer"))
+    }
+}
+
+/// A connection whose every step ends at one time, however many there are.
+struct Bounded {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Bounded {
+    fn left(&self) -> std::io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -183,6 +213,23 @@ mod tests {
         check("http://", None);
         check("http://user@a.example", None);
         check("http://a example", None);
+    }
+
+    /// A collector that says a little now and then holds the thread no longer than one that says nothing.
+    #[test]
+    fn an_answer_that_drips_is_not_waited_for() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let exporter = Exporter::new(Telemetry { endpoint, content: false }).unwrap();
+        std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            while stream.write_all(b"H").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        assert!(exporter.post("{}", Duration::from_millis(200)).is_err());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     /// A collector that is away costs the oldest spans, and no more memory than those that may wait.

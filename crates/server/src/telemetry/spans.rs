@@ -99,6 +99,7 @@ impl Tracer {
                     attribute("gen_ai.operation.name", "invoke_agent"),
                     attribute("gen_ai.agent.name", "glasshouse"),
                     attribute("gen_ai.conversation.id", event.header.session.to_string()),
+                    attribute("glasshouse.tenant", event.header.tenant.to_string()),
                     attribute("glasshouse.branch", self.branch.to_string()),
                     attribute("glasshouse.turn", seq),
                 ];

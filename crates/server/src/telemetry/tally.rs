@@ -178,9 +178,10 @@ impl Tally {
         *count = count.saturating_add(by);
     }
 
-    /// Spans that were sent, and those that could not be.
+    /// Counts spans that were sent, and those that could not be.
     pub(crate) const fn spans(&mut self, sent: u64, dropped: u64) {
-        self.spans = (sent, dropped);
+        self.spans.0 += sent;
+        self.spans.1 += dropped;
     }
 
     /// The text that Prometheus reads.
