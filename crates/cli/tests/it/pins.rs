@@ -188,7 +188,7 @@ fn a_replay_without_the_modules_of_its_run_is_none() {
         std::fs::remove_dir_all(place.home().join("cache/modules")).unwrap();
         let replayed = replay(&place, &was);
         assert_eq!(replayed["error"]["code"], "plan_run_not_replayable", "{name}: {replayed}");
-        assert_eq!(replayed["error"]["fix"].as_str().unwrap().contains("ui pin"), true, "{name}");
+        assert!(replayed["error"]["fix"].as_str().unwrap().contains("ui pin"), "{name}");
         // A run that failed for the want of a module is equal only as long as it is not there.
         let (ran, failed) = run(&place, &pinned.text);
         assert_eq!(ran.last()["error"]["code"], "script_module_unavailable", "{name}: {ran:?}");
