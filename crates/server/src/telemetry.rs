@@ -200,8 +200,14 @@ mod tests {
             log.create_branch(new).unwrap();
         }
         let (tally, branches) = (Mutex::<Tally>::default(), HashMap::new());
-        let mut watch =
-            Watch { log: log.clone(), since_us: 0, branches, traced: 0, exporter: None };
+        let mut watch = Watch {
+            log: log.clone(),
+            since_us: 0,
+            branches,
+            traced: 0,
+            exporter: None,
+            told: None,
+        };
         let mut check = |branch: &BranchId, remembered: usize, expected: u64| {
             let draft = Draft::new(Kind::CommitCreated, &serde_json::json!({}));
             log.append(Append::new(session_of(branch), branch.clone(), vec![draft])).unwrap();

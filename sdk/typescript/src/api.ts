@@ -855,7 +855,7 @@ export type PlanPrompt = {
 
 /** What a replay found. */
 export type PlanReplay = {
-  /** What differs: `status`, `version`, `text`, `state`, `markup`, `profile`. */
+  /** What differs: `status`, `code`, `version`, `text`, `state`, `markup`, `profile`. */
   differences: Array<string>
   /** Whether everything is as it was. */
   equal: boolean

@@ -198,11 +198,14 @@ fn answer_at(
     })
 }
 
+/// What a race of answers comes to: each question, and whether an answer counted.
+type Race = JoinHandle<Vec<(ApprovalName, bool)>>;
+
 /// A reviewer in another process that starts the race when the first question comes.
 struct Racing {
     kernel: Arc<Kernel>,
     offset: Duration,
-    racer: Mutex<Option<JoinHandle<Vec<(ApprovalName, bool)>>>>,
+    racer: Mutex<Option<Race>>,
 }
 
 impl Reviewer for Racing {
