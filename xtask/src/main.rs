@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod conformance;
 mod demo;
+mod fuzz;
 mod hooks;
 mod models;
 mod mutants;
@@ -69,9 +70,15 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "mutants",
-        arguments: "[FILE]... [--every N]",
+        arguments: "[FILE]... [--with TEXT]... [--every N]",
         about: "change one token of what the policy decides with, and require a test to fail",
         run: mutants::command,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[TARGET]... [--seconds N]",
+        about: "look for inputs that break what holds for any input; needs a nightly toolchain",
+        run: fuzz::command,
     },
     Command {
         name: "bench",
@@ -100,7 +107,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "soak",
         arguments: "",
-        about: "the long checks: ignored tests and scaled ones with GLASSHOUSE_SOAK=1, every sabotage, every mutant",
+        about: "the long checks: ignored tests and scaled ones with GLASSHOUSE_SOAK=1, every sabotage, every mutant, every fuzzer",
         run: soak::command,
     },
     Command {

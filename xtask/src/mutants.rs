@@ -92,15 +92,33 @@ enum Fate {
     Survived,
 }
 
+/// Which mutants are wanted.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    files: Vec<&'static str>,
+    /// Only those whose name holds one of these texts; all when there is none.
+    with: Vec<String>,
+    /// Of many only each of so many.
+    every: usize,
+}
+
+impl Wanted {
+    fn holds(&self, mutant: &Mutant) -> bool {
+        let name = mutant.name();
+        self.with.is_empty() || self.with.iter().any(|text| name.contains(text.as_str()))
+    }
+}
+
 /// `cargo xtask mutants`: every file, or those that are named; of many only each `--every`th.
 pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure> {
-    let (files, every) = read(arguments)?;
+    let wanted = read(arguments)?;
     let listed = listed(place)?;
     let workshop = Workshop::open(place)?;
     let mut met: BTreeMap<String, Fate> = BTreeMap::new();
-    for file in &files {
+    for file in &wanted.files {
         let source = workshop.source(file)?;
-        for mutant in mutants(file, &source).iter().step_by(every) {
+        let found = mutants(file, &source);
+        for mutant in found.iter().filter(|mutant| wanted.holds(mutant)).step_by(wanted.every) {
             let fate = workshop.fate(mutant, &source)?;
             println!("{fate:?}: {}:{} {}", mutant.file, mutant.line + 1, mutant.name());
             let worst = met.entry(mutant.name()).or_insert(fate);
@@ -113,8 +131,8 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     judge(&met, &listed)
 }
 
-fn read(arguments: &[String]) -> Result<(Vec<&'static str>, usize), Failure> {
-    let (mut files, mut every) = (Vec::new(), 1);
+fn read(arguments: &[String]) -> Result<Wanted, Failure> {
+    let (mut files, mut with, mut every) = (Vec::new(), Vec::new(), 1);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         if argument == "--every" {
@@ -122,6 +140,9 @@ fn read(arguments: &[String]) -> Result<(Vec<&'static str>, usize), Failure> {
             every = count
                 .filter(|count| *count > 0)
                 .ok_or_else(|| Failure::new("`--every` takes a number, at least 1"))?;
+        } else if argument == "--with" {
+            let text = arguments.next().ok_or_else(|| Failure::new("`--with` takes a text"))?;
+            with.push(text.clone());
         } else if let Some(file) = FILES.iter().find(|file| **file == argument.as_str()) {
             files.push(*file);
         } else {
@@ -132,7 +153,7 @@ fn read(arguments: &[String]) -> Result<(Vec<&'static str>, usize), Failure> {
     if files.is_empty() {
         files = FILES.to_vec();
     }
-    Ok((files, every))
+    Ok(Wanted { files, with, every })
 }
 
 /// The survivors that are not listed, and the listed ones that were met and did not survive.
@@ -320,6 +341,18 @@ mod tests {
             ]
         );
         assert_eq!(found[0].name(), "f.rs | if a == b && !c { \"x == y\" } // == z | == -> !=");
+    }
+
+    #[test]
+    fn mutants_are_chosen_by_file_text_and_number() {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let wanted = read(&words("grant.rs --with == --with .any( --every 2")).expect("it reads");
+        assert_eq!((wanted.files.join(" "), wanted.every), ("grant.rs".to_owned(), 2));
+        let of = |text: &str| mutants("grant.rs", text).iter().filter(|m| wanted.holds(m)).count();
+        assert_eq!((of("a == b"), of("a < b"), of("x.any(y)")), (1, 0, 1));
+        for wrong in ["--with", "--every 0", "other.rs"] {
+            read(&words(wrong)).expect_err(wrong);
+        }
     }
 
     #[test]

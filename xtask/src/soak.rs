@@ -6,13 +6,16 @@ use std::time::Instant;
 
 use crate::place::Place;
 use crate::process::{Doing, Failure, run};
-use crate::{models, mutants, sabotage};
+use crate::{fuzz, models, mutants, sabotage};
 
 /// Tells ignored tests that they have hours, not seconds.
 const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
 /// Tests that CI runs a small share of, and that do more of the same with that variable.
 const SCALED_TESTS: &str = "test(crash::) | test(a_rotation_that_is_cut_short) | test(no_request_breaks) \
-     | test(hostile_plans_do_nothing)";
+     | test(hostile_plans_do_nothing) | test(random::corpus)";
+
+/// How long each fuzzer runs.
+const FUZZ_SECONDS: &str = "600";
 
 type Part = fn(&Place) -> Result<(), Failure>;
 
@@ -24,11 +27,12 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     let commit = crate::process::capture(place.git().args(["rev-parse", "HEAD"]))?;
     let mut report = format!("commit {commit}");
     let mut failed = Vec::new();
-    let parts: [(&str, Part); 4] = [
+    let parts: [(&str, Part); 5] = [
         ("ignored tests", ignored_tests),
         ("scaled tests", scaled_tests),
         ("sabotage", |place| sabotage::command(place, &[])),
         ("mutants", |place| mutants::command(place, &[])),
+        ("fuzz", |place| fuzz::command(place, &["--seconds".to_owned(), FUZZ_SECONDS.to_owned()])),
     ];
     for (name, part) in parts {
         let start = Instant::now();

@@ -335,6 +335,8 @@ impl Plans {
         let begun = Instant::now();
         let mut stages = Stages::default();
         let (home, ticket, decided) = stages.of("decide", || self.begin(ask, asked, begun))?;
+        // Texts and states are stored before the event that names them.
+        let _naming = self.log.naming()?;
         let unconstrained = Constraints::default();
         let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
         let moment = Moment::at(now_us());

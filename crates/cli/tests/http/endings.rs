@@ -205,9 +205,9 @@ fn what_runs_or_was_never_started_is_not_ended() {
     // What others are folds over is no session that ends.
     place.run(&["keys", "create", "--role", "viewer"]).expect_status(0);
     for own in ["s_log", "s_access"] {
-        check(delete(&served, own, ""), 404, "session_not_found");
+        check(delete(&served, own, ""), 400, "request_invalid");
         let path = format!("/v1/sessions/{own}/close");
-        check(served.post(&path, &json!({})), 404, "session_not_found");
+        check(served.post(&path, &json!({})), 400, "request_invalid");
     }
     check(served.post("/v1/sessions/s_nothere00000/close", &json!({})), 404, "session_not_found");
 }

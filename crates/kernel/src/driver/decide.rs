@@ -244,7 +244,8 @@ impl Session {
             Ok(verdict) => rights(id, (verdict, is_allowed), approval.as_ref(), &counters),
         };
         let input = masked(&self.masker, call.clone());
-        let body = PolicyDecided::new(Some(id), input, subject(&call), decision);
+        let subject = subject(&input);
+        let body = PolicyDecided::new(Some(id), input, subject, decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
         if !is_allowed {
             return self.recorder.record_with(drafts, cells).await;

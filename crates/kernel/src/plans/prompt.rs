@@ -125,6 +125,7 @@ impl Plans {
             Ok(made) => (Some(made.plan.to_string()), codes::PLAN_REFUSED.name),
             Err(error) => (None, error.code()),
         };
+        let _naming = self.log.naming()?;
         let given = text.map(|text| put(&self.log, text.as_bytes())).transpose()?;
         let ask = Ask::Show { text: String::new(), mode: RunMode::Prompt, keep_input: false };
         let is_rejected = made.map_or_else(|error| error.is(codes::PLAN_HOOK_FAILED), |_| true);

@@ -46,6 +46,7 @@ impl Plans {
         let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
             return Err(fold::no_run(run));
         };
+        let _naming = self.log.naming()?;
         let ask = Ask::of(&self.log, &shown, was)?;
         let mut before = Fold::default();
         before.follow(&self.log, &home.branch, was.first - 1)?;
