@@ -11,8 +11,7 @@ use std::path::Path;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::Coder;
-use glasshouse_log::Log;
-use glasshouse_model::{Exit, TenantId};
+use glasshouse_model::Exit;
 use glasshouse_plan::{Html, Issue, Profile, ProfileName};
 use glasshouse_sandbox::HostConfig;
 
@@ -74,12 +73,7 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
 /// Compiles and runs code of plans that are not kept.
 fn coder() -> Result<Coder, Error> {
     let config = HostConfig { program: home::program()?, home: home::data_dir()? };
-    match Log::open_read_only(&config.home, &TenantId::local()) {
-        Err(error) if error.is(glasshouse_log::codes::NOTHING_RECORDED) => {
-            Ok(Coder::new(config, None))
-        }
-        machine => Ok(Coder::new(config, Some(&machine?))),
-    }
+    Ok(Coder::new(config, None))
 }
 
 fn tell(report: &glasshouse_plan::Report) {

@@ -482,6 +482,32 @@ fn e2e_what_the_doctor_found_is_in_the_log_and_nothing_betters_it_unseen() {
     assert_ne!(claimed(), "native:no-landlock");
 }
 
+/// The failure: code of a plan that is streamed, or shown and not kept, ran in a sandbox that had heard of no
+/// examination, also where an attack had succeeded.
+#[test]
+fn e2e_code_that_is_not_kept_runs_nowhere_where_an_attack_succeeded() {
+    let place = Place::new();
+    let plan = serde_json::json!({
+        "specVersion": "runtime-plan/v1", "id": "made", "version": 1,
+        "source": { "code": "export default () => <b>made</b>", "language": "tsx" },
+        "root": { "type": "element", "tag": "p", "children": [] },
+    });
+    let file = place.path("plan.json");
+    std::fs::write(&file, plan.to_string()).unwrap();
+    let file = file.display().to_string();
+    let stream = ["ui", "stream", &file, "--profile", "trusted"];
+    let aside = ["ui", "render-plan", &file, "--profile", "trusted", "--no-register"];
+    for arguments in [&stream[..], &aside] {
+        // The control, with nothing recorded yet and after an examination that found nothing.
+        assert_eq!(place.run(arguments).expect_status(0).stdout.trim_end(), "<b>made</b>");
+    }
+    examined_as(&place, "refused");
+    for arguments in [&stream[..], &aside] {
+        let ran = place.run(arguments);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(7), ""), "{arguments:?} {ran:?}");
+    }
+}
+
 /// A tenant's log holds no examination of its own: its sandboxes claimed whatever the host could claim. What
 /// was found in the installation's log counts for all its tenants, and a tenant without it starts nothing.
 #[test]

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use glasshouse_log::Log;
+use glasshouse_model::TenantId;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::json::Json;
 use glasshouse_plan::state::{State, StateLimits};
@@ -107,7 +108,8 @@ pub struct Preflight {
 
 impl Coder {
     /// Code runs in sandboxes of this host, which is started when there is some. `machine` is the installation's
-    /// log, which says what was found when this machine was examined; without one nothing ever was.
+    /// log, which says what was found when this machine was examined; without one it is the log in the home of the
+    /// host, if anything was ever recorded there.
     #[must_use]
     pub fn new(config: HostConfig, machine: Option<&Log>) -> Self {
         let (host, ready) = (OnceLock::new(), AtomicUsize::new(0));
@@ -244,6 +246,11 @@ impl Coder {
         };
         if let Some(log) = &self.machine {
             tell_what_was_examined(log, host)?;
+            return Ok(host);
+        }
+        match Log::open_read_only(&self.config.home, &TenantId::local()) {
+            Err(error) if error.is(glasshouse_log::codes::NOTHING_RECORDED) => {}
+            log => tell_what_was_examined(&log?, host)?,
         }
         Ok(host)
     }
