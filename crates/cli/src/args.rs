@@ -13,7 +13,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
 pub(crate) use self::access::{
-    KeysCommand, NewKeyArguments, OfTenant, TenantArguments, TenantsCommand,
+    KeysCommand, NewKeyArguments, OfTenant, TenantArguments, TenantChange, TenantPart,
+    TenantsCommand,
 };
 pub(crate) use self::policy::{CallArguments, ExplainArguments, PolicyCommand};
 pub(crate) use self::review::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};

@@ -24,7 +24,7 @@ use crate::erase::Erasers;
 use crate::error::{Error, Result};
 use crate::export::{Exported, ExportedEvent, Item, read};
 use crate::log::Log;
-use crate::own::{is_own, own_branch};
+use crate::own::{is_reserved_branch, is_reserved_session};
 use crate::record::Record;
 use crate::rules;
 use crate::store::Store;
@@ -319,14 +319,14 @@ impl Heads {
             .with("limit_bytes", MAX_IMPORT_BYTES))
     }
 
-    /// Refuses what would stand in another's place: a session that is here, the log's own, and erasures of
-    /// what is not in the file.
+    /// Refuses what would stand in another's place: a session that is here, one that is looked up by its name, and
+    /// erasures of what is not in the file.
     fn check_places(&self, log: &Log) -> Result<()> {
         for (new, _) in &self.branches {
-            if is_own(&new.session) || !log.branches(&new.session)?.is_empty() {
+            if is_reserved_session(&new.session) || !log.branches(&new.session)?.is_empty() {
                 return Err(rules::session_exists(&new.session));
             }
-            if new.branch == own_branch() {
+            if is_reserved_branch(&new.branch) {
                 return Err(rules::is_taken(&new.branch));
             }
         }

@@ -11,6 +11,8 @@ use crate::log::Log;
 
 const SESSION: &str = "s_log";
 const BRANCH: &str = "b_log";
+/// Sessions with their branches that are looked up by name, in whatever log: ours, and that of keys and tenants.
+const RESERVED: [(&str, &str); 2] = [(SESSION, BRANCH), ("s_access", "b_access")];
 
 /// The session in which the log tells of itself. It is made when there is something to tell.
 #[must_use]
@@ -25,6 +27,16 @@ pub(crate) fn own_branch() -> BranchId {
 /// Whether a session is the log's own, which may erase what others hold.
 pub(crate) fn is_own(session: &SessionId) -> bool {
     session.as_str() == SESSION
+}
+
+/// Whether a session has the name of one that is looked up by it: none that comes from elsewhere may.
+pub(crate) fn is_reserved_session(session: &SessionId) -> bool {
+    RESERVED.iter().any(|(name, _)| session.as_str() == *name)
+}
+
+/// The same of a branch.
+pub(crate) fn is_reserved_branch(branch: &BranchId) -> bool {
+    RESERVED.iter().any(|(_, name)| branch.as_str() == *name)
 }
 
 impl Log {

@@ -39,14 +39,19 @@ impl Line {
     /// Waits for a place, in the order of asking; then asks the breaker.
     pub(crate) async fn enter(&self, name: &str) -> Result<SemaphorePermit<'_>, Error> {
         let place = self.gate.acquire().await.expect("the gate is never closed");
-        match self.breaker().admit(self.now_ms()) {
-            Ok(()) => Ok(place),
-            Err(wait_ms) => {
-                Err(Error::new(codes::PROVIDER_PAUSED, format!("{name} is not asked for now"))
-                    .why(format!("it failed or asked to wait; it is tried again in {wait_ms} ms"))
-                    .with(crate::error::RETRY_AFTER_MS, wait_ms))
+        let mut breaker = self.breaker();
+        let Err(wait_ms) = breaker.admit(self.now_ms()) else { return Ok(place) };
+        let paused = Error::new(codes::PROVIDER_PAUSED, format!("{name} is not asked for now"))
+            .with(crate::error::RETRY_AFTER_MS, wait_ms);
+        // Its code alone: what somebody else's request failed with in detail is theirs.
+        Err(match breaker.cause() {
+            Some(cause) => {
+                let name = cause.name;
+                let why = format!("it failed with `{name}`; it is tried again in {wait_ms} ms");
+                paused.why(why).fix(cause.fix)
             }
-        }
+            None => paused.why(format!("it asked to wait; it is tried again in {wait_ms} ms")),
+        })
     }
 
     /// Tells how a request ended that was tried and not cancelled.

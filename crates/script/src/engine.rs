@@ -245,19 +245,27 @@ impl Run<'_> {
         }
         let made = match exported.as_function() {
             Some(function) => self.caught(ctx, function.call((input,)))?,
+            // Rules and plugins are asked; what is no function would be silent each time.
+            None if work.makes == Makes::Data => {
+                return Err(Failed::NoNode(format!("`{}` is no function", work.export)));
+            }
             None => exported,
         };
         // Whatever has a `then` is waited for, as an `await` in code would.
         let made = self.caught(ctx, awaited.call((made,)))?;
         let made = self.settled(ctx, made)?;
+        let is_silent = made.is_undefined() || made.is_null();
         let text = self.caught(ctx, ctx.json_stringify(made))?;
-        let text = match (text, work.makes) {
-            (Some(text), _) => text,
-            // A function of a plugin that says nothing leaves everything as it is.
-            (None, Makes::Data) => return Ok((Made::Json("null".to_owned()), by_default)),
-            (None, Makes::Node) => return Err(Failed::NoNode("nothing came back".to_owned())),
-        };
-        Ok((Made::Json(self.caught(ctx, text.to_string())?), by_default))
+        let text = text.map(|text| self.caught(ctx, text.to_string())).transpose()?;
+        match (text.filter(|text| text != "null"), work.makes) {
+            (Some(text), _) => Ok((Made::Json(text), by_default)),
+            // A function of rules or of a plugin that says nothing leaves everything as it is; what it says
+            // and nobody can read is no silence.
+            (None, Makes::Data) if is_silent => Ok((Made::Json("null".to_owned()), by_default)),
+            (None, Makes::Data) => Err(Failed::NoNode("what came back is no data".to_owned())),
+            (None, Makes::Node) if is_silent => Err(Failed::NoNode("nothing came back".to_owned())),
+            (None, Makes::Node) => Err(Failed::NoNode("what came back is no data".to_owned())),
+        }
     }
 
     /// The export that is asked for or, where that may be, the default.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use glasshouse_model::TenantId;
 
 use super::time_limit_ms;
@@ -80,9 +80,9 @@ pub(crate) enum TenantsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set what a tenant may do: quotas and a profile that are not given end, without a root it has no
-    /// projects, and one that was disabled is open again
-    Update(TenantArguments),
+    /// Change what a tenant may do: what is given takes the place of all of its kind, the rest stays; one that was
+    /// disabled is open again
+    Update(TenantChange),
     /// Let nobody use a tenant any more; what it recorded stays
     Disable {
         /// Its name
@@ -113,6 +113,29 @@ pub(crate) struct TenantArguments {
     /// Data as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `tenants update`.
+#[derive(Debug, Args)]
+pub(crate) struct TenantChange {
+    #[command(flatten)]
+    pub(crate) terms: TenantArguments,
+    /// What it has no more: profile, quotas, roots or policy; may be given more than once
+    #[arg(long, value_name = "PART", value_enum)]
+    pub(crate) clear: Vec<TenantPart>,
+}
+
+/// A part of what a tenant may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TenantPart {
+    /// The least careful profile.
+    Profile,
+    /// All limits.
+    Quotas,
+    /// The directories of its projects.
+    Roots,
+    /// Its rules.
+    Policy,
 }
 
 fn quota(text: &str) -> Result<(String, u64), String> {

@@ -6,7 +6,10 @@ use glasshouse_kernel::driver::{
 };
 use glasshouse_model::{Exit, TenantId};
 
-use crate::args::{KeysCommand, NewKeyArguments, OfTenant, TenantArguments, TenantsCommand};
+use crate::args::{
+    KeysCommand, NewKeyArguments, OfTenant, TenantArguments, TenantChange, TenantPart,
+    TenantsCommand,
+};
 use crate::error::Error;
 use crate::{home, output};
 
@@ -98,8 +101,10 @@ pub(crate) fn tenants(command: TenantsCommand) -> Result<u8, Error> {
             let (tenant, new, json) = terms(arguments)?;
             show_tenant(&kernel.create_tenant(&tenant, &new, &by)?, json);
         }
-        TenantsCommand::Update(arguments) => {
-            let (tenant, new, json) = terms(arguments)?;
+        TenantsCommand::Update(TenantChange { terms: given, clear }) => {
+            let (tenant, new, json) = terms(given)?;
+            let old = kernel.access()?.tenants.remove(&tenant);
+            let new = old.map_or_else(NewTenant::default, kept(&clear)).changed_by(new);
             show_tenant(&kernel.update_tenant(&tenant, &new, &by)?, json);
         }
         TenantsCommand::Disable { tenant, json } => {
@@ -120,15 +125,31 @@ fn terms(arguments: TenantArguments) -> Result<(TenantId, NewTenant, bool), Erro
     Ok((tenant, NewTenant { profile, quotas, roots, policy }, json))
 }
 
+/// What a tenant has and keeps.
+fn kept(clear: &[TenantPart]) -> impl FnOnce(TenantRow) -> NewTenant {
+    let keeps = |part| !clear.contains(&part);
+    let [profile, quotas, roots, policy] =
+        [TenantPart::Profile, TenantPart::Quotas, TenantPart::Roots, TenantPart::Policy].map(keeps);
+    move |row| NewTenant {
+        profile: row.profile.filter(|_| profile),
+        quotas: if quotas { row.quotas } else { Default::default() },
+        roots: if roots { row.roots } else { Vec::new() },
+        policy: row.policy.filter(|_| policy),
+    }
+}
+
 fn show_tenant(row: &TenantRow, json: bool) {
     if json {
         output::json_line(row);
         return;
     }
     let state = if row.is_disabled { "disabled" } else { "open" };
-    let quotas: Vec<_> = row.quotas.iter().map(|(name, limit)| format!("{name}={limit}")).collect();
-    let line =
-        format!("{:<16} {state:<8} {} {}", row.tenant, quotas.join(" "), row.roots.join(" "));
+    let quotas = row.quotas.iter().map(|(name, limit)| format!("{name}={limit}"));
+    let profile = row.profile.iter().map(|profile| format!("profile={profile}"));
+    let policy = row.policy.iter().map(|_| "with rules of its own".to_owned());
+    let terms: Vec<_> =
+        profile.chain(quotas).chain(row.roots.iter().cloned()).chain(policy).collect();
+    let line = format!("{:<16} {state:<8} {}", row.tenant, terms.join(" "));
     output::data(&output::visible(line.trim_end(), false));
 }
 

@@ -24,7 +24,7 @@ const TEMPLATE: &str = "\
 # schema_tokens: 3000                   # what the tools' schemas may take of it; dearer ones are loaded by a call
 
 # test:
-#   command: [\"sh\", \"tests/run.sh\"]   # detected for cargo, npm, pytest, go and shell
+#   command: [\"sh\", \"tests/run.sh\"]   # detected for cargo, npm, pytest, go, Maven, make and shell
 #   globs: [\"tests/**\"]
 # source:
 #   globs: [\"src/**\"]

@@ -48,12 +48,18 @@ fn a_key_is_shown_once_and_counts_until_it_ends() {
     };
     let (second, newer) = rotate(&id, json!({ "grace_s": 600 }));
     assert_eq!((status(&text), status(&newer)), (200, 200));
+    let again = served.post(&format!("/v1/keys/{id}/rotate"), &json!({ "grace_s": 600 }));
+    assert_eq!(again.expect(404).code(), "key_not_found", "it has one in its place already");
     let (third, newest) = rotate(&second, json!({}));
     assert_eq!((status(&newer), status(&newest)), (401, 200));
     assert_eq!(served.post(&format!("/v1/keys/{second}/rotate"), &json!({})).status, 404);
     // Taken back by another process it is refused from the next request on.
-    place.run(&["keys", "revoke", &third]).expect_status(0);
+    // By its whole text too, which is what somebody finds; no message says that text again.
+    place.run(&["keys", "revoke", &newest]).expect_status(0);
     assert_eq!(status(&newest), 401);
+    let stray = place.run(&["keys", "revoke", &newest.replace(&third, "k0000000000000000")]);
+    let shown = newest.rsplit('.').next().unwrap();
+    assert!(stray.status != Some(0) && !stray.stderr.contains(shown), "{stray:?}");
     let again = served.send(&format!("DELETE /v1/keys/{third}"), &[], None).expect(200);
     assert_eq!(again.json()["changed"], false);
     assert_eq!(
@@ -419,8 +425,14 @@ fn the_rules_of_a_tenant_count_in_all_its_projects() {
     let events = mine.turn(&session, "read it", "turn.completed");
     assert!(events.iter().any(|event| event["kind"] == "tool.denied"), "{events:?}");
     // The control: without them the project's rules decide.
-    place.run(&["tenants", "update", "acme", "--root", &root]).expect_status(0);
+    place.run(&["tenants", "update", "acme", "--quota", "turns_per_day=99"]).expect_status(0);
+    assert_eq!(decision(&mine, &acme), "deny", "what is not named stays");
+    place.run(&["tenants", "update", "acme", "--clear", "policy"]).expect_status(0);
     assert_eq!(decision(&mine, &acme), "allow");
+    let listed = place.run(&["tenants", "list", "--json"]).expect_status(0).stdout;
+    let rows = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let row = rows.into_iter().find(|row| row["tenant"] == "acme").unwrap();
+    assert_eq!((&row["roots"], &row["quotas"]["turns_per_day"]), (&json!([root]), &json!(99)));
 }
 
 /// What a tenant names on the host: its own directories, and nothing that tells of any other.
@@ -474,12 +486,20 @@ fn a_tenant_names_only_its_own_directories_and_no_server_for_our_keys() {
     };
     show("balanced").expect(201);
     assert_eq!(show("relaxed").expect(403).code(), "tenant_restricted");
+    let rules = place.path("rules.yaml");
+    std::fs::write(
+        &rules,
+        "capabilities: [{ name: x, match: { syscall: fs.read }, action: deny }]\n",
+    )
+    .unwrap();
+    let rules = rules.display().to_string();
     for arguments in [
         ["tenants", "create", "bad", "--quota", "turns=1"],
         ["tenants", "create", "bad", "--profile", "none"],
         ["tenants", "create", "bad", "--root", "relative"],
         ["tenants", "create", "acme", "--quota", "turns_per_day=1"],
         ["tenants", "create", "local", "--quota", "turns_per_day=1"],
+        ["tenants", "update", "local", "--policy", &rules],
     ] {
         let ran = place.run(&arguments);
         assert!(matches!(ran.status, Some(2 | 8)), "{arguments:?} {ran:?}");

@@ -159,12 +159,14 @@ fn a_question_for_a_plan_has_the_limits_of_a_turn_and_ends_with_its_client() {
     let slow = prompt(SLOW);
     for line in ["POST /v1/plans/prompt/stream", "POST /v1/plans/prompt"] {
         let asked = begun(&served, &admin.key, line, Some(&slow));
-        soon(|| admin.post("/v1/plans/prompt", &prompt("x")).status == 429);
+        // A look takes no place, which another question would.
+        soon(|| admin.get("/v1/usage").json()["running_turns"] == 1);
         for path in ["/v1/plans/prompt", "/v1/plans/prompt/stream"] {
             assert_eq!(quota_of(&admin.post(path, &slow)), "running_turns", "{path}");
         }
         assert_eq!(quota_of(&admin.post(&turns, &json!({ "message": "hi" }))), "running_turns");
         drop(asked);
+        soon(|| admin.get("/v1/usage").json()["running_turns"] == 0);
         // What the scenario cannot be is looked at after the quota.
         soon(|| admin.post("/v1/plans/prompt", &prompt("x")).status != 429);
     }

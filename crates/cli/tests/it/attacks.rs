@@ -508,6 +508,35 @@ fn e2e_code_that_is_not_kept_runs_nowhere_where_an_attack_succeeded() {
     }
 }
 
+/// The failure: who erased the event that took a key back had the key again, and a session of keys that came from
+/// elsewhere said who may use this server.
+#[test]
+fn e2e_a_right_that_was_taken_back_stays_so() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let made = place.run(&["keys", "create", "--role", "admin", "--json"]).expect_status(0).last();
+    let id = made["key"].as_str().unwrap();
+    place.run(&["keys", "revoke", id]).expect_status(0);
+    let live = |place: &Place| {
+        let listed = place.run(&["keys", "list", "--json"]).expect_status(0).stdout;
+        listed.lines().filter(|line| line.contains("\"is_live\":true")).count()
+    };
+    for event in ["1", "2", "1-2"] {
+        let erase =
+            ["session", "erase", "s_access", "--event", event, "--reason", "no", "--yes", "--json"];
+        let ran = place.run(&erase);
+        assert_eq!(ran.status, Some(2), "{event}: {ran:?}");
+        assert_eq!(live(&place), 0, "{event}");
+    }
+    place.run(&["keys", "create", "--role", "admin"]).expect_status(0);
+    assert_eq!(live(&place), 1, "the control");
+    let file = place.path("access.jsonl").display().to_string();
+    place.run(&["session", "export", "s_access", "--out", &file]).expect_status(0);
+    let ran = elsewhere.run(&["session", "import", &file]);
+    assert!(ran.status != Some(0) && ran.stderr.contains("session_exists"), "{ran:?}");
+    assert_eq!(live(&elsewhere), 0);
+    elsewhere.run(&["keys", "create", "--role", "viewer"]).expect_status(0);
+}
+
 /// A tenant's log holds no examination of its own: its sandboxes claimed whatever the host could claim. What
 /// was found in the installation's log counts for all its tenants, and a tenant without it starts nothing.
 #[test]

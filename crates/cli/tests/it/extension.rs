@@ -89,6 +89,12 @@ fn rules_answer_by_the_call_and_nothing_else() {
         ("return { effect: 'allow', reason: '', more: 1 }", "no opinion"),
         ("throw new Error('on purpose')", "on purpose"),
         ("return new Promise(() => {})", "never settles"),
+        // The failure: what JSON has no word for was taken for silence, and a rule of the file allowed.
+        ("return () => ({ effect: 'deny', reason: '' })", "no data"),
+        ("return Symbol('deny')", "no data"),
+        ("return NaN", "no data"),
+        ("return { toJSON: () => undefined }", "no data"),
+        ("return { toJSON: () => null }", "no data"),
     ] {
         check(does, Err(part));
     }
@@ -101,6 +107,8 @@ fn rules_that_cannot_serve_do_not_begin() {
         ("export default () => null", "policy_extension_failed"),
         ("export const evaluate = 1; throw new Error('x')", "policy_extension_failed"),
         ("export function evaluate() { for (;;) {} }", "policy_extension_failed"),
+        ("export const evaluate = null", "policy_extension_failed"),
+        ("export const evaluate = { effect: 'deny' }", "policy_extension_failed"),
         ("export function evaluate(", "script_source_invalid"),
         ("export const evaluate = () => eval('1')", "script_source_denied"),
         ("import fs from 'node:fs'; export const evaluate = () => fs", "script_module_unavailable"),

@@ -10,13 +10,14 @@ use glasshouse_log::{Append, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
+use glasshouse_policy::Consent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::decide::now_us;
 use super::place::real_path;
-use super::rules::of_tenant;
+use super::rules::{of_tenant, shipped};
 use super::start::random;
 use crate::{Error, Result, codes};
 
@@ -230,6 +231,21 @@ pub struct NewTenant {
     pub policy: Option<String>,
 }
 
+impl NewTenant {
+    /// These terms with those that others give in the place of all of a kind.
+    #[must_use]
+    pub fn changed_by(self, given: Self) -> Self {
+        let or =
+            |kept: Vec<String>, given: Vec<String>| if given.is_empty() { kept } else { given };
+        Self {
+            profile: given.profile.or(self.profile),
+            quotas: if given.quotas.is_empty() { self.quotas } else { given.quotas },
+            roots: or(self.roots, given.roots),
+            policy: given.policy.or(self.policy),
+        }
+    }
+}
+
 impl Kernel {
     /// Keys and tenants, from the first event on: a wrong snapshot would be a right that nobody gave.
     ///
@@ -244,13 +260,20 @@ impl Kernel {
     /// # Errors
     /// The log's errors.
     pub fn access_since(&self, mut known: Access) -> Result<Access> {
+        match self.log.branch(&access_branch()) {
+            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => return Ok(known),
+            // Whoever made that log would say who may use this one.
+            row if row
+                .as_ref()
+                .is_ok_and(|row| row.is_imported || row.session != access_session()) =>
+            {
+                return Err(Error::new(codes::LOG_UNREADABLE, "keys and tenants cannot be read")
+                    .why("what has their name came from another log"));
+            }
+            row => drop(row?),
+        }
         loop {
-            let page = match self.log.read(&access_branch(), known.head + 1, ACCESS_PAGE) {
-                Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => {
-                    return Ok(known);
-                }
-                page => page?,
-            };
+            let page = self.log.read(&access_branch(), known.head + 1, ACCESS_PAGE)?;
             page.iter().for_each(|event| known.apply(event));
             if page.len() < ACCESS_PAGE {
                 return Ok(known);
@@ -277,8 +300,11 @@ impl Kernel {
         lifetime_us: Option<u64>,
         by: &Principal,
     ) -> Result<IssuedKey> {
+        let key = id_of(key);
         self.issue(by, |access| {
-            let old = access.keys.get(key).filter(|row| row.is_live(now_us()));
+            // One that has another in its place is over, if with some grace.
+            let is_whole = |row: &&KeyRow| row.is_live(now_us()) && row.revoked_us.is_none();
+            let old = access.keys.get(key).filter(is_whole);
             let old = old.ok_or_else(|| no_key(key))?.clone();
             let terms = KeyTerms {
                 name: old.name.clone(),
@@ -295,7 +321,7 @@ impl Kernel {
     /// # Errors
     /// `key_not_found`; the log's errors.
     pub fn revoke_key(&self, key: &str, by: &Principal) -> Result<bool> {
-        let access = self.access()?;
+        let (key, access) = (id_of(key), self.access()?);
         let row = access.keys.get(key).ok_or_else(|| no_key(key))?;
         if !row.is_live(now_us()) {
             return Ok(false);
@@ -439,6 +465,14 @@ impl Kernel {
         if *self.log.tenant() != TenantId::local() {
             return Err(no_tenant(tenant));
         }
+        if *tenant == TenantId::local() && new.policy.is_some() {
+            return Err(Error::new(
+                codes::TENANT_INVALID,
+                "the installation has no rules of its own",
+            )
+            .why("they would be in force for other tenants alone")
+            .fix("put them into the policy of each project, or make a tenant"));
+        }
         let roots = self.check_tenant(new)?;
         let body = TenantEvent {
             tenant: tenant.clone(),
@@ -470,7 +504,7 @@ impl Kernel {
                 )));
             }
             // What cannot be used is told by its line.
-            self.compile(&[of_tenant(policy.clone())])?;
+            self.compile(&[shipped(Consent::Joint), of_tenant(policy.clone())])?;
         }
         if new.roots.len() > MAX_ROOTS {
             return Err(refuse(format!("{} directories, at most {MAX_ROOTS}", new.roots.len())));
@@ -530,6 +564,13 @@ fn ended(row: &KeyRow, until_us: Option<u64>) -> KeyEvent {
         is_agent: row.is_agent,
         replaces: None,
     }
+}
+
+/// The id in the text of a whole key, or the id itself: whoever finds a key somewhere has its text, and it is told
+/// to nobody again.
+fn id_of(key: &str) -> &str {
+    let whole = key.strip_prefix(KEY_PREFIX);
+    whole.and_then(|rest| rest.split('.').nth(1)).unwrap_or(if whole.is_some() { "" } else { key })
 }
 
 fn no_key(key: &str) -> Error {

@@ -262,6 +262,26 @@ impl Fold {
     }
 }
 
+/// Whether rights and limits are read from events of a kind, long after: they stay whole, for without one of them
+/// what it took away would be given again.
+pub(super) const fn decides_later(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::PolicyUpdated
+            | Kind::DebtUpdated
+            | Kind::SandboxExamined
+            | Kind::GrantIssued
+            | Kind::GrantUsed
+            | Kind::GrantExpired
+            | Kind::GrantRevoked
+            | Kind::KeyCreated
+            | Kind::KeyRevoked
+            | Kind::TenantCreated
+            | Kind::TenantUpdated
+            | Kind::TenantDisabled
+    )
+}
+
 /// Where an event is among all events of the log.
 fn position(log: &Log, event: &Event) -> Result<u64> {
     let record = log.records(&event.header.branch, event.seq(), 1)?.pop();

@@ -126,6 +126,14 @@ pub(crate) fn masked(masker: &Masker, mut call: Call) -> Call {
     call
 }
 
+/// The same of what was decided: rules in TypeScript say what they like, also what they saw.
+pub(crate) fn masked_decision(masker: &Masker, mut decision: Decision) -> Decision {
+    let mask = |text: &mut String| *text = masker.mask_str(text);
+    decision.reasons.iter_mut().for_each(mask);
+    decision.rules.iter_mut().filter_map(|rule| rule.reason.as_mut()).for_each(mask);
+    decision
+}
+
 /// A call on its way to the policy.
 struct Described {
     call: Call,
@@ -245,6 +253,7 @@ impl Session {
         };
         let input = masked(&self.masker, call.clone());
         let subject = subject(&input);
+        let decision = masked_decision(&self.masker, decision);
         let body = PolicyDecided::new(Some(id), input, subject, decision);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
         if !is_allowed {

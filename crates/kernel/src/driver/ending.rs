@@ -6,6 +6,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind, Principal, SessionId};
 
 use super::Kernel;
+use super::cells::decides_later;
 use super::journal::Journal;
 use super::recorder::expand;
 use crate::session::State;
@@ -133,7 +134,7 @@ impl Kernel {
             reason: format!("session {session} was deleted by {}:{}", kind_word(by), actor.id),
             actor: by.actor(),
             keep_blobs,
-            is_kept: &gave_a_right,
+            is_kept: &decides_later,
         })?;
         self.log.sign_head()?;
         // Its workspaces; what cannot be removed now the next sweep removes.
@@ -167,9 +168,4 @@ impl Kernel {
 fn kind_word(by: &Principal) -> String {
     let word = serde_json::to_value(by.kind).unwrap_or_default();
     word.as_str().unwrap_or_default().to_owned()
-}
-
-/// Whether others are folds over events of a kind, long after.
-fn gave_a_right(kind: &Kind) -> bool {
-    matches!(kind, Kind::GrantIssued | Kind::GrantUsed | Kind::GrantExpired | Kind::GrantRevoked)
 }

@@ -5,6 +5,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
 use super::Kernel;
+use super::cells::decides_later;
 use super::journal::Journal;
 use crate::session::State;
 use crate::{Error, Result};
@@ -62,6 +63,12 @@ impl Kernel {
             for event in self.log.read(&row.branch, from, limit)? {
                 let is_whole = !event.body.is_null();
                 let kind = event.kind().clone();
+                if decides_later(&kind) {
+                    let what = format!("event {} cannot be erased", event.seq());
+                    return Err(Error::new(log_codes::APPEND_INVALID, what)
+                        .why(format!("`{kind}` says who may do what: without it that would change"))
+                        .fix("leave it out; revoke the key or the grant, or update the policy"));
+                }
                 events.push((event.header.branch.clone(), event.seq(), kind, is_whole));
             }
         }

@@ -229,5 +229,6 @@ pub(crate) fn fold_to(log: &Log, branch: &BranchId, to: Seq) -> Result<State> {
 pub(super) fn readable(branch: &BranchId, state: State) -> Result<State> {
     let Some(seq) = state.unreadable else { return Ok(state) };
     Err(Error::new(codes::LOG_UNREADABLE, format!("event {seq} of {branch} cannot be folded"))
+        .why("its body was erased, or is not what its kind promises")
         .with("seq", seq))
 }

@@ -368,7 +368,7 @@ pub fn test_setup(project: &Path, config: &Config) -> Result<TestSetup> {
     let detected = toolchain::test_command(project, config.test.command.as_deref());
     let detected = detected.ok_or_else(|| {
         Error::new(codes::TESTS_UNKNOWN, "cannot tell how this project runs its tests")
-            .why("none of cargo, npm, pytest, go, make or shell tests was recognised")
+            .why("none of cargo, npm, pytest, go, Maven, make or shell tests was recognised")
     })?;
     Ok(TestSetup {
         argv: detected.argv,

@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
 use super::{ATTEMPTS, Home, Plans};
-use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked};
+use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked, masked_decision};
 use crate::{Error, Result};
 
 /// Longest fetch of one module from one host.
@@ -444,6 +444,7 @@ impl Fetching<'_> {
         let denied = (decision.effect != Effect::Allow).then(|| decision.reasons.join("; "));
         // What is in an address may be a key.
         let subject = Some(with.masker.mask_str(&url.to_string()));
+        let decision = masked_decision(with.masker, decision);
         let decided = PolicyDecided::new(None, masked(with.masker, call), subject, decision);
         // Durable before anything leaves.
         self.record(url, vec![Draft::new(EventKind::PolicyDecided, &decided)])?;

@@ -64,6 +64,9 @@ fn nothing_comes_in_the_place_of_what_is_the_logs_own() {
     check("s_1", "s_other", None);
     check("s_1", "s_log", Some("session_exists"));
     check("b_early", "b_log", Some("branch_exists"));
+    // Nor may it be what says who may use a server.
+    check("s_1", "s_access", Some("session_exists"));
+    check("b_early", "b_access", Some("branch_exists"));
 }
 
 /// An event of an import excuses nothing that is gone elsewhere.

@@ -42,6 +42,8 @@ pub struct Breaker {
     closed_until_ms: u64,
     /// Until when one request tries an endpoint that was left alone.
     trial_until_ms: u64,
+    /// What the last of the failures was.
+    cause: Option<Code>,
 }
 
 impl Breaker {
@@ -66,6 +68,13 @@ impl Breaker {
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.trial_until_ms = 0;
+        self.cause = None;
+    }
+
+    /// Why an endpoint is left alone: what the last failure was, when it said that it is in trouble.
+    #[must_use]
+    pub const fn cause(&self) -> Option<Code> {
+        self.cause
     }
 
     /// A request failed. Only what says that the endpoint itself is in trouble counts; a wait that
@@ -81,7 +90,8 @@ impl Breaker {
             codes::PROVIDER_TIMEOUT,
             codes::PROVIDER_UNREACHABLE,
         ];
-        if in_trouble.iter().any(|code| error.is(*code)) {
+        if let Some(code) = in_trouble.into_iter().find(|code| error.is(*code)) {
+            self.cause = Some(code);
             self.failures = self.failures.saturating_add(1);
             self.trial_until_ms = 0;
             if self.failures >= OPEN_AFTER {
@@ -90,6 +100,7 @@ impl Breaker {
         } else if !NOT_ASKED.iter().any(|code| error.is(*code)) {
             // It answers, if with a refusal.
             self.failures = 0;
+            self.cause = None;
         }
     }
 }

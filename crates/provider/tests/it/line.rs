@@ -89,6 +89,7 @@ async fn sessions_share_what_they_learn_of_an_endpoint() {
     let paused = ask(&other, &request("hi")).await.0.unwrap_err();
     assert!(paused.is(codes::PROVIDER_PAUSED), "{paused}");
     assert!(paused.retry_after_ms().is_some_and(|wait_ms| wait_ms > 10_000), "{paused:?}");
+    assert!(paused.to_string().contains("it failed with `overloaded`"), "{paused}");
     assert_eq!(server.requests().len(), OPEN_AFTER as usize, "nothing more was sent");
     // The control: who shares nothing goes on asking.
     let alone = remote(&server, Dialect::Chat, &Lines::default());
