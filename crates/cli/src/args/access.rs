@@ -80,8 +80,7 @@ pub(crate) enum TenantsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change what a tenant may do: what is given takes the place of all of its kind, the rest stays; one that was
-    /// disabled is open again
+    /// Set what a tenant may do, and open one that was disabled; what is not given stays
     Update(TenantChange),
     /// Let nobody use a tenant any more; what it recorded stays
     Disable {
