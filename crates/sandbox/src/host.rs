@@ -92,6 +92,8 @@ fn serve() -> Result<(), Failure> {
 /// A sandbox in use.
 struct Live {
     id: String,
+    /// The layer that takes its changes.
+    upper: Option<PathBuf>,
     first: First,
 }
 
@@ -123,6 +125,8 @@ struct Host {
 
 /// Most free nests that are kept: as many as a busy owner has sandboxes come and go at a time.
 const MAX_FREE_NESTS: usize = 4;
+/// How often a first process is started for one order.
+const STARTS: u32 = 3;
 
 impl Host {
     fn prepare(run_dir: &Path) -> Result<Self, Failure> {
@@ -180,8 +184,8 @@ impl Host {
             let ended: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(fds);
             for (ticket, _) in tickets.into_iter().zip(ended).filter(|(_, ended)| *ended) {
-                let nest = self.collect(ticket);
-                nest.into_iter().for_each(|nest| self.vacate(nest));
+                let left = self.collect(ticket);
+                left.into_iter().for_each(|left| self.vacate(left));
             }
             if asked {
                 match channel.receive::<ToHost>() {
@@ -218,10 +222,10 @@ impl Host {
                 }
             }
             ToHost::Reap { ticket } => {
-                let nest = self.collect(ticket);
+                let left = self.collect(ticket);
                 // Whoever asked need not wait for the rest.
                 let sent = channel.send(&FromHost::Done, &[]);
-                nest.into_iter().for_each(|nest| self.vacate(nest));
+                left.into_iter().for_each(|left| self.vacate(left));
                 sent
             }
             ToHost::Start { .. } => {
@@ -237,10 +241,13 @@ impl Host {
                 errno: libc::EEXIST,
             });
         }
+        if let Some(overlay) = &order.overlay {
+            self.free.iter_mut().for_each(|nest| nest.release(&overlay.upper));
+        }
         let handed = |first: &First| first.link.send(order, &[socket.as_fd()]);
         if let Some(spare) = self.spare.take() {
             if spare.nest.limit(&order.template) && handed(&spare).is_ok() {
-                self.live.insert(order.ticket, Live { id: order.id.clone(), first: spare });
+                self.live.insert(order.ticket, Live::of(order, spare));
                 return Ok(());
             }
             // It died, or its group will not take these limits: begin with a new one.
@@ -248,11 +255,22 @@ impl Host {
             spare.nest.remove();
         }
         self.free.drain(..).for_each(|nest| nest.remove());
-        let first = self.start()?;
-        first.nest.limit(&order.template);
-        handed(&first).map_err(|error| Failure::new(error.to_string()))?;
-        self.live.insert(order.ticket, Live { id: order.id.clone(), first });
-        Ok(())
+        let mut starts = STARTS;
+        loop {
+            starts -= 1;
+            let first = self.start()?;
+            first.nest.limit(&order.template);
+            let Err(error) = handed(&first) else {
+                self.live.insert(order.ticket, Live::of(order, first));
+                return Ok(());
+            };
+            // Killed before it had its order, by whoever is short of memory, say: it did nothing yet.
+            first.end();
+            first.nest.remove();
+            if starts == 0 {
+                return Err(Failure::new(error.to_string()));
+            }
+        }
     }
 
     /// Starts a first process that waits for its order.
@@ -275,16 +293,16 @@ impl Host {
     }
 
     /// Ends a sandbox if it still runs and collects it; what it lived in is left. Idempotent.
-    fn collect(&mut self, ticket: u64) -> Option<Nest> {
-        let Live { first, .. } = self.live.remove(&ticket)?;
+    fn collect(&mut self, ticket: u64) -> Option<(Nest, Option<PathBuf>)> {
+        let Live { first, upper, .. } = self.live.remove(&ticket)?;
         first.end();
-        Some(first.nest)
+        Some((first.nest, upper))
     }
 
     /// Takes back what an ended sandbox lived in.
-    fn vacate(&mut self, nest: Nest) {
+    fn vacate(&mut self, (mut nest, upper): (Nest, Option<PathBuf>)) {
         if self.free.len() < MAX_FREE_NESTS && nest.is_free() {
-            nest.forget();
+            nest.forget(upper);
             self.free.push(nest);
         } else {
             nest.remove();
@@ -303,6 +321,13 @@ impl Host {
         }
         self.free.iter().for_each(Nest::remove);
         let _ = crate::tree::remove_tree(&self.directory);
+    }
+}
+
+impl Live {
+    fn of(order: &Order, first: First) -> Self {
+        let upper = order.overlay.as_ref().map(|overlay| overlay.upper.clone());
+        Self { id: order.id.clone(), upper, first }
     }
 }
 

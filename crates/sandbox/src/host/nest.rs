@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use glasshouse_ipc::Channel;
@@ -28,7 +29,7 @@ const CLONE_LIMIT: Duration = Duration::from_secs(10);
 enum Ask {
     /// One clone; the descriptor is its end of a channel.
     Clone,
-    /// The last clone has ended: let go of its mounts. Nothing is answered.
+    /// The last clone has ended: let go of its mounts. Answered when they are gone.
     Forget,
 }
 
@@ -38,6 +39,10 @@ pub(super) struct Nest {
     keeper: i32,
     pidfd: OwnedFd,
     channel: Channel,
+    /// Whether mounts of an ended first process may still be there.
+    holds_mounts: bool,
+    /// The layer that took the changes of that process.
+    upper: Option<PathBuf>,
 }
 
 /// A first process that waits for its order on `link`.
@@ -52,7 +57,9 @@ impl Nest {
         let (channel, theirs) = pair()?;
         match sys::clone3(0, group.unified(), sys::Parent::Caller) {
             Ok(sys::Forked::Child) => keep(&group, base, programs, theirs),
-            Ok(sys::Forked::Parent((keeper, pidfd))) => Ok(Self { group, keeper, pidfd, channel }),
+            Ok(sys::Forked::Parent((keeper, pidfd))) => {
+                Ok(Self { group, keeper, pidfd, channel, holds_mounts: false, upper: None })
+            }
             Err(errno) => {
                 group.remove();
                 Err(errno).during("start a process")
@@ -63,6 +70,7 @@ impl Nest {
     /// Makes a first process in this leaf.
     pub(super) fn hatch(&mut self) -> Result<Hatched, Failure> {
         let failed = |error: glasshouse_ipc::Error| Failure::new(error.to_string());
+        self.settle();
         let (link, theirs) = pair()?;
         let theirs = OwnedFd::from(theirs);
         self.channel.send(&Ask::Clone, &[theirs.as_fd()]).map_err(failed)?;
@@ -74,12 +82,27 @@ impl Nest {
         Ok(Hatched { pidfd, link })
     }
 
-    /// Has the mounts of an ended first process taken down, while nobody waits for that. The next sandbox of a
-    /// branch may lay its overlay over the same layer meanwhile: with no process left nothing reads or writes
-    /// through the old one, which keeps no pages of its own.
-    pub(super) fn forget(&self) {
+    /// Has the mounts of an ended first process taken down, while nobody waits for that but whoever needs its
+    /// layer.
+    pub(super) fn forget(&mut self, upper: Option<PathBuf>) {
         // A process that is gone has let go of everything.
-        let _ = self.channel.send(&Ask::Forget, &[]);
+        self.holds_mounts = self.channel.send(&Ask::Forget, &[]).is_ok();
+        self.upper = upper;
+    }
+
+    /// Waits until nothing lies over a layer any more: what two overlays do with one is undefined.
+    pub(super) fn release(&mut self, upper: &Path) {
+        if self.upper.as_deref() == Some(upper) {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.holds_mounts) {
+            // No answer comes from a process that is gone, and has let go of everything.
+            let _ = self.channel.receive_within::<Result<(), Failure>>(CLONE_LIMIT);
+        }
+        self.upper = None;
     }
 
     /// As [`Group::limit`].
@@ -126,6 +149,9 @@ fn keep(group: &Group, base: &Base, programs: &Programs, mut channel: Channel) -
         let Ok(Some(received)) = channel.receive::<Ask>() else { sys::exit_now(0) };
         if matches!(received.message, Ask::Forget) {
             drop(mounts.take());
+            if channel.send(&Ok::<(), Failure>(()), &[]).is_err() {
+                sys::exit_now(1);
+            }
             continue;
         }
         let cloned = settled.clone().and_then(|()| {
