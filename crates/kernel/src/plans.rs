@@ -5,6 +5,7 @@
 //! and ends with one that holds digests of what it led to, so [`Plans::replay`] can make it again from
 //! what stood before it and compare bytes.
 
+mod aside;
 mod carry;
 mod chosen;
 mod code;
@@ -43,6 +44,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
 use crate::{Error, Result, codes};
 
+pub use aside::runs_code;
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
 pub use code::{Coded, Coder, LANES, LaneCode, Preflight, told as told_of_code};
@@ -384,7 +386,7 @@ impl Plans {
             let (home, cell) = self.place()?;
             let (event, decided, reserved) = match self.governor.reserve(now_us())? {
                 Ok((ticket, write)) => {
-                    let (event, decided) = self.decide(&home, ask);
+                    let (event, decided) = self.decide(Some(&home), ask.plan());
                     (event, decided, Ok((ticket, write)))
                 }
                 Err(throttled) => {
@@ -416,15 +418,15 @@ impl Plans {
     }
 
     /// Asks the policy whether a plan may be shown, and how.
-    fn decide(&self, home: &Home, ask: &Ask) -> (Draft, Decided) {
+    fn decide(&self, home: Option<&Home>, plan: Option<&str>) -> (Draft, Decided) {
         let mut call = Call::new(name::UI_RENDER, self.user.clone());
-        call.session = Some(home.session.clone());
+        call.session = home.map(|home| home.session.clone());
         let decision = decide_uncounted(&self.policy, &call);
         let decided = match decision.effect {
             Effect::Allow => Ok(decision.constraints.clone()),
             Effect::Deny | Effect::RequireReview => Err(decision.reasons.join("; ")),
         };
-        let body = PolicyDecided::new(None, call, ask.plan().map(str::to_owned), decision);
+        let body = PolicyDecided::new(None, call, plan.map(str::to_owned), decision);
         (Draft::new(Kind::PolicyDecided, &body), decided)
     }
 

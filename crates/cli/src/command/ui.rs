@@ -55,7 +55,7 @@ pub(crate) fn run(command: UiCommand) -> Result<u8, Error> {
             let text = read(&arguments.file)?;
             if arguments.no_register {
                 let RunOptions { profile, show, .. } = arguments.options;
-                show::render(&text, &profile.profile(), show)
+                show::render(&text, profile.name(), show)
             } else {
                 runs::render(&text, arguments.keep_input, &arguments.options)
             }

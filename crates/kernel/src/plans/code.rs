@@ -190,7 +190,12 @@ impl Coder {
     ///
     /// # Errors
     /// As a run of a plan that is kept.
-    pub fn show(&self, plan: &Plan, profile: &Profile, cancel: &Cancel) -> Result<Option<Coded>> {
+    pub(super) fn show(
+        &self,
+        plan: &Plan,
+        profile: &Profile,
+        cancel: &Cancel,
+    ) -> Result<Option<Coded>> {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let (hooks, ran) = (Hooks::Live(&none), RefCell::default());

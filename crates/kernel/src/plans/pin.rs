@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glasshouse_log::{Append, Log};
 use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind as EventKind, Principal};
@@ -26,9 +25,10 @@ use glasshouse_tools::{FetchLimits, Page, Url};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::Plans;
+use super::aside::append_aside;
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
-use super::{ATTEMPTS, Home, Plans};
 use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked, masked_decision};
 use crate::{Error, Result};
 
@@ -115,32 +115,6 @@ impl Plans {
         };
         pinner.pin(&plan)
     }
-}
-
-/// Appends events that depend on nothing on the branch of the plans. The first of all bring the cell that
-/// names it.
-fn append_aside(log: &Log, known: &RefCell<Option<Home>>, events: &[Draft]) -> Result<()> {
-    for _ in 0..ATTEMPTS {
-        let home = known.borrow_mut().take();
-        let (home, cell) = match home.map_or_else(|| Home::known(log), |home| Ok(Some(home)))? {
-            Some(home) => (home, None),
-            None => Home::new(log).map(|(home, cell)| (home, Some(cell)))?,
-        };
-        let (session, branch) = (home.session.clone(), home.branch.clone());
-        let cells = cell.into_iter().collect();
-        match log.append(Append { cells, ..Append::new(session, branch, events.to_vec()) }) {
-            Ok(_) => {
-                known.replace(Some(home));
-                return Ok(());
-            }
-            // Somebody else was first; their branch is the one.
-            Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
-                log.close_branch(&home.branch)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Error::new(crate::codes::PLAN_CONFLICT, "the record did not get its turn"))
 }
 
 /// What a pinning is done with.

@@ -53,7 +53,7 @@ pub(super) fn plans() -> Result<Plans, Error> {
 }
 
 /// The same for a command that runs code: with plugins, and stopped by Ctrl-C, wherever the code runs.
-fn running_plans(files: &[PathBuf]) -> Result<Plans, Error> {
+pub(super) fn running_plans(files: &[PathBuf]) -> Result<Plans, Error> {
     let cancel = stopped_by_ctrl_c()?;
     let here = home::here()?;
     let kernel = home::kernel()?;

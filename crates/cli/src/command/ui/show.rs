@@ -1,8 +1,8 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use glasshouse_kernel::plans::{LANES, Preflight, Stages, told_of_code};
+use glasshouse_kernel::plans::{LANES, Preflight, Stages, runs_code, told_of_code};
 use glasshouse_model::Exit;
-use glasshouse_plan::{Context, Dependency, Plan, Profile, Report};
+use glasshouse_plan::{Context, Dependency, Plan, Profile, ProfileName, Report};
 use serde_json::json;
 
 use super::{SURFACE, fault, markup, remark, runs, tell};
@@ -54,7 +54,8 @@ fn inspect(plan: &Plan, profile: &Profile, report: &mut Report) -> Result<Vec<Pr
 }
 
 /// `ui render-plan`.
-pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Result<u8, Error> {
+pub(super) fn render(text: &str, asked: ProfileName, options: ShowOptions) -> Result<u8, Error> {
+    let profile = &Profile::named(asked);
     let ShowOptions { page, json, timings } = options;
     let mut took = Stages::default();
     let parsed = took.of("parse", || glasshouse_plan::parse(text, &profile.limits()));
@@ -68,11 +69,10 @@ pub(super) fn render(text: &str, profile: &Profile, options: ShowOptions) -> Res
         return Ok(refuse_plan(&plan, &report));
     }
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
-    let coded = match report.safe {
-        true => {
-            let (coder, cancel) = (super::coder()?, runs::stopped_by_ctrl_c()?);
-            took.of("code", || coder.show(&plan, profile, &cancel))?
-        }
+    let coded = match report.safe && runs_code(&plan) {
+        true => took.of("code", || -> Result<_, Error> {
+            Ok(runs::running_plans(&[])?.run_aside(&plan, asked)?)
+        })?,
         false => None,
     };
     if let Some(why) = coded.as_ref().and_then(|it| told_of_code(it.record.as_ref()?)) {

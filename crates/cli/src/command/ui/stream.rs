@@ -8,7 +8,7 @@ use glasshouse_model::Exit;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::patch::{End, Frame, Live, Patch, Screen};
 use glasshouse_plan::stream::{LineIssue, Lines, Stream};
-use glasshouse_plan::{Context, ErrorReport, Plan, Profile, Report, check_to_run};
+use glasshouse_plan::{Context, ErrorReport, Plan, Profile, ProfileName, Report, check_to_run};
 use serde::Serialize;
 
 use super::{SURFACE, fault, runs};
@@ -185,7 +185,7 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
     let finishing = Instant::now();
     let mut ended = source.finish();
     let shown = show.screen.view().node_count() > 0;
-    show.script = code(&mut ended, &profile, &context, shown)?;
+    show.script = code(&mut ended, (arguments.profile.name(), &profile), &context, shown)?;
     timings.finish_us = micros(finishing.elapsed());
     show.frame(&ended.frame)?;
     show.end(ended, arguments.timings.then_some(timings))
@@ -195,16 +195,18 @@ pub(super) fn run(arguments: &StreamArguments) -> Result<u8, Error> {
 /// root in the last frame. A source with faults refuses the plan; Ctrl-C stops the code.
 fn code(
     ended: &mut Ended,
-    profile: &Profile,
+    (asked, profile): (ProfileName, &Profile),
     context: &Context<'_>,
     shown: bool,
 ) -> Result<Option<PlanCode>, Error> {
     let Some(plan) = ended.plan.take_if(|plan| plan.source().is_some()) else { return Ok(None) };
-    let (coder, cancel) = (super::coder()?, runs::stopped_by_ctrl_c()?);
-    let (_, issues) = coder.inspect(&plan, profile)?;
+    let (_, issues) = super::coder()?.inspect(&plan, profile)?;
     let mut report = ended.report.take().unwrap_or_else(|| check_to_run(&plan, profile, LANES));
     issues.into_iter().for_each(|issue| report.refuse_for(issue));
-    let coded = if report.safe { coder.show(&plan, profile, &cancel)? } else { None };
+    let coded = match report.safe {
+        true => runs::running_plans(&[])?.run_aside(&plan, asked)?,
+        false => None,
+    };
     // An own root that was shown in frames, or comes with the last one, makes room.
     let inserted = |patch: &Patch| matches!(patch, Patch::Ins { id: 0, .. });
     let room = |frame: &mut Frame| {
