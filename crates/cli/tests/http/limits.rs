@@ -393,18 +393,24 @@ fn the_logs_own_sessions_are_for_those_who_keep_it() {
             format!("/v1/chat/{session}/messages"),
         ]
     };
+    // For those who may prove something at all.
+    let proof = |branch: &str| format!("/v1/audit/proofs/{branch}/1");
     let check = |tenant: &str, role: &str, is_open: bool| {
         let client = of(tenant, role);
-        for (path, nowhere) in reads("s_access").iter().zip(reads("s_zzzzzz")) {
-            let (found, unknown) = (client.get(path), client.get(&nowhere));
+        let mut paths: Vec<_> = reads("s_access").into_iter().zip(reads("s_zzzzzz")).collect();
+        if ["auditor", "admin"].contains(&role) {
+            paths.push((proof("b_access"), proof("b_zzzzzz")));
+        }
+        for (path, nowhere) in paths {
+            let (found, unknown) = (client.get(&path), client.get(&nowhere));
             assert_eq!(
-                found.code() != "session_not_found",
+                !["session_not_found", "branch_not_found"].contains(&&*found.code()),
                 is_open,
                 "{tenant} {role} {path}: {}",
                 found.text()
             );
             if !is_open {
-                let text = found.text().replace("s_access", "s_zzzzzz");
+                let text = found.text().replace("_access", "_zzzzzz");
                 assert_eq!((found.status, text), (unknown.status, unknown.text()), "{role} {path}");
             }
         }

@@ -31,12 +31,16 @@ pub(crate) fn checkpoint(service: &Service, _: &Ask) -> Result<Reply> {
     Ok(Reply::ok(&Checkpoint { head, key: log.public_key()?.to_string() }))
 }
 
-/// Proves that an event is in the log.
+/// Proves that an event is in the log. A branch of a session that the caller may not see is no branch.
 pub(crate) fn prove(service: &Service, ask: &Ask) -> Result<Reply> {
     let missing = |text: &str| {
         Error::new(glasshouse_log::codes::EVENT_NOT_FOUND, format!("there is no event {text}"))
     };
     let branch: BranchId = ask.part("branch", missing)?;
     let seq: Seq = ask.part("seq", missing)?;
-    Ok(Reply::ok(&service.kernel.log().prove(&branch, seq)?))
+    let log = service.kernel.log();
+    ask.check_session(&log.branch(&branch)?.session).map_err(|_| {
+        Error::new(glasshouse_log::codes::BRANCH_NOT_FOUND, format!("no branch {branch}"))
+    })?;
+    Ok(Reply::ok(&log.prove(&branch, seq)?))
 }
