@@ -371,6 +371,60 @@ fn plans_are_recorded_as_by_who_asked() {
     }
 }
 
+/// A question that led to no plan is recorded with its reason, however it is answered.
+#[test]
+fn what_leads_to_no_plan_is_recorded() {
+    let place = Place::new();
+    tenant(&place, "acme", &[]);
+    let served = Served::new(&place);
+    let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    // What the model is asked to mend it answers as before.
+    let twice = |scenario: &str| {
+        let mut scenario: Value = serde_json::from_str(scenario).unwrap();
+        let steps = scenario["steps"].as_array_mut().unwrap();
+        steps.push(steps[0].clone());
+        scenario.to_string()
+    };
+    let unsafe_plan = twice(&leaking("nothing").replace("\\\"p\\\"", "\\\"script\\\""));
+    let refused = || -> Vec<Value> {
+        let events = events(&admin).into_iter();
+        events.filter(|event| event["kind"] == "plan.refused").collect()
+    };
+    // The whole answer, or the last line of one that comes in lines.
+    let asked = |path: &str, scenario: &str| {
+        if !path.ends_with("/stream") {
+            return admin.post(path, &prompt(scenario)).text();
+        }
+        let line = format!("POST {path}");
+        let (_, stream) = begin(&served, &admin.key, &line, Some(&prompt(scenario)));
+        let is_last = |line: &String| {
+            ["error", "done"].iter().any(|kind| line.contains(&format!("\"type\":\"{kind}\"")))
+        };
+        stream.lines().map_while(Result::ok).find(is_last).unwrap()
+    };
+    let check = |path: &str, scenario: &str, expected: &str| {
+        let before = refused().len();
+        let answer = asked(path, scenario);
+        assert!(answer.contains(expected), "{path} {answer}");
+        let all = refused();
+        assert_eq!(all.len(), before + 1, "{path} {expected}");
+        let last = all.iter().max_by_key(|event| event["seq"].as_u64()).unwrap();
+        let run = &last["body"]["run"];
+        assert_eq!((&run["code"], &run["mode"]), (&json!(expected), &json!("prompt")), "{last}");
+    };
+    // The server says that the key is wrong.
+    let fails = "version: 1\nsteps: [ { emit: [ { error: { status: 401 } } ] } ]";
+    for path in ["/v1/plans/prompt", "/v1/plans/prompt/stream"] {
+        check(path, &unsafe_plan, "plan_refused");
+        check(path, fails, "provider_auth");
+        // The control: what may be shown is not turned away.
+        let before = refused().len();
+        let shown = asked(path, &leaking("nothing"));
+        assert!(shown.contains("\"markup\""), "{shown}");
+        assert_eq!(refused().len(), before, "{path}");
+    }
+}
+
 /// The log's own sessions tell of keys and, in the installation's log, of every tenant: who sees sessions does not
 /// see them, and nobody adds to them.
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use glasshouse_kernel::Config;
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Heard, Made, Plugins, prompted};
+use glasshouse_kernel::plans::{Heard, Made, Plans, Plugins, prompted};
 use glasshouse_model::Principal;
 use glasshouse_model::body::RunMode;
 use glasshouse_plan::intake::Kind;
@@ -75,11 +75,12 @@ fn make(
         service.desk.connect(config, &project, asked.scenario.as_deref())?;
     let questions = service.kernel.questions(&project, &*provider, &secrets)?;
     let mut questions = questions.by(by.clone());
-    let profile = Profile::named(asked.profile.unwrap_or(ProfileName::Strict));
+    let name = asked.profile.unwrap_or(ProfileName::Strict);
+    let profile = Profile::named(name);
     let plugins = Plugins::default();
     let task = (asked.prompt.as_str(), &profile, &plugins);
     let cancel = Cancel::new();
-    Ok(service.desk.block_on(async {
+    let made = service.desk.block_on(async {
         let making = prompted(&mut questions, &model, task, hear, &cancel);
         let mut making = std::pin::pin!(making);
         tokio::select! {
@@ -90,18 +91,38 @@ fn make(
         cancel.cancel();
         // Its end is recorded like any other.
         making.await
-    })?)
+    });
+    drop(questions);
+    accepted(|| plans_in(service, by, &project), name, made)
+}
+
+/// What a model made, where it may be shown. A question that led to no such plan is recorded as one.
+fn accepted(
+    plans: impl FnOnce() -> Result<Plans>,
+    profile: ProfileName,
+    made: glasshouse_kernel::Result<Made>,
+) -> Result<Made> {
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            // Without its record it still failed for this reason.
+            let _ = plans().and_then(|mut plans| Ok(plans.turned_away(profile, Err(&error))?));
+            return Err(error.into());
+        }
+    };
+    if made.report.safe {
+        return Ok(made);
+    }
+    plans()?.turned_away(profile, Ok(&made))?;
+    let first = made.report.issues.first();
+    let why = first.map(|issue| format!("{} at {}", issue.message, issue.pointer));
+    Err(Error::new(codes::PLAN_REFUSED, "the model's plan is refused")
+        .why(why.unwrap_or_default())
+        .with("issues", made.report.issue_count))
 }
 
 /// Shows what a model made.
 fn show(service: &Service, (asked, by): (&Prompt, &Principal), made: &Made) -> Result<Reply> {
-    if !made.report.safe {
-        let first = made.report.issues.first();
-        let why = first.map(|issue| format!("{} at {}", issue.message, issue.pointer));
-        return Err(Error::new(codes::PLAN_REFUSED, "the model's plan is refused")
-            .why(why.unwrap_or_default())
-            .with("issues", made.report.issue_count));
-    }
     let profile = asked.profile.unwrap_or(ProfileName::Strict);
     let text = made.plan.to_string();
     let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
