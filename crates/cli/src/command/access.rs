@@ -103,9 +103,10 @@ pub(crate) fn tenants(command: TenantsCommand) -> Result<u8, Error> {
         }
         TenantsCommand::Update(TenantChange { terms: given, clear }) => {
             let (tenant, new, json) = terms(given)?;
-            let old = kernel.access()?.tenants.remove(&tenant);
-            let new = old.map_or_else(NewTenant::default, kept(&clear)).changed_by(new);
-            show_tenant(&kernel.update_tenant(&tenant, &new, &by)?, json);
+            let changed = |old: Option<&TenantRow>| {
+                old.map_or_else(NewTenant::default, |row| kept(row, &clear)).changed_by(new.clone())
+            };
+            show_tenant(&kernel.update_tenant(&tenant, changed, &by)?, json);
         }
         TenantsCommand::Disable { tenant, json } => {
             show_tenant(&kernel.disable_tenant(&tenant, &by)?, json);
@@ -126,16 +127,22 @@ fn terms(arguments: TenantArguments) -> Result<(TenantId, NewTenant, bool), Erro
 }
 
 /// What a tenant has and keeps.
-fn kept(clear: &[TenantPart]) -> impl FnOnce(TenantRow) -> NewTenant {
+fn kept(row: &TenantRow, clear: &[TenantPart]) -> NewTenant {
     let keeps = |part| !clear.contains(&part);
-    let [profile, quotas, roots, policy] =
-        [TenantPart::Profile, TenantPart::Quotas, TenantPart::Roots, TenantPart::Policy].map(keeps);
-    move |row| NewTenant {
-        profile: row.profile.filter(|_| profile),
-        quotas: if quotas { row.quotas } else { Default::default() },
-        roots: if roots { row.roots } else { Vec::new() },
-        policy: row.policy.filter(|_| policy),
+    let mut kept = NewTenant::default();
+    if keeps(TenantPart::Profile) {
+        kept.profile.clone_from(&row.profile);
     }
+    if keeps(TenantPart::Quotas) {
+        kept.quotas.clone_from(&row.quotas);
+    }
+    if keeps(TenantPart::Roots) {
+        kept.roots.clone_from(&row.roots);
+    }
+    if keeps(TenantPart::Policy) {
+        kept.policy.clone_from(&row.policy);
+    }
+    kept
 }
 
 fn show_tenant(row: &TenantRow, json: bool) {

@@ -420,21 +420,30 @@ impl Kernel {
         self.tell_tenant(Kind::TenantCreated, tenant, new, access.head, by)
     }
 
-    /// Changes what a tenant may do; one that was disabled may be used again.
+    /// Changes what a tenant may do to what `changed` makes of its terms as they are; one that was disabled may be
+    /// used again. Where something else was changed meanwhile, `changed` is asked again: of two changes none is
+    /// undone. The installation itself has no terms before its first ones.
     ///
     /// # Errors
     /// `tenant_not_found`, `tenant_invalid`; the log's errors.
     pub fn update_tenant(
         &self,
         tenant: &TenantId,
-        new: &NewTenant,
+        changed: impl Fn(Option<&TenantRow>) -> NewTenant,
         by: &Principal,
     ) -> Result<TenantRow> {
-        let access = self.access()?;
-        if *tenant != TenantId::local() && !access.tenants.contains_key(tenant) {
-            return Err(no_tenant(tenant));
+        for _ in 0..ATTEMPTS {
+            let access = self.access()?;
+            let row = access.tenants.get(tenant);
+            if *tenant != TenantId::local() && row.is_none() {
+                return Err(no_tenant(tenant));
+            }
+            match self.tell_tenant(Kind::TenantUpdated, tenant, &changed(row), access.head, by) {
+                Err(error) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => {}
+                told => return told,
+            }
         }
-        self.tell_tenant(Kind::TenantUpdated, tenant, new, access.head, by)
+        Err(Error::new(codes::TURN_FAILED, "the tenant's terms could not be told of"))
     }
 
     /// Lets nobody use a tenant any more; what it recorded stays.

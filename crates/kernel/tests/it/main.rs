@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test; skips are told on stderr"
 )]
 
+mod access;
 mod context;
 mod plans;
 mod simulation;

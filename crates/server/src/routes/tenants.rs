@@ -85,8 +85,9 @@ fn tenant(ask: &Ask) -> Result<TenantId> {
 
 /// Changes what a tenant may do.
 pub(crate) fn update(service: &Service, ask: &Ask) -> Result<Reply> {
-    let terms: Terms = ask.json()?;
-    Ok(Reply::ok(&service.kernel.update_tenant(&tenant(ask)?, &terms.into(), ask.principal()?)?))
+    let new = NewTenant::from(ask.json::<Terms>()?);
+    let changed = |_: Option<&TenantRow>| new.clone();
+    Ok(Reply::ok(&service.kernel.update_tenant(&tenant(ask)?, changed, ask.principal()?)?))
 }
 
 /// Lets nobody use a tenant any more. What it recorded stays.
