@@ -37,13 +37,9 @@ const PAGE_EVENTS: usize = 512;
 const AT_ONCE: Seq = 4_096;
 /// Most branches of which it is remembered what goes on. Those beyond them are counted and have no spans.
 const MAX_BRANCHES: usize = 4_096;
-
-/// What is known of a branch.
-struct Followed {
-    next: Seq,
-    /// What goes on there; nothing is kept of a quiet one that was forgotten.
-    tracer: Option<Tracer>,
-}
+/// How far a branch was read is kept for each one that was ever heard of while the server runs: these 24 bytes and
+/// the text of its id, with what a table leaves free some 70 bytes a branch.
+const _: () = assert!(size_of::<(BranchId, Seq)>() == 24, "each branch has one");
 
 /// Follows the log for as long as it lives.
 #[derive(Debug)]
@@ -75,8 +71,8 @@ impl Watcher {
         let log = log.clone();
         let since_us = glasshouse_kernel::driver::now_us();
         let told = boundaries.clone();
-        let branches = HashMap::new();
-        let mut watch = Watch { log, since_us, branches, traced: 0, exporter, told };
+        let tracers = Tracers { most: MAX_BRANCHES, of: HashMap::new() };
+        let mut watch = Watch { log, since_us, next: HashMap::new(), tracers, exporter, told };
         let follow = move || {
             while seen.strong_count() > 0 {
                 // A log that cannot be read now is read later: nothing is forgotten.
@@ -104,72 +100,70 @@ impl Watcher {
     }
 }
 
+/// What goes on on branches, of so many at most.
+struct Tracers {
+    most: usize,
+    of: HashMap<BranchId, Tracer>,
+}
+
+impl Tracers {
+    /// What is remembered of a branch, if that can be. Where too much is, what was remembered of quiet branches goes.
+    fn of(&mut self, branch: &BranchId, content: bool) -> Option<&mut Tracer> {
+        if self.of.len() >= self.most && !self.of.contains_key(branch) {
+            self.of.retain(|_, tracer| tracer.is_open());
+            if self.of.len() >= self.most {
+                return None;
+            }
+        }
+        let new = || Tracer::new(branch.clone(), content);
+        Some(self.of.entry(branch.clone()).or_insert_with(new))
+    }
+}
+
 struct Watch {
     log: Log,
     /// What was stored before is not counted.
     since_us: u64,
-    branches: HashMap<BranchId, Followed>,
-    /// Branches with a tracer.
-    traced: usize,
+    /// The sequence that each branch is read from next. It stays, so that nothing is counted twice.
+    next: HashMap<BranchId, Seq>,
+    tracers: Tracers,
     exporter: Option<Exporter>,
     told: Option<Arc<Boundaries>>,
 }
 
 impl Watch {
     fn take(&mut self, branch: &BranchId, head: Seq, tally: &Mutex<Tally>) {
-        let has_room = self.make_room(branch);
         let content = self.exporter.as_ref().is_some_and(Exporter::tells_content);
-        let followed = match self.branches.entry(branch.clone()) {
+        let next = match self.next.entry(branch.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 // What it shares with its parent is the parent's.
                 let Ok(row) = self.log.branch(branch) else { return };
                 let next = head.saturating_sub(AT_ONCE).max(row.base().seq + 1);
-                new.insert(Followed { next, tracer: None })
+                new.insert(next)
             }
         };
-        if has_room && followed.tracer.is_none() {
-            followed.tracer = Some(Tracer::new(branch.clone(), content));
-            self.traced += 1;
-        }
+        let mut tracer = self.tracers.of(branch, content);
         loop {
-            let Ok(events) = self.log.read(branch, followed.next, PAGE_EVENTS) else { return };
+            let Ok(events) = self.log.read(branch, *next, PAGE_EVENTS) else { return };
             let Some(last) = events.last().map(Event::seq) else { return };
             let is_new = |event: &&Event| event.header.time_us >= self.since_us;
             for event in events.iter().filter(is_new) {
                 tally.lock().unwrap_or_else(PoisonError::into_inner).take(event);
-                let spans = followed.tracer.as_mut().map(|tracer| tracer.take(event));
+                let spans = tracer.as_mut().map(|tracer| tracer.take(event));
                 if let Some(exporter) = &mut self.exporter {
                     exporter.push(spans.unwrap_or_default());
                 }
             }
-            followed.next = last + 1;
+            *next = last + 1;
         }
-    }
-
-    /// Whether what goes on on a branch can be remembered. Where too much is, what was remembered of quiet branches
-    /// goes; how far each was read stays, so that nothing is counted twice.
-    fn make_room(&mut self, branch: &BranchId) -> bool {
-        let known = self.branches.get(branch);
-        if known.is_some_and(|known| known.tracer.is_some()) || self.traced < MAX_BRANCHES {
-            return true;
-        }
-        for followed in self.branches.values_mut() {
-            if followed.tracer.take_if(|tracer| !tracer.is_open()).is_some() {
-                self.traced -= 1;
-            }
-        }
-        self.traced < MAX_BRANCHES
     }
 
     fn send(&mut self, tally: &Mutex<Tally>) {
         if let Some(exporter) = &mut self.exporter {
             if let Some(told) = &self.told {
-                let (spans, dropped) = told.take(|branch, seq| {
-                    self.branches
-                        .get(branch)
-                        .and_then(|followed| followed.tracer.as_ref()?.turn_of(seq))
-                });
+                let (spans, dropped) =
+                    told.take(|branch, seq| self.tracers.of.get(branch)?.turn_of(seq));
                 exporter.push(spans);
                 exporter.drop_more(dropped);
             }
@@ -192,37 +186,45 @@ mod tests {
     fn what_was_forgotten_is_not_counted_again() {
         let home = tempfile::tempdir().unwrap();
         let log = Log::open(home.path(), &TenantId::local()).unwrap();
-        let [one, other] = [1, 2].map(|byte| BranchId::from_random([byte; 8]));
-        let session_of = |branch: &BranchId| SessionId::from_random([u8::from(*branch == one); 8]);
-        for branch in [&one, &other] {
+        let [one, other, third] = [1, 2, 3].map(|byte| BranchId::from_random([byte; 8]));
+        let session_of = |branch: &BranchId| {
+            let at = [&one, &other, &third].into_iter().position(|known| known == branch);
+            SessionId::from_random([u8::try_from(at.unwrap()).unwrap(); 8])
+        };
+        for branch in [&one, &other, &third] {
             let (session, name) = (session_of(branch), "main".to_owned());
             let new = NewBranch { session, branch: branch.clone(), name, parent: None };
             log.create_branch(new).unwrap();
         }
-        let (tally, branches) = (Mutex::<Tally>::default(), HashMap::new());
+        let tally = Mutex::<Tally>::default();
         let mut watch = Watch {
             log: log.clone(),
             since_us: 0,
-            branches,
-            traced: 0,
+            next: HashMap::new(),
+            tracers: Tracers { most: 1, of: HashMap::new() },
             exporter: None,
             told: None,
         };
-        let mut check = |branch: &BranchId, remembered: usize, expected: u64| {
-            let draft = Draft::new(Kind::CommitCreated, &serde_json::json!({}));
+        let mut commits = 0;
+        let mut check = |branch: &BranchId, kind: Kind, remembered: &BranchId| {
+            let draft = Draft::new(kind.clone(), &serde_json::json!({}));
             log.append(Append::new(session_of(branch), branch.clone(), vec![draft])).unwrap();
-            watch.traced = remembered;
             watch.take(branch, log.head(branch).unwrap().seq, &tally);
+            commits += u64::from(kind == Kind::CommitCreated);
             let text = tally.lock().unwrap().text();
-            let line = format!("glasshouse_commits_total {expected}\n");
-            assert!(text.contains(&line), "{expected}: {text}");
+            let line = format!("glasshouse_commits_total {commits}\n");
+            assert!(text.contains(&line), "{commits}: {text}");
+            let known: Vec<_> = watch.tracers.of.keys().collect();
+            assert_eq!(known, [remembered], "{branch} {kind:?}");
         };
-        check(&one, 0, 1);
-        // As many as can be: the first one is forgotten, and heard of again.
-        check(&other, MAX_BRANCHES, 2);
-        check(&one, MAX_BRANCHES, 3);
-        // Something goes on everywhere: what has no room is counted all the same.
-        check(&other, MAX_BRANCHES + 1, 4);
-        check(&other, MAX_BRANCHES + 1, 5);
+        check(&one, Kind::CommitCreated, &one);
+        // As many as can be: the quiet one is forgotten, and heard of again.
+        check(&other, Kind::CommitCreated, &other);
+        check(&one, Kind::CommitCreated, &one);
+        // Something goes on there: what has no room is counted all the same.
+        check(&one, Kind::TurnStarted, &one);
+        check(&other, Kind::CommitCreated, &one);
+        check(&third, Kind::CommitCreated, &one);
+        check(&other, Kind::CommitCreated, &one);
     }
 }
