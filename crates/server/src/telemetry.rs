@@ -227,4 +227,39 @@ mod tests {
         check(&third, Kind::CommitCreated, &one);
         check(&other, Kind::CommitCreated, &one);
     }
+
+    /// The failure: whatever was stored after a turn was told as a part of it.
+    #[test]
+    fn an_append_after_the_end_of_a_turn_is_in_none() {
+        let home = tempfile::tempdir().unwrap();
+        let log = Log::open(home.path(), &TenantId::local()).unwrap();
+        let (session, branch) = (SessionId::from_random([1; 8]), BranchId::from_random([1; 8]));
+        let (name, of) = ("main".to_owned(), branch.clone());
+        let new = NewBranch { session: session.clone(), branch: of, name, parent: None };
+        log.create_branch(new).unwrap();
+        let mut tracer = Tracer::new(branch.clone(), false);
+        let mut append = |kind: Kind, body: serde_json::Value| {
+            let draft = Draft::new(kind, &body);
+            log.append(Append::new(session.clone(), branch.clone(), vec![draft])).unwrap();
+            let seq = log.head(&branch).unwrap().seq;
+            for event in log.read(&branch, seq, 1).unwrap() {
+                tracer.take(&event);
+            }
+            // The one before, this one, and one that comes.
+            [seq - 1, seq, seq + 1].map(|seq| tracer.turn_of(seq).map(|(trace, _)| trace))
+        };
+        let commit = |append: &mut dyn FnMut(Kind, serde_json::Value) -> [Option<String>; 3]| {
+            append(Kind::CommitCreated, serde_json::json!({}))
+        };
+        assert_eq!(commit(&mut append), [None, None, None]);
+        let [before, first, next] = append(Kind::TurnStarted, serde_json::json!({}));
+        assert_eq!((before, &first), (None, &next));
+        assert!(first.is_some());
+        let turn = log.head(&branch).unwrap().seq;
+        assert_eq!(commit(&mut append), [first.clone(), first.clone(), first.clone()]);
+        let end = serde_json::json!({ "turn": turn, "outcome": "answered" });
+        let ended = append(Kind::TurnCompleted, end);
+        assert_eq!(ended, [first.clone(), first.clone(), None]);
+        assert_eq!(commit(&mut append), [first, None, None]);
+    }
 }

@@ -42,8 +42,8 @@ pub(super) struct Tracer {
     /// Whether texts are told.
     content: bool,
     turn: Option<Seq>,
-    /// The last one that began.
-    last: Option<Seq>,
+    /// The last one that began, and its end where it has one.
+    last: Option<(Seq, Option<Seq>)>,
     open: BTreeMap<Seq, Open>,
     /// The request that is under way.
     request: Option<Seq>,
@@ -73,10 +73,11 @@ impl Tracer {
         Self { branch, content, turn, last, open: BTreeMap::new(), request }
     }
 
-    /// The trace and the span of the turn that a sequence is in: the last one that began before it.
+    /// The trace and the span of the turn that a sequence is in, if that is the last turn that began.
     pub(super) fn turn_of(&self, seq: Seq) -> Option<(String, String)> {
-        let turn = self.last.filter(|turn| *turn <= seq)?;
-        Some((self.id(turn, 16), self.id(turn, 8)))
+        let (turn, end) = self.last?;
+        let is_within = turn <= seq && end.is_none_or(|end| seq <= end);
+        is_within.then(|| (self.id(turn, 16), self.id(turn, 8)))
     }
 
     /// Whether a turn is under way.
@@ -94,7 +95,7 @@ impl Tracer {
         match event.kind() {
             Kind::TurnStarted => {
                 self.open.clear();
-                (self.turn, self.last) = (Some(seq), Some(seq));
+                (self.turn, self.last) = (Some(seq), Some((seq, None)));
                 let attributes = vec![
                     attribute("gen_ai.operation.name", "invoke_agent"),
                     attribute("gen_ai.agent.name", "glasshouse"),
@@ -151,6 +152,11 @@ impl Tracer {
             kind if kind.ends_call() => return Ok(self.call_ended(now_us, &event.body_as()?)),
             kind if kind.ends_turn() => {
                 let body: TurnEnd = event.body_as()?;
+                if let Some((turn, end)) = &mut self.last
+                    && *turn == body.turn
+                {
+                    *end = Some(seq);
+                }
                 return Ok(self.turn_ended(now_us, &body));
             }
             _ => {}
