@@ -515,7 +515,7 @@ impl Log {
     /// nobody names it. Who holds a lease says so by that.
     ///
     /// # Errors
-    /// A storage error.
+    /// `log_busy` while a deletion looks up for long what nobody names; a storage error.
     pub fn naming(&self) -> Result<Naming> {
         let lock = self.inner.home.as_ref().map(Home::lock_naming).transpose()?;
         Ok(Naming { _lock: lock })
@@ -553,10 +553,12 @@ impl Log {
     /// Takes the right to write to a branch.
     ///
     /// # Errors
-    /// `session_owned` with the owner's `generation` while another holds it and is not gone; or a
-    /// storage error.
+    /// `session_owned` with the owner's `generation` while another holds it and is not gone; `log_busy` as
+    /// [`Log::naming`]; or a storage error.
     pub fn acquire_lease(&self, branch: &BranchId) -> Result<Lease> {
         self.inner.may_write()?;
+        // A deletion that found nobody at work may still be under way.
+        let _naming = self.naming()?;
         let Inner { store, clock, owner, .. } = &*self.inner;
         Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), branch)
     }
