@@ -52,6 +52,7 @@ pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
 pub use pin::{PinOptions, PinnedModule, Pinning};
+pub(crate) use plain::plainly;
 pub use prompt::{Hear, Heard, Made, prompted};
 pub use replay::Replayed;
 pub use stages::Stages;

@@ -9,6 +9,7 @@ use glasshouse_model::event::MAX_BODY_BYTES;
 use glasshouse_provider::{Carry, Completion, Finish, TokenUsage};
 use glasshouse_tools::sanitise::Masker;
 
+use crate::plans::plainly;
 use crate::{Error, Result};
 
 /// What is kept of a raw answer that held a secret.
@@ -80,7 +81,7 @@ impl Keeper<'_> {
         });
         let body = ModelCompleted {
             ordinal,
-            text: self.masker.mask_str(&completion.text),
+            text: self.mask_text(&completion.text),
             reasoning: cut(self.masker.mask_str(&completion.reasoning), MAX_REASONING_BYTES),
             calls: calls.collect(),
             finish: finish_word(completion.finish).to_owned(),
@@ -129,10 +130,22 @@ impl Keeper<'_> {
         if mask_texts(self.masker, &mut value) { value.to_string() } else { masked }
     }
 
+    /// Masks words as they were written and, where letters of them are escapes of JSON, as these are read: a plan
+    /// is an answer in JSON.
+    fn mask_text(&self, written: &str) -> String {
+        let masked = self.masker.mask_str(written);
+        if !masked.contains('\\') {
+            return masked;
+        }
+        let plain = plainly(&masked);
+        let masked_plain = self.masker.mask_str(&plain);
+        if masked_plain == plain { masked } else { masked_plain }
+    }
+
     fn holds_secret(&self, completion: &Completion) -> bool {
         let masked = |text: &str| self.masker.mask_str(text) != text;
         let carried = completion.carry.iter().flat_map(|carry| &carry.blocks);
-        masked(&completion.text)
+        self.mask_text(&completion.text) != completion.text
             || masked(&completion.reasoning)
             || carried.into_iter().any(|block| self.gives_away(block))
             || completion.calls.iter().any(|call| {
@@ -225,6 +238,37 @@ mod tests {
 
     use super::*;
 
+    /// An answer of words alone.
+    fn said(text: String, raw: Vec<u8>) -> Completion {
+        let (reasoning, calls, carry) = (String::new(), Vec::new(), None);
+        let (usage, finish) = (TokenUsage::default(), Finish::Stop);
+        Completion { text, reasoning, calls, usage, finish, carry, raw }
+    }
+
+    /// The failure: a secret with one letter of it as an escape stood in the log as the model had written it.
+    #[test]
+    fn law_9_escapes_hide_no_secret_in_the_words_of_an_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
+        let secret = Secret::new("db", b"zq9-correct-horse").unwrap();
+        let masker = Masker::new(&[secret], &[]).unwrap();
+        let keeper = Keeper { masker: &masker, log: &log };
+        let check = |written: &str, expected: &str| {
+            assert_eq!(keeper.mask_text(written), expected, "{written}");
+            let held = keeper.holds_secret(&said(written.to_owned(), Vec::new()));
+            assert_eq!(held, written != expected, "{written}");
+        };
+        check("it is zq9-correct-horse", "it is [secret:db]");
+        check(r#"{"a":"zq9\u002dcorrect-hors\u0065\n"}"#, r#"{"a":"[secret:db]\n"}"#);
+        check(
+            r#"Here: ```{"a":"zq9-correct\u002dhorse"}```"#,
+            r#"Here: ```{"a":"[secret:db]"}```"#,
+        );
+        // What holds none stays as it was written.
+        check(r#"{"a":"\u0061\/b"}"#, r#"{"a":"\u0061\/b"}"#);
+        check("a\\", "a\\");
+    }
+
     /// The failure: a signed block is masked inside, and every later request is refused.
     #[test]
     fn h8_signed_blocks_are_kept_whole_or_not_at_all() {
@@ -270,16 +314,7 @@ mod tests {
         let check = |text_bytes: usize, code: Option<&str>| {
             let text = "y".repeat(text_bytes);
             let raw = format!("raw {text_bytes}").into_bytes();
-            let completion = Completion {
-                text,
-                reasoning: String::new(),
-                calls: Vec::new(),
-                finish: Finish::Stop,
-                usage: TokenUsage::default(),
-                raw: raw.clone(),
-                carry: None,
-            };
-            let kept = keeper.completed(completion, 0, 1);
+            let kept = keeper.completed(said(text, raw.clone()), 0, 1);
             assert_eq!(kept.err().map(|error| error.code()), code, "{text_bytes}");
             assert_eq!(log.blob(&glasshouse_model::Digest::of(&raw)).unwrap(), raw);
         };

@@ -49,6 +49,13 @@ impl Plain {
     }
 }
 
+/// A whole text with its letters written plainly.
+pub(crate) fn plainly(text: &str) -> String {
+    let mut plain = Plain::default();
+    let told = plain.push(text);
+    told + &plain.finish()
+}
+
 /// The letter that an escape stands for, and the escape's length; `None` for one that has to stay.
 fn letter(escape: &str) -> Option<(char, usize)> {
     if escape.starts_with("\\/") {
