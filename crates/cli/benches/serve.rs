@@ -211,11 +211,12 @@ fn main() {
     let mut times: Vec<f64> =
         (0..starts).map(|_| Served::start(home).took.as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);
-    let (median, p99) = (times[times.len() / 2], times[(times.len() * 99).div_ceil(100) - 1]);
+    let (best, median) = (times[0], times[times.len() / 2]);
+    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
     let ratio = median / START_MS;
     println!(
-        "serve beside {sessions} sessions, start to first answer: {median:.1} ms (p99 {p99:.1}); \
-         ratio={ratio:.2} bound=1 {}",
+        "serve beside {sessions} sessions, start to first answer: {median:.1} ms \
+         (best {best:.1}, p99 {p99:.1}); ratio={ratio:.2} bound=1 {}",
         verdict(ratio)
     );
     let keys = tenants(home, opened);
