@@ -89,6 +89,13 @@ impl Reply {
         self
     }
 
+    /// Adds headers that were read before.
+    #[must_use]
+    pub(crate) fn headers(mut self, headers: &HeaderMap) -> Self {
+        self.headers.extend(headers.clone());
+        self
+    }
+
     /// Says whether the same request had been made before.
     #[must_use]
     pub(crate) fn replayed(self, was_before: bool) -> Self {
