@@ -13,6 +13,7 @@ mod models;
 mod output;
 mod review;
 mod show;
+mod whole;
 
 use std::process::ExitCode;
 

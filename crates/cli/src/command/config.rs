@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::args::ConfigCommand;
 use crate::error::Error;
+use crate::whole::{self, Links};
 use crate::{home, input, output};
 
 const TEMPLATE: &str = "\
@@ -136,14 +137,8 @@ fn write(file: &Path, text: &str) -> Result<(), Error> {
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir).map_err(fail)?;
     }
-    // A name nobody can have prepared, and never through a link.
-    let temporary = file.with_extension(format!("yaml.{}.new", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut out = options.write(true).create_new(true).open(&temporary).map_err(fail)?;
-    std::io::Write::write_all(&mut out, text.as_bytes())
-        .and_then(|()| out.sync_all())
-        .map_err(fail)?;
-    std::fs::rename(&temporary, file).map_err(fail)
+    // A repository may have made it a link to a file of the user's.
+    whole::write(file, text, Links::Replaced).map_err(fail)
 }
 
 #[cfg(test)]

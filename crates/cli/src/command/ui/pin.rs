@@ -1,8 +1,5 @@
 //! `glasshouse ui pin`: a plan with the digests of all its modules.
 
-use std::io::Write as _;
-use std::path::Path;
-
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{PinOptions, Pinning};
 use glasshouse_model::Exit;
@@ -12,6 +9,7 @@ use super::{read, runs};
 use crate::args::PinArguments;
 use crate::error::Error;
 use crate::output;
+use crate::whole::{self, Links};
 
 /// Runs the command.
 pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
@@ -25,7 +23,8 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
     let pinned = runs::plans()?.until(&cancel).pin(&text, arguments.profile.name(), &options)?;
     let Pinning { text, modules, fetched } = pinned;
     if let Some(out) = &arguments.out {
-        write(out, &format!("{text}\n")).map_err(|error| {
+        // It is often the plan that was read.
+        whole::write(out, &format!("{text}\n"), Links::Followed).map_err(|error| {
             Error::new(codes::USAGE, format!("cannot write {}", out.display())).why(error)
         })?;
     }
@@ -43,28 +42,4 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
     }
     output::note(&format!("{} modules, {fetched} fetched now", modules.len()));
     Ok(Exit::Done.status())
-}
-
-/// Puts a text into a file, whole or not at all: it is often the plan that was read.
-fn write(out: &Path, text: &str) -> std::io::Result<()> {
-    // A link is followed, and what is no file, such as a terminal, is written to.
-    let out = std::fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
-    if std::fs::metadata(&out).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(&out, text);
-    }
-    let name = out.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = out.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = || {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
-        if let Ok(about) = std::fs::metadata(&out) {
-            file.set_permissions(about.permissions())?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&unfinished, &out)
-    };
-    written().inspect_err(|_| {
-        let _ = std::fs::remove_file(&unfinished);
-    })
 }
