@@ -1,7 +1,7 @@
 //! Files that a person names on the command line: bounded, and never something that has no end.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -24,6 +24,15 @@ const BOM: char = '\u{feff}';
 /// An input that could not be read.
 pub(crate) fn unreadable(file: &Path, why: impl std::fmt::Display) -> Error {
     Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(why)
+}
+
+/// Whether something has the name of a file that is read unasked. What cannot be looked at counts as there:
+/// reading it tells why, and it is not taken for none.
+pub(crate) fn is_there(file: &Path) -> bool {
+    let is_absent = |error: std::io::Error| {
+        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    };
+    !std::fs::symlink_metadata(file).is_err_and(is_absent)
 }
 
 /// Opens a regular file, or stdin for `-`, to be read as it comes, up to one byte more than the limit.
@@ -72,4 +81,27 @@ pub(crate) fn text(file: &Path, max_bytes: u64) -> Result<String, Error> {
 
 fn too_large(bytes: u64, max_bytes: u64) -> String {
     format!("it has {bytes} bytes or more; the limit is {max_bytes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The failure: a file that could not be looked at was taken for none.
+    #[test]
+    fn only_what_is_surely_absent_is_not_there() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink("nothing", at("dangling")).unwrap();
+        let check =
+            |name: &str, expected: bool| assert_eq!(is_there(&at(name)), expected, "{name}");
+        check("file", true);
+        check("dangling", true);
+        check("nothing", false);
+        check("nothing/file", false);
+        check("file/file", false);
+        // An error that does not say that nothing is there, as one of permissions does not.
+        check(&"x".repeat(300), true);
+    }
 }

@@ -149,9 +149,7 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
     // Loading tries the examples; one that does not hold is the error of that.
     let policy = load_to_decide(policy, &here)?;
     let own = here.join(PROJECT_TESTS);
-    // One that cannot be read is an error, and not no tests.
-    let is_there = std::fs::symlink_metadata(&own).is_ok();
-    let file = file.or_else(|| is_there.then_some(own.as_path()));
+    let file = file.or_else(|| input::is_there(&own).then_some(own.as_path()));
     let tested = match file {
         Some(file) => {
             let text = input::text(file, input::MAX_POLICY_BYTES)?;

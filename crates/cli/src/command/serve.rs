@@ -1,6 +1,5 @@
 //! `glasshouse serve`: the kernel over HTTP, for other programs of the person at this machine.
 
-use std::io::ErrorKind::NotFound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::task::{self, scripted};
 use super::{browser, notify};
 use crate::args::ServeArguments;
 use crate::error::Error;
-use crate::{home, models, output};
+use crate::{home, input, models, output};
 
 /// Places that are ready for code of plans, once a plan had some.
 const PREPARED: usize = 2;
@@ -66,10 +65,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
 /// The settings of the file, and the flags above them.
 fn listening(arguments: &ServeArguments) -> Result<Listening, Error> {
     let own = home::data_dir()?.join(SETTINGS);
-    // One that cannot be read is refused below, and not taken for none.
-    let is_there =
-        || std::fs::symlink_metadata(&own).map_or_else(|e| e.kind() != NotFound, |_| true);
-    let file = arguments.config.clone().or_else(|| is_there().then(|| own.clone()));
+    let file = arguments.config.clone().or_else(|| input::is_there(&own).then(|| own.clone()));
     let mut listening =
         file.map_or_else(|| Ok(Listening::default()), |file| Listening::read(&file))?;
     if let Some(address) = arguments.listen {
