@@ -38,6 +38,18 @@ pub(crate) struct Told {
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
+/// Whether a route begins something that quotas count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spends {
+    No,
+    /// It does whenever it is asked: quotas are looked at before its handler.
+    Before,
+    /// Its handler looks at them: only it knows whether something begins, or was done before.
+    Within,
+}
+
+use Spends::{Before, Within};
+
 /// One route.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -48,8 +60,9 @@ pub(crate) struct Route {
     pub(crate) is_open: bool,
     /// The rights of which one opens it.
     pub(crate) needs: Rights,
-    /// Whether it begins something that quotas count.
-    pub(crate) spends: bool,
+    pub(crate) spends: Spends,
+    /// Whether its answer may go on after it has begun.
+    pub(crate) goes_on: bool,
     /// What it does, for the reference.
     pub(crate) summary: &'static str,
     pub(crate) handler: Handler,
@@ -84,7 +97,8 @@ const fn route(
         or_text: None,
         headers: &[],
     };
-    Route { method, path, is_open: false, needs, spends: false, summary, handler, told }
+    let (spends, goes_on) = (Spends::No, false);
+    Route { method, path, is_open: false, needs, spends, goes_on, summary, handler, told }
 }
 
 const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Route {
@@ -108,8 +122,14 @@ impl Route {
     }
 
     /// Counted by quotas.
-    const fn spends(mut self) -> Self {
-        self.spends = true;
+    const fn spends(mut self, spends: Spends) -> Self {
+        self.spends = spends;
+        self
+    }
+
+    /// Answers for as long as there is something to tell.
+    const fn goes_on(mut self) -> Self {
+        self.goes_on = true;
         self
     }
 
@@ -163,30 +183,6 @@ impl Route {
     }
 }
 
-/// Media types of answers that are whole when they leave.
-const WHOLE: [&str; 6] =
-    [JSON, "text/html", "text/javascript", "text/css", "text/plain", "application/octet-stream"];
-/// Paths whose handlers ask for room themselves: only they know whether something begins, or was done before.
-const ASK_FOR_ROOM: [&str; 5] = [
-    "/v1/sessions",
-    "/v1/sessions/{session}/turns",
-    "/v1/chat",
-    "/v1/plans/prompt",
-    "/v1/plans/prompt/stream",
-];
-
-impl Route {
-    /// Whether its answer may go on; so does one of a type that is not known as whole.
-    pub(crate) fn goes_on(&self) -> bool {
-        !WHOLE.contains(&self.told.media_type)
-    }
-
-    /// Whether its handler looks at quotas where something begins.
-    pub(crate) fn asks_for_room(&self) -> bool {
-        ASK_FOR_ROOM.contains(&self.path)
-    }
-}
-
 /// Every route of the server.
 #[rustfmt::skip]
 pub(crate) static ROUTES: &[Route] = &[
@@ -203,13 +199,13 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/ready", "Whether work can be taken", routes::health::ready).answer(shape::<routes::health::Ready>),
     get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain").needs(HOST),
     get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>).answer(shape::<routes::sessions::Page>),
-    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends().answer(shape::<Overview>),
+    post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(Within).answer(shape::<Overview>),
     get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]).answer(shape::<Overview>),
     route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),
     post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).answer(shape::<routes::sessions::Closed>),
     get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]).answer(shape::<shapes::EventsPage>),
-    get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").headers(&[LAST_EVENT_ID]),
-    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends().answer(shape::<routes::turns::Place>),
+    get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").goes_on().headers(&[LAST_EVENT_ID]),
+    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends(Within).answer(shape::<routes::turns::Place>),
     post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202).answer(shape::<routes::turns::Place>),
     post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202).answer(shape::<routes::turns::Place>),
     get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).answer(shape::<routes::branches::List>),
@@ -231,8 +227,8 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
     get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
     get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
-    post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).body(shape::<routes::chat::Said>).media("text/event-stream").headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(),
-    get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").headers(&[AI_SDK]),
+    post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).body(shape::<routes::chat::Said>).media("text/event-stream").goes_on().headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(Within),
+    get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").goes_on().headers(&[AI_SDK]),
     post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).answer(shape::<routes::turns::Place>),
     get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Which>).answer(shape::<routes::chat::Messages>),
     get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).answer(shape::<routes::approvals::List>),
@@ -242,13 +238,13 @@ pub(crate) static ROUTES: &[Route] = &[
     route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER).answer(shape::<routes::approvals::Revoked>),
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
     get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>).answer(shape::<History>),
-    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends().answer(shape::<routes::plans::View>),
+    post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(Before).answer(shape::<routes::plans::View>),
     post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE).answer(shape::<shapes::Probed>),
-    post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends().answer(shape::<routes::plans::View>),
-    post("/v1/plans/prompt/stream", "The same, with previews while the plan comes, a JSON object a line", routes::prompts::stream).body(shape::<routes::prompts::Prompt>).media("application/x-ndjson").spends(),
+    post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends(Within).answer(shape::<routes::plans::View>),
+    post("/v1/plans/prompt/stream", "The same, with previews while the plan comes, a JSON object a line", routes::prompts::stream).body(shape::<routes::prompts::Prompt>).media("application/x-ndjson").goes_on().spends(Within),
     post("/v1/plans/clear", "List plans and runs no more; the log keeps their events", routes::plans::clear).needs(MANAGE).answer(shape::<routes::plans::Cleared>),
     get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state).answer(shape::<routes::plans::Shown>),
-    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends().answer(shape::<routes::plans::View>),
+    post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends(Before).answer(shape::<routes::plans::View>),
     post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>).answer(shape::<routes::plans::View>),
     post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).needs(ACT.or(PROVE)).answer(shape::<Replayed>),
     post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).answer(shape::<Verification>),
@@ -295,21 +291,13 @@ mod tests {
         assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");
     }
 
+    /// An answer that goes on and is not counted has no bound.
     #[test]
-    fn what_goes_on_and_what_asks_for_room_is_in_the_table() {
-        let paths = |is_one: fn(&&Route) -> bool| -> Vec<&str> {
-            ROUTES.iter().filter(is_one).map(|route| route.path).collect()
-        };
-        assert_eq!(
-            paths(|route| route.goes_on()),
-            [
-                "/v1/sessions/{session}/events/stream",
-                "/v1/chat",
-                "/v1/chat/{session}/stream",
-                "/v1/plans/prompt/stream",
-            ]
-        );
-        assert_eq!(paths(|route| route.spends && route.asks_for_room()), ASK_FOR_ROOM);
+    fn whatever_streams_is_told_as_what_goes_on() {
+        for route in ROUTES {
+            let streams = ["text/event-stream", "application/x-ndjson"];
+            assert_eq!(route.goes_on, streams.contains(&route.told.media_type), "{}", route.path);
+        }
     }
 
     #[test]

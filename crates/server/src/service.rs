@@ -35,7 +35,7 @@ use crate::problem::RETRY_AFTER_S;
 use crate::quota::{self, Counted, Exhausted};
 use crate::reply::{Content, Reply};
 use crate::rights::{HOST, Rights};
-use crate::route::{ROUTES, Route};
+use crate::route::{ROUTES, Route, Spends};
 use crate::shared::{Shared, unlimited};
 use crate::stream::{self, Streams};
 use crate::tally::Tally;
@@ -193,7 +193,7 @@ async fn handle(
     let caller = admitted.caller.clone();
     let traceparent = request.headers().get(TRACEPARENT).cloned();
     // Before anything is waited for: of many at once none is overlooked.
-    let counted = route.goes_on().then(|| Followed::new(&service.followed));
+    let counted = route.goes_on.then(|| Followed::new(&service.followed));
     let before = counted.as_ref().map_or(0, Followed::before);
     let worked = work(&shared, route, admitted, before, (parts, request)).await;
     let reply = worked.unwrap_or_else(Reply::from);
@@ -238,7 +238,7 @@ async fn work(
     if let Some(caller) = caller.as_ref().filter(|caller| !caller.rights.has_one_of(route.needs)) {
         return Err(forbid(shared, &service, route, caller, route.needs).await);
     }
-    if route.goes_on() {
+    if route.goes_on {
         if followed >= MAX_FOLLOWED {
             return Err(Error::new(codes::SERVER_BUSY, "too many answers go on already")
                 .with(RETRY_AFTER_S, 1_u64));
@@ -265,9 +265,9 @@ async fn work(
     let of = Arc::clone(&service);
     let done = shared.pool.run(move || {
         let _place = place;
-        let room = match route.spends && !route.asks_for_room() {
-            true => quota::check_room(&of, &ask, of.desk.ahead()),
-            false => Ok(()),
+        let room = match route.spends {
+            Spends::Before => quota::check_room(&of, &ask, of.desk.ahead()),
+            Spends::No | Spends::Within => Ok(()),
         };
         let reply = room.and_then(|()| (route.handler)(&of, &ask));
         (reply, ask.refusal.into_inner())
