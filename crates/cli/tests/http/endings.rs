@@ -167,8 +167,9 @@ fn commands_close_and_delete_as_the_routes_do() {
     place.run(&["audit", "verify"]).expect_status(0);
 }
 
-/// Whether a text is in a file of a directory; the log's bodies are stored as they are.
-fn holds(directory: &Path, text: &[u8]) -> bool {
+/// Whether a text is in a file of a directory. The log packs its bodies; a text without repetitions stands in them
+/// as it is.
+pub(crate) fn holds(directory: &Path, text: &[u8]) -> bool {
     std::fs::read_dir(directory).unwrap().flatten().any(|entry| {
         let path = entry.path();
         if path.is_dir() {

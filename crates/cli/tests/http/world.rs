@@ -275,21 +275,15 @@ impl World {
         last["run"].as_u64().unwrap()
     }
 
-    /// The same text about nobody. Each id is as long as before, so that nothing else changes.
-    pub(crate) fn unknown(&self, text: &str) -> String {
-        let same = |id: &str| -> String {
-            let prefix = id.find(['_', ':']).map_or(1, |at| at + 1);
-            let digit = if id.starts_with("sha256:") || id.starts_with("g_") { "b" } else { "z" };
-            format!("{}{}", &id[..prefix], digit.repeat(id.len() - prefix))
-        };
-        let ids = [
+    /// What only this world has.
+    fn ids(&self) -> [&str; 13] {
+        [
             &self.sandbox,
             &self.talk,
             &self.branch,
             &self.blob,
             &self.fork,
             &self.asks,
-            &self.asked_digest,
             &self.grant,
             &self.busy.0,
             &self.stopped.0,
@@ -297,11 +291,21 @@ impl World {
             &self.deleted,
             &self.rotated,
             &self.revoked,
-        ];
+        ]
+    }
+
+    /// The same text about nobody. Each id is as long as before, so that nothing else changes.
+    pub(crate) fn unknown(&self, text: &str) -> String {
+        let same = |id: &str| -> String {
+            let prefix = id.find(['_', ':']).map_or(1, |at| at + 1);
+            let digit = if id.starts_with("sha256:") || id.starts_with("g_") { "b" } else { "z" };
+            format!("{}{}", &id[..prefix], digit.repeat(id.len() - prefix))
+        };
         let asking = self.approval.split_once(':').unwrap().0;
         let mut text = text.replace(asking, &same(asking));
-        for id in ids {
-            text = text.replace(id.as_str(), &same(id));
+        // The digest of the same arguments is everybody's, and still names a question of this world.
+        for id in self.ids().into_iter().chain([self.asked_digest.as_str()]) {
+            text = text.replace(id, &same(id));
         }
         let run = self.run.to_string();
         let nines = "9".repeat(run.len());
@@ -313,23 +317,7 @@ impl World {
 
     /// What nobody else may ever be told.
     pub(crate) fn marks(&self) -> Vec<&str> {
-        vec![
-            self.word,
-            self.tenant,
-            &self.talk,
-            &self.branch,
-            &self.blob,
-            &self.fork,
-            &self.asks,
-            &self.approval,
-            &self.grant,
-            &self.busy.0,
-            &self.stopped.0,
-            &self.closing,
-            &self.deleted,
-            &self.rotated,
-            &self.revoked,
-        ]
+        self.ids().into_iter().chain([self.word, self.tenant, &self.approval]).collect()
     }
 
     /// A request on every route, in an order in which each of them succeeds for who owns this world.
