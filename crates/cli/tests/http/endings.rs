@@ -151,6 +151,9 @@ fn commands_close_and_delete_as_the_routes_do() {
     let told = run(&["session", "delete", &deleted, "--json"]).expect_status(0).last();
     assert_eq!(told["deleted"], false);
     assert!(told["events"].as_u64().unwrap() > 3, "{told}");
+    let words = format!("would erase: at most {} of the events", told["events"]);
+    let told = run(&["session", "delete", &deleted]).expect_status(0);
+    assert!(told.stdout.contains(&words), "{}", told.stdout);
     assert!(holds(&place.home(), b"launch-code-7"));
     served.get(&format!("/v1/sessions/{deleted}/events")).expect(200);
     let erase = || run(&["session", "delete", &deleted, "--yes", "--json"]).expect_status(0).last();

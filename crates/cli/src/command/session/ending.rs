@@ -18,7 +18,7 @@ pub(super) fn close(kernel: &Kernel, session: &SessionId, json: bool) -> Result<
     Ok(Exit::Done.status())
 }
 
-/// Erases what a session said, or tells how much that would be.
+/// Erases what a session said, or tells how much that would be at most.
 pub(super) fn delete(
     kernel: &Kernel,
     session: &SessionId,
@@ -53,8 +53,10 @@ fn would_delete(kernel: &Kernel, session: &SessionId, json: bool) -> Result<u8, 
             "session": session, "deleted": false, "events": events,
         }));
     } else {
-        output::data(&format!("would erase: {events} events"));
-        output::note("nothing was erased; with --yes it is gone for good");
+        output::data(&format!("would erase: at most {events} of the events that are there now"));
+        output::note(
+            "nothing was erased; with --yes it is gone for good; events that gave a right or prove others stay",
+        );
     }
     Ok(Exit::Done.status())
 }
