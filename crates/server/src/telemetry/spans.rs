@@ -151,13 +151,7 @@ impl Tracer {
             }
             kind if kind.ends_call() => return Ok(self.call_ended(now_us, &event.body_as()?)),
             kind if kind.ends_turn() => {
-                let body: TurnEnd = event.body_as()?;
-                if let Some((turn, end)) = &mut self.last
-                    && *turn == body.turn
-                {
-                    *end = Some(seq);
-                }
-                return Ok(self.turn_ended(now_us, &body));
+                return Ok(self.turn_ended(seq, now_us, &event.body_as()?));
             }
             _ => {}
         }
@@ -265,7 +259,12 @@ impl Tracer {
         self.end(seq, now_us, failed.as_deref())
     }
 
-    fn turn_ended(&mut self, now_us: u64, body: &TurnEnd) -> Vec<Span> {
+    fn turn_ended(&mut self, seq: Seq, now_us: u64, body: &TurnEnd) -> Vec<Span> {
+        if let Some((turn, end)) = &mut self.last
+            && *turn == body.turn
+        {
+            *end = Some(seq);
+        }
         let outcome = serde_json::to_value(body.outcome).unwrap_or_default();
         self.add(Some(body.turn), vec![attribute("glasshouse.outcome", outcome)]);
         let mut spans = Vec::new();
