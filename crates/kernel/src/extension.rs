@@ -13,7 +13,7 @@ use glasshouse_model::{Call, Effect, Principal, PrincipalKind, TenantId};
 use glasshouse_policy::{Extension, ExtensionError, Opinion};
 use glasshouse_sandbox::{Cancel, SandboxHost};
 use glasshouse_script::{
-    Engine, Language, Limit, Limits, Makes, Program, Ran, Runtime, Source, Task, Worker,
+    Engine, Language, Limit, Limits, Makes, Program, Ran, Runtime, Source, Stores, Task, Worker,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -65,7 +65,13 @@ impl ScriptExtension {
     pub fn start(host: Arc<SandboxHost>, code: &str, language: Language) -> Result<Self> {
         let worker = ENGINE.worker(&host)?;
         let manifest = Default::default();
-        let source = Source { code, language, runtime: Runtime::Renderify, manifest: &manifest };
+        let source = Source {
+            code,
+            language,
+            runtime: Runtime::Renderify,
+            manifest: &manifest,
+            stores: Stores::default(),
+        };
         let program = worker.compile(&source, &Cancel::new()?)?;
         if !program.module().exports.iter().any(|name| name == EVALUATE) {
             return Err(failed(format!("it exports no function `{EVALUATE}`")));

@@ -47,7 +47,7 @@ use crate::{Error, Result, codes};
 pub use aside::runs_code;
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
-pub use code::{Coded, Coder, LANES, LaneCode, Preflight, told as told_of_code};
+pub use code::{Coded, Coder, LANES, LaneCode, Preflight, Probed, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};

@@ -72,8 +72,8 @@ fn main() -> u8 {
 pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Bytecode>) {
     match order {
         Order::Carry { addresses } => carry(&addresses),
-        Order::Compile { code, language, runtime, manifest } => {
-            let source = Source { code: &code, language, runtime, manifest: &manifest };
+        Order::Compile { code, language, runtime, manifest, stores } => {
+            let source = Source { code: &code, language, runtime, manifest: &manifest, stores };
             compiled(SOURCE, compile::compile(&source))
         }
         Order::Module { address, kind, manifest } => {

@@ -13,8 +13,8 @@ use glasshouse_plan::state::State;
 use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
 use glasshouse_plan::{Event, Plan, Profile, parse};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Task, Worker,
-    is_carried,
+    DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Stores, Task,
+    Worker, is_carried,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -201,6 +201,7 @@ fn linked(
         language: Language::Js,
         runtime: Runtime::Renderify,
         manifest: finding.manifest,
+        stores: Stores::default(),
     };
     let program = worker.compile(&source, stop)?;
     Ok(program.with(&worker.graph(program.wants(), finding, stop)?))

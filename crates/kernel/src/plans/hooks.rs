@@ -16,7 +16,9 @@ use glasshouse_log::Log;
 use glasshouse_model::Digest;
 use glasshouse_model::body::{BlobRef, PlanHook};
 use glasshouse_sandbox::{Cancel, SandboxHost};
-use glasshouse_script::{Engine, Language, Limits, Makes, Program, Runtime, Source, Task, Worker};
+use glasshouse_script::{
+    Engine, Language, Limits, Makes, Program, Runtime, Source, Stores, Task, Worker,
+};
 use serde_json::{Value, json};
 
 use crate::driver::lock;
@@ -303,7 +305,13 @@ impl ScriptPlugin {
     ) -> Result<Self> {
         let worker = ENGINE.worker(&host)?;
         let manifest = Default::default();
-        let source = Source { code, language, runtime: Runtime::Renderify, manifest: &manifest };
+        let source = Source {
+            code,
+            language,
+            runtime: Runtime::Renderify,
+            manifest: &manifest,
+            stores: Stores::default(),
+        };
         let program = worker.compile(&source, &Cancel::new()?)?;
         let exports = &program.module().exports;
         let known = |export: &String| Hook::ALL.iter().any(|hook| hook.as_str() == export);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::Cancel;
 use glasshouse_script::{
-    Error, Finding, Found, GraphLimits, Integrity, Kind, Language, Library, Runtime, Source,
+    Error, Finding, Found, GraphLimits, Integrity, Kind, Language, Library, Runtime, Source, Stores,
 };
 use serde_json::{Value, json};
 
@@ -407,6 +407,8 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
         "import { a } from 'https://ga.jspm.io/npm:x@1.0.0/a.js'; export default () => a()",
         "export default () => import('https://ga.jspm.io/npm:x@1.0.0/b.js').then((it) => it.b() + it.default)",
         "import { h } from 'preact'; export default () => typeof h('b').type",
+        "localStorage.a = 'x'; let e = 0; try { localStorage.b = 'x'.repeat(6e6) } catch (it) { e = it.name }
+            export default () => [localStorage.a, e, Object.keys(sessionStorage).length].join()",
     ];
     let task = task(Runtime::Renderify);
     let (mut codes, mut made) = (Vec::new(), Vec::new());
@@ -414,7 +416,8 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
         let worker = engine().worker(host()).unwrap();
         let (cancel, manifest) = (Cancel::new().unwrap(), BTreeMap::new());
         let runtime = Runtime::Renderify;
-        let source = Source { code, language: Language::Tsx, runtime, manifest: &manifest };
+        let stores = Stores::of(["localStorage", "sessionStorage"]);
+        let source = Source { code, language: Language::Tsx, runtime, manifest: &manifest, stores };
         let compiled = worker.compile(&source, &cancel).unwrap();
         let limits = GraphLimits::default();
         let finding = Finding { library: &Two, manifest: &manifest, limits, runtime };
@@ -452,7 +455,7 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
             report["codes"][at]
         );
     }
-    assert!(made.iter().filter(|made| made.is_some()).count() >= 7, "{made:?}");
+    assert!(made.iter().filter(|made| made.is_some()).count() >= 8, "{made:?}");
 }
 
 fn of_header(part: &str) -> bool {

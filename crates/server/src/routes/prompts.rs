@@ -94,7 +94,12 @@ fn make(
 }
 
 /// Shows what a model made.
-fn show(service: &Service, (asked, by): (&Prompt, &Principal), made: &Made) -> Result<Reply> {
+fn show(
+    service: &Service,
+    (asked, by): (&Prompt, &Principal),
+    made: &Made,
+    left: impl Future<Output = ()> + Send + 'static,
+) -> Result<Reply> {
     if !made.report.safe {
         let first = made.report.issues.first();
         let why = first.map(|issue| format!("{} at {}", issue.message, issue.pointer));
@@ -105,7 +110,9 @@ fn show(service: &Service, (asked, by): (&Prompt, &Principal), made: &Made) -> R
     let profile = asked.profile.unwrap_or(ProfileName::Strict);
     let text = made.plan.to_string();
     let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
-    let run = plans_in(service, by, &project)?.show(&text, RunMode::Prompt, false, profile)?;
+    let until = service.stopped_when(left)?;
+    let run =
+        plans_in(service, by, &project, &until)?.show(&text, RunMode::Prompt, false, profile)?;
     Ok(view(StatusCode::CREATED, &run))
 }
 
@@ -125,7 +132,7 @@ pub(crate) fn whole(service: &Service, ask: &Ask) -> Result<Reply> {
     let asked = (&asked(ask)?, ask.principal()?);
     let _running = service.desk.take_question(|ahead| check_room(service, ask, ahead))?;
     let made = make(service, asked, &mut |_| {}, ask.leaving.clone().left())?;
-    show(service, asked, &made)
+    show(service, asked, &made, ask.leaving.clone().left())
 }
 
 /// The same, told while it happens.
@@ -167,7 +174,9 @@ fn told(service: &Arc<Service>, asked: (&Prompt, &Principal), lines: &mpsc::Send
     };
     let made = make(service, asked, &mut hear, lines.closed());
     let last = made.and_then(|made| {
-        let reply = show(service, asked, &made)?;
+        let waited_for = lines.clone();
+        let left = async move { waited_for.closed().await };
+        let reply = show(service, asked, &made, left)?;
         let run: Value = serde_json::from_slice(reply.whole()).unwrap_or_default();
         let is_text = made.kind == Kind::Text;
         Ok(json!({
