@@ -6,9 +6,10 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::backup;
+use crate::codes;
 use crate::error::{Error, Result};
 
 const DIRECTORY_MODE: u32 = 0o700;
@@ -16,6 +17,9 @@ const FILE_MODE: u32 = 0o600;
 /// Whom it is locked by says who may write to the log.
 const IN_USE: &str = "run/log.lock";
 const NAMING: &str = "run/naming.lock";
+/// How long a deletion is waited for, and how often it is looked whether it is over.
+const NAMING_PATIENCE: Duration = Duration::from_secs(30);
+const NAMING_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Suffix of files that are being written; whatever carries it may be deleted.
 pub(crate) const TEMPORARY: &str = ".tmp";
 
@@ -147,8 +151,19 @@ impl Home {
     }
 
     /// Held by everyone who stores blobs that no lease tells of and that an event is about to name.
+    /// `log_busy` when a deletion goes on for longer than anybody waits.
     pub(crate) fn lock_naming(&self) -> Result<FileLock> {
-        FileLock::share(&self.root.join(NAMING))
+        let until = Instant::now() + NAMING_PATIENCE;
+        loop {
+            if let Some(lock) = FileLock::try_share(&self.root.join(NAMING))? {
+                return Ok(lock);
+            }
+            if Instant::now() >= until {
+                return Err(Error::new(codes::LOG_BUSY, "nothing can be stored for a moment")
+                    .why("a session is being deleted, and what only it names is looked up"));
+            }
+            std::thread::sleep(NAMING_LOOK_EVERY);
+        }
     }
 
     /// Held while blobs go that nobody names; `None` while somebody may be about to.

@@ -79,7 +79,7 @@ pub use lease::{LEASE_TTL_US, Lease};
 pub use log::{Events, Later, Log, Naming, Options};
 pub use merge::MergeBranch;
 pub use observe::{Observer, Operation};
-pub use own::own_session;
+pub use own::{ACCESS, own_session};
 pub use projection::{Deviation, Projection};
 pub use proof::{
     Consistency, EventProof, Extension, ProvedEvent, proves_consistency, proves_inclusion,

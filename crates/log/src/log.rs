@@ -3,6 +3,7 @@
 mod events;
 mod later;
 mod opening;
+mod proving;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -18,7 +19,6 @@ use crate::backup;
 use crate::blobs::Blobs;
 use crate::branch::{BranchRow, NewBranch, SessionRow, last_shared};
 use crate::chain::Chain;
-use crate::checkpoint::SignedHead;
 use crate::clock::Clock;
 use crate::codes;
 use crate::erase::{self, Erase, MAX_ERASED};
@@ -33,18 +33,15 @@ use crate::merge::MergeBranch;
 use crate::observe::{Observed, Observer};
 use crate::owner::Owner;
 use crate::projection::Snapshots;
-use crate::proof::{self, Consistency, EventProof, proves_inclusion};
 use crate::record::Record;
 use crate::signer::Signer;
 use crate::store::{Leaf, Merge, Stats, Store};
 use crate::subscription::{Bell, Follower, Subscription};
-use crate::verify::{self, Reach, Verification, verify};
 
 pub use self::events::Events;
 pub use self::later::Later;
 use self::later::Teller;
 pub use self::opening::Options;
-use self::opening::unvouched;
 
 /// Branches remembered as proved; beyond, they are proved again.
 const PROVED_BRANCHES: usize = 65_536;
@@ -515,7 +512,7 @@ impl Log {
     /// nobody names it. Who holds a lease says so by that.
     ///
     /// # Errors
-    /// A storage error.
+    /// `log_busy` while a deletion looks up for long what nobody names; a storage error.
     pub fn naming(&self) -> Result<Naming> {
         let lock = self.inner.home.as_ref().map(Home::lock_naming).transpose()?;
         Ok(Naming { _lock: lock })
@@ -553,10 +550,12 @@ impl Log {
     /// Takes the right to write to a branch.
     ///
     /// # Errors
-    /// `session_owned` with the owner's `generation` while another holds it and is not gone; or a
-    /// storage error.
+    /// `session_owned` with the owner's `generation` while another holds it and is not gone; `log_busy` as
+    /// [`Log::naming`]; or a storage error.
     pub fn acquire_lease(&self, branch: &BranchId) -> Result<Lease> {
         self.inner.may_write()?;
+        // A deletion that found nobody at work may still be under way.
+        let _naming = self.naming()?;
         let Inner { store, clock, owner, .. } = &*self.inner;
         Lease::acquire(Arc::clone(store), Arc::clone(clock), owner.clone(), branch)
     }
@@ -568,98 +567,6 @@ impl Log {
     pub fn is_owned(&self, branch: &BranchId) -> Result<bool> {
         let Inner { store, clock, owner, .. } = &*self.inner;
         Lease::is_held(&**store, &**clock, owner, branch)
-    }
-
-    /// Signs the head of everything committed so far and writes it beside the database. Happens by
-    /// itself each second while events arrive and when the log is closed.
-    ///
-    /// # Errors
-    /// Why nothing may be written, or a storage error.
-    pub fn sign_head(&self) -> Result<SignedHead> {
-        self.inner.may_write()?;
-        let signer = self.inner.signer.as_ref().expect("a log that may be written signs");
-        signer.sign()
-    }
-
-    /// The key that signed heads are checked with.
-    ///
-    /// # Errors
-    /// `head_key_invalid`.
-    pub fn public_key(&self) -> Result<PublicKey> {
-        self.inner.public_key.clone()
-    }
-
-    /// Proves the whole log against its signed heads. Reads every event.
-    ///
-    /// # Errors
-    /// A storage error; what does not prove itself is no error but the result.
-    pub fn verify(&self) -> Result<Verification> {
-        let Inner { store, blobs, heads, public_key, .. } = &*self.inner;
-        verify(store.as_ref(), blobs, heads, public_key, Reach::Whole)
-    }
-
-    /// The newest signed head.
-    ///
-    /// # Errors
-    /// `head_key_invalid`, `log_corrupt` when there is no valid head, or a storage error.
-    pub fn signed_head(&self) -> Result<SignedHead> {
-        let key = self.public_key()?;
-        let note = self.inner.heads.latest()?.ok_or_else(|| unvouched("it has no signed head"))?;
-        SignedHead::open(&note, &key).map_err(unvouched)
-    }
-
-    /// Proves to others that an event is in the log. Signs a head first when the newest does not
-    /// cover the event. Reads the whole tree.
-    ///
-    /// # Errors
-    /// `branch_not_found`, `event_not_found`; `head_not_signed` when the log is read only and no
-    /// head covers the event; `log_corrupt`, or a storage error.
-    pub fn prove(&self, branch: &BranchId, seq: Seq) -> Result<EventProof> {
-        let no_event = || {
-            let what = format!("branch {branch} has no event {seq}");
-            Error::new(codes::EVENT_NOT_FOUND, what)
-        };
-        // The event before it is read too, so that the proof can name its hash.
-        let from = seq.checked_sub(1).ok_or_else(no_event)?;
-        let before = if from == 0 { Vec::new() } else { self.records(branch, from, 1)? };
-        let prev = before.first().map_or(Digest::ZERO, |record| record.hash);
-        let record = self.records(branch, seq, 1)?.pop().ok_or_else(no_event)?;
-        let mut head = self.signed_head()?;
-        if head.tree.size <= record.position && self.inner.signer.is_some() {
-            head = self.sign_head()?;
-        }
-        if head.tree.size <= record.position {
-            return Err(Error::new(codes::HEAD_NOT_SIGNED, "could not prove the event").why(
-                format!("it is event {}, and the head covers {}", record.position, head.tree.size),
-            ));
-        }
-        let store = self.inner.store.as_ref();
-        let path = proof::inclusion(store, record.position, head.tree.size)?;
-        if !proves_inclusion(&record.hash, record.position, head.tree.size, &path, &head.tree.root)
-        {
-            return Err(unvouched("the tree over its events is another"));
-        }
-        Ok(EventProof {
-            branch: self.chain(branch)?.owner(seq).clone(),
-            seq,
-            index: record.position,
-            path,
-            checkpoint: head.note,
-            key: self.public_key()?.to_string(),
-            event: record.into_proved(prev),
-        })
-    }
-
-    /// Proves that this log extends an earlier signed head and a later one, or the newest, extends
-    /// that. Both are texts that [`Log::sign_head`] gave at some time. Reads the whole tree.
-    ///
-    /// # Errors
-    /// A storage error; what does not prove itself is no error but the result.
-    pub fn check_extension(&self, old: &str, new: Option<&str>) -> Result<Consistency> {
-        let Inner { store, heads, public_key, .. } = &*self.inner;
-        let newest = if new.is_none() { heads.latest()? } else { None };
-        let new = new.or(newest.as_deref()).unwrap_or_default();
-        verify::check_extension(store.as_ref(), heads, public_key, old, new)
     }
 
     /// Work done since the log was opened.

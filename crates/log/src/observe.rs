@@ -26,7 +26,7 @@ pub struct Operation {
     pub code: Option<&'static str>,
 }
 
-/// Hears of everything that the log does, on the thread that does it: it must be quick, and may not use the log.
+/// Hears of what `append`, `merge`, `read` and `lines` do, on the thread that does it: it must be quick, and may not use the log.
 pub trait Observer: Send + Sync {
     /// Something was done.
     fn done(&self, operation: Operation);

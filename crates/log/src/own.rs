@@ -11,8 +11,10 @@ use crate::log::Log;
 
 const SESSION: &str = "s_log";
 const BRANCH: &str = "b_log";
-/// Sessions with their branches that are looked up by name, in whatever log: ours, and that of keys and tenants.
-const RESERVED: [(&str, &str); 2] = [(SESSION, BRANCH), ("s_access", "b_access")];
+/// The session of keys and tenants, and its branch.
+pub const ACCESS: (&str, &str) = ("s_access", "b_access");
+/// Sessions with their branches that are looked up by name, in whatever log: none that comes from elsewhere has one.
+const RESERVED: [(&str, &str); 2] = [(SESSION, BRANCH), ACCESS];
 
 /// The session in which the log tells of itself. It is made when there is something to tell.
 #[must_use]

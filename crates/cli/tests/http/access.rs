@@ -424,6 +424,16 @@ fn the_rules_of_a_tenant_count_in_all_its_projects() {
     let session = mine.session(&acme, QUESTION);
     let events = mine.turn(&session, "read it", "turn.completed");
     assert!(events.iter().any(|event| event["kind"] == "tool.denied"), "{events:?}");
+    // What its people do with branches is decided by them as well.
+    let fork = |name: &str| {
+        mine.post(&format!("/v1/sessions/{session}/branches"), &json!({ "name": name }))
+    };
+    fork("one").expect(201);
+    let text = "version: 1\ncapabilities: [ { name: no-forks, match: { syscall: session.fork }, action: deny } ]\n";
+    set(text).expect_status(0);
+    assert_eq!(fork("two").expect(403).code(), "policy_denied");
+    set(RULE).expect_status(0);
+    fork("three").expect(201);
     // The control: without them the project's rules decide.
     place.run(&["tenants", "update", "acme", "--quota", "turns_per_day=99"]).expect_status(0);
     assert_eq!(decision(&mine, &acme), "deny", "what is not named stays");

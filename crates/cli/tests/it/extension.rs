@@ -255,6 +255,29 @@ fn carried(code: &str) -> String {
     format!("extension: |\n{}", lines.concat())
 }
 
+/// The failure: what a person does with branches asked the rules in TypeScript, and went on whatever they said: only
+/// rules that stand in the file counted.
+#[test]
+fn e2e_rules_in_typescript_decide_on_branches_too() {
+    for (does, status) in [
+        ("", 0),
+        ("if (call.syscall === 'session.fork') return { effect: 'deny', reason: 'no' };", 3),
+        ("if (call.syscall === 'session.fork') throw new Error('on purpose');", 3),
+    ] {
+        let place = Place::new();
+        let project = place.shell_project();
+        let model =
+            "capabilities: [{ name: model, match: { syscall: model.call }, action: allow }]\n";
+        let policy = format!("{model}{}", carried(&rules(does)));
+        std::fs::write(project.join(".glasshouse/policy.yaml"), policy).unwrap();
+        place.scenario(&project, "version: 1\nsteps:\n  - emit: [ { text: Hello. } ]\n");
+        let (session, events) = place.events();
+        let at = events.len().to_string();
+        let ran = place.run_in(&project, &["session", "fork", session.as_str(), "--at", &at]);
+        assert_eq!(ran.status, Some(status), "{does}: {ran:?}");
+    }
+}
+
 #[test]
 fn e2e_a_policy_file_carries_rules_in_typescript() {
     let place = Place::new();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use glasshouse_log::{Append, NewBranch};
+use glasshouse_log::{ACCESS, Append, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
@@ -21,8 +21,6 @@ use super::rules::{of_tenant, shipped};
 use super::start::random;
 use crate::{Error, Result, codes};
 
-const SESSION: &str = "s_access";
-const BRANCH: &str = "b_access";
 /// The roles that keys and tokens have.
 pub const ROLES: [&str; 5] = ["viewer", "operator", "approver", "auditor", "admin"];
 /// The quotas that a tenant may have.
@@ -56,17 +54,17 @@ const ATTEMPTS: usize = 16;
 /// The session in which a log tells who may use the server.
 #[must_use]
 pub fn access_session() -> SessionId {
-    SESSION.parse().expect("a constant in the shape of an id")
+    ACCESS.0.parse().expect("a constant in the shape of an id")
 }
 
 /// Its branch.
 #[must_use]
 pub fn access_branch() -> BranchId {
-    BRANCH.parse().expect("a constant in the shape of an id")
+    ACCESS.1.parse().expect("a constant in the shape of an id")
 }
 
 /// Keys and tenants as the log says.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Sequence of the last event.
     pub head: Seq,
@@ -77,7 +75,7 @@ pub struct Access {
 }
 
 /// A key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
     /// Its id.
     pub key: String,
@@ -108,7 +106,7 @@ impl KeyRow {
 }
 
 /// A tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Tenant")]
 pub struct TenantRow {
     /// Its name.
@@ -120,7 +118,6 @@ pub struct TenantRow {
     /// Directories below which its projects lie.
     pub roots: Vec<String>,
     /// Rules that are in force in all its projects, beside theirs: the text of a policy file.
-    #[serde(default)]
     pub policy: Option<String>,
     /// Whether nobody may use it.
     pub is_disabled: bool,
@@ -346,7 +343,8 @@ impl Kernel {
                 Err(error) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => {}
                 told => {
                     told?;
-                    let row = self.access()?.keys.remove(&id).ok_or_else(|| no_key(&id))?;
+                    let mut access = self.access_since(access)?;
+                    let row = access.keys.remove(&id).ok_or_else(|| no_key(&id))?;
                     return Ok(IssuedKey { row, text });
                 }
             }

@@ -18,11 +18,11 @@ use glasshouse_policy::{GrantId, GrantUse, REVOKED, Standing, UseCounters};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decide::{decide_uncounted, now_us};
+use super::Kernel;
+use super::decide::now_us;
 use super::journal::Journal;
 use super::start::random;
-use super::{Kernel, rules};
-use crate::session::CallPhase;
+use crate::session::{CallPhase, State};
 use crate::{Error, Result, codes};
 
 /// Cell space of the use counters of grants.
@@ -347,11 +347,10 @@ impl Kernel {
             self.grants()?.into_iter().find(|row| row.grant == id).ok_or_else(|| {
                 Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {id}"))
             })?;
-        let rules = self.compile(&[rules::shipped(glasshouse_policy::Consent::Joint)])?;
         let journal = Journal::open(self)?;
         let mut call = Call::new("grant.revoke", by.clone());
         call.session = Some(journal.session.clone());
-        let decision = decide_uncounted(&rules, &call);
+        let decision = self.decide_branching(&State::default(), &call)?;
         let (allowed, why) = (decision.is_allowed(), decision.reasons.join("; "));
         let decided = PolicyDecided::new(None, call, Some(id.to_string()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &decided)];

@@ -337,8 +337,9 @@ impl Kernel {
         Ok(MergeBranch { before, events, ..ask })
     }
 
-    /// Decides what a person does with the branches of a session: by the shipped policy. A rule of the policy
-    /// file that the session began with may be stricter; that it has none for this changes nothing.
+    /// Decides what a person does with sessions, policies and grants: by the shipped policy. The tenant's rules, and
+    /// those of the policy file that the session began with, may be stricter; that they have none for this
+    /// changes nothing.
     pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
         let decide = |text| -> Result<Decision> {
             let policy = self.compile(&[text])?;
@@ -346,18 +347,24 @@ impl Kernel {
         };
         let mut decision = decide(shipped(Consent::Joint))?;
         let recorded = state.created.as_ref().map(|created| created.policy.as_slice());
-        for own in project_texts_of(self, recorded.unwrap_or(&[]))? {
+        let of_project = project_texts_of(self, recorded.unwrap_or(&[]))?;
+        for own in of_project.into_iter().chain(self.tenant_text()) {
             let theirs = decide(own)?;
             let is_said = theirs
                 .rules
                 .iter()
-                .any(|rule| rule.layer == Layer::File && rule.action == theirs.effect);
+                .any(|rule| is_own_word(rule.layer) && rule.action == theirs.effect);
             if is_said && theirs.effect > decision.effect {
                 decision = theirs;
             }
         }
         Ok(decision)
     }
+}
+
+/// Whether a rule is one that somebody wrote into a policy file, as it stands or in TypeScript.
+const fn is_own_word(layer: Layer) -> bool {
+    matches!(layer, Layer::File | Layer::Extension)
 }
 
 /// A turn that is not over may still change the branch. What waits on the source ends with it; the target

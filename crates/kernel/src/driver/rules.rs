@@ -19,13 +19,14 @@ use glasshouse_sandbox::SandboxHost;
 use glasshouse_script::Language;
 use serde::{Deserialize, Serialize};
 
-use super::decide::{decide_uncounted, now_us};
+use super::decide::now_us;
 use super::journal::Journal;
 use super::place::real_path;
 use super::simulate::Simulation;
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::extension::ScriptExtension;
+use crate::session::State;
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -33,7 +34,7 @@ pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 /// Name of the shipped policy in explanations.
 const SHIPPED_POLICY: &str = "default.yaml";
 /// Name of a tenant's policy in explanations.
-const TENANT_POLICY: &str = "tenant.yaml";
+pub(super) const TENANT_POLICY: &str = "tenant.yaml";
 /// Name of the workflow's generated rules in explanations.
 pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// How many recorded decisions an update is tried on.
@@ -137,14 +138,17 @@ impl Kernel {
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
                 .why("only a person accepts a policy"));
         }
-        self.compile(&[PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint)])?;
+        let text = PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint);
+        // Also what cannot stand beside the tenant's would let no session begin.
+        self.compile(&self.tenant_text().into_iter().chain([text]).collect::<Vec<_>>())?;
         let previous = self.accepted(&policy.project)?.map(|last| last.digest);
-        let rules = self.compile(&[shipped(Consent::Joint)])?;
+        let _naming = self.log.naming()?;
         let journal = Journal::open(self)?;
         let mut call = Call::new(name::POLICY_UPDATE, approver.clone());
         call.session = Some(journal.session.clone());
         call.args_digest = Some(policy.digest);
-        let decision = decide_uncounted(&rules, &call);
+        let decision = self.decide_branching(&State::default(), &call)?;
+        let policy_version = decision.policy_version;
         let change = PolicyChange {
             project: policy.project.display().to_string(),
             previous,
@@ -169,7 +173,7 @@ impl Kernel {
             shown: format!("the policy {} ({} bytes)", policy.digest, policy.text.len()),
             reasons: decision.reasons,
             args_digest: policy.digest,
-            policy_version: rules.version(),
+            policy_version,
             base: previous.unwrap_or(Digest::ZERO),
             offer: None,
         };
@@ -273,7 +277,7 @@ impl Kernel {
         }
     }
 
-    fn tenant_text(&self) -> Option<PolicyText> {
+    pub(super) fn tenant_text(&self) -> Option<PolicyText> {
         let known = self.tenant_policy.read().unwrap_or_else(PoisonError::into_inner);
         known.clone().map(of_tenant)
     }

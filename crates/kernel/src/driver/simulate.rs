@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
-use super::rules::{PolicyText, WORKFLOW_POLICY, of_session, protected};
+use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, of_session, protected};
 use crate::session::decided_by_kernel;
 use crate::{Error, Result, codes};
 use glasshouse_policy::limits::MAX_LEARNED;
@@ -86,10 +86,10 @@ impl Kernel {
         compiled: &mut BTreeMap<String, Policy>,
         simulation: &mut Simulation,
     ) -> Result<()> {
-        let Some((workflow, decided)) = self.decided_in(row, left)? else { return Ok(()) };
-        let key = workflow.as_ref().map(|text| text.text.clone()).unwrap_or_default();
+        let Some((beside, decided)) = self.decided_in(row, left)? else { return Ok(()) };
+        let key = beside.iter().map(|text| text.text.as_str()).collect::<Vec<_>>().join("\0");
         if !compiled.contains_key(&key) {
-            let mut texts: Vec<_> = workflow.into_iter().collect();
+            let mut texts = beside;
             texts.push(PolicyText { consent: Consent::Joint, ..candidate.clone() });
             compiled.insert(key.clone(), self.compile(&texts)?);
         }
@@ -115,15 +115,15 @@ impl Kernel {
         Ok(())
     }
 
-    /// The workflow's rules of a session and its newest decisions that rules alone made, with all that
-    /// they were made on. `None` for what no session can be read from.
+    /// The rules of a session that no candidate takes the place of, the workflow's and the tenant's, and its newest
+    /// decisions that rules alone made, with all that they were made on. `None` for what no session can be read from.
     #[expect(clippy::type_complexity, reason = "one caller's pair of lists")]
     fn decided_in(
         &self,
         row: &SessionRow,
         left: usize,
-    ) -> Result<Option<(Option<PolicyText>, VecDeque<(Seq, PolicyDecided)>)>> {
-        let mut workflow = None;
+    ) -> Result<Option<(Vec<PolicyText>, VecDeque<(Seq, PolicyDecided)>)>> {
+        let mut beside = Vec::new();
         let mut decided = VecDeque::new();
         for event in self.log.events(&row.main) {
             let event = event?;
@@ -131,7 +131,8 @@ impl Kernel {
                 Kind::SessionCreated => {
                     let Ok(created) = event.body_as::<SessionCreated>() else { return Ok(None) };
                     let texts = of_session(self, &created.policy)?;
-                    workflow = texts.into_iter().find(|text| text.name == WORKFLOW_POLICY);
+                    beside = texts;
+                    beside.retain(|text| [WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name));
                 }
                 Kind::PolicyDecided => {
                     let Ok(body) = event.body_as::<PolicyDecided>() else { continue };
@@ -145,7 +146,7 @@ impl Kernel {
                 _ => {}
             }
         }
-        Ok(Some((workflow, decided)))
+        Ok(Some((beside, decided)))
     }
 
     /// The least policy that would have decided a session's calls as they were decided, in the place of
@@ -158,13 +159,13 @@ impl Kernel {
         let unknown =
             || Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"));
         let row = row.ok_or_else(unknown)?;
-        let (workflow, decided) = self.decided_in(&row, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
+        let (beside, decided) = self.decided_in(&row, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
         let calls: Vec<_> = decided
             .into_iter()
             .filter_map(|(_, decided)| Some((decided.input.clone()?, by_rules(&decided))))
             .collect();
         let beside: Vec<_> =
-            workflow.iter().map(|text| Source::new(&text.name, &text.text)).collect();
+            beside.iter().map(|text| Source::new(&text.name, &text.text)).collect();
         Ok(glasshouse_policy::learn(&calls, &beside, &protected(&self.outer, &self.program))?)
     }
 }
