@@ -207,8 +207,8 @@ impl Coder {
     /// it is run here.
     ///
     /// # Errors
-    /// `plan_refused` when the profile refuses the plan, when it has no source, or when its lane is none of a
-    /// browser's; those of the compiler and of modules.
+    /// `plan_refused` when the profile refuses the plan, when it has no source, when it has imports or components,
+    /// or when its lane is none of a browser's; those of the compiler and of modules.
     pub fn bundle(&self, plan: &Plan, profile: &Profile) -> Result<LaneCode> {
         let refused = |why: &str| {
             Error::new(codes::PLAN_REFUSED, "the plan's code does not run in a browser").why(why)
@@ -219,6 +219,9 @@ impl Coder {
         }
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places).ok_or_else(|| refused("it has no source"))?;
+        if plan.imports().next().is_some() || !plan.component_modules().is_empty() {
+            return Err(refused("its imports and components run on a server"));
+        }
         if asked.runtime == Runtime::Preact {
             return Err(refused("components of Preact are rendered on a server"));
         }
