@@ -55,10 +55,14 @@ impl Shown {
     }
 
     fn run(&self, text: &str, more: &[&str]) -> Ran {
+        self.run_as("trusted", text, more)
+    }
+
+    fn run_as(&self, profile: &str, text: &str, more: &[&str]) -> Ran {
         let file = self.place.path("components.json");
         std::fs::write(&file, text).unwrap();
         let file = file.display().to_string();
-        let arguments = ["ui", "render-plan", &file, "--profile", "trusted"];
+        let arguments = ["ui", "render-plan", &file, "--profile", profile];
         self.place.run(&[&arguments[..], more].concat())
     }
 
@@ -192,6 +196,33 @@ fn e2e_imports_are_run_where_they_are_locked() {
     let shown = elsewhere.run(&pinned.text, &["--json"]).expect_status(0).last();
     let faults = &shown["script"]["components"]["faults"];
     assert_eq!(faults[0]["code"], "script_module_unavailable", "{shown}");
+}
+
+/// A module of a plan is as much code as its source: what is locked is not run for that.
+#[test]
+fn e2e_modules_run_only_where_a_profile_accepts_code() {
+    let all = Shown::new();
+    let mut plan = plan(vec![component("words", "child")]);
+    plan["imports"] = json!([format!("http://{AT}lib@1.0.0/c.js")]);
+    let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+    let text = pinned.text.replace("http://", "https://");
+    for (profile, runs) in
+        [("strict", false), ("balanced", false), ("trusted", true), ("relaxed", true)]
+    {
+        for more in [&["--json"][..], &["--json", "--no-register"]] {
+            let shown = all.run_as(profile, &text, more).expect_status(0).last();
+            // Only what is registered has a record.
+            let is_recorded = runs && more.len() == 1;
+            let markup = shown["markup"].as_str().unwrap();
+            assert_eq!(markup.contains("hello Ada"), runs, "{profile}: {shown}");
+            assert_eq!(markup.contains(">child<"), !runs, "{profile}: {shown}");
+            assert_eq!(shown["script"].is_null(), !is_recorded, "{profile}: {shown}");
+            for code in ["plan_import_unresolved", "plan_component_unresolved"] {
+                let noted = shown["notes"].to_string().contains(code);
+                assert_eq!(noted, !runs, "{profile}: {code}: {shown}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Coder {
     pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<(Vec<Preflight>, Vec<Issue>)> {
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places);
-        let named = components::addresses(plan, &lock);
+        let named = components::addresses(plan, &lock, profile);
         if asked.is_none() && named.is_empty() {
             return Ok(Default::default());
         }

@@ -1,5 +1,5 @@
-//! Component nodes and imports of a plan: the modules that it locks run where its source would, and what
-//! components make takes the place of their nodes.
+//! Component nodes and imports of a plan: where its profile accepts code, the modules that it locks run, and
+//! what components make takes the place of their nodes.
 //!
 //! A component is a function `(props, context, children)` that makes a node, a text or a list of them. What
 //! it makes may hold components again; they are called in another round. Of what fails, or is not locked,
@@ -60,7 +60,8 @@ struct Round {
 }
 
 impl Coder {
-    /// Calls the components of a plan and loads its imports; `None` when it locks none of them.
+    /// Calls the components of a plan and loads its imports; `None` when it locks none of them, or when the
+    /// profile accepts no code.
     pub(super) fn components(
         &self,
         plan: &Plan,
@@ -69,7 +70,7 @@ impl Coder {
         spent: Duration,
     ) -> Result<Option<Called>> {
         let lock = Lock::of(plan);
-        let (names, unlocked) = named(plan, &lock);
+        let (names, unlocked) = named(plan, &lock, means.profile);
         if names.is_empty() {
             return Ok(None);
         }
@@ -117,10 +118,11 @@ impl Tell for PlanComponents {
 }
 
 /// The modules that imports and component nodes name and that are here to be run, and the names of the others.
-/// None when there is nothing of others: what the program carries does nothing by itself.
-fn named(plan: &Plan, lock: &Lock) -> (Vec<Named>, Vec<String>) {
+/// None when there is nothing of others: what the program carries does nothing by itself. None, too, when the
+/// profile accepts no code: a module of a plan is as much code as its source.
+fn named(plan: &Plan, lock: &Lock, profile: &Profile) -> (Vec<Named>, Vec<String>) {
     let (mut names, mut unlocked) = (Vec::<Named>::new(), Vec::<String>::new());
-    if plan.manifest().is_none() {
+    if plan.manifest().is_none() || !profile.allow_runtime_source_modules {
         return (names, unlocked);
     }
     let components = plan.component_modules();
@@ -148,8 +150,8 @@ fn named(plan: &Plan, lock: &Lock) -> (Vec<Named>, Vec<String>) {
 }
 
 /// Where the modules are that a plan's imports and components would run with.
-pub(super) fn addresses(plan: &Plan, lock: &Lock) -> Vec<String> {
-    named(plan, lock).0.into_iter().map(|it| it.address).collect()
+pub(super) fn addresses(plan: &Plan, lock: &Lock, profile: &Profile) -> Vec<String> {
+    named(plan, lock, profile).0.into_iter().map(|it| it.address).collect()
 }
 
 /// Those whose modules are all here. One that cannot be had is no reason to run no other.
