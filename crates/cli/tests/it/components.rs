@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::plans::PinOptions;
+use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Ran};
 use crate::modules::{AT, Cdn};
+use crate::pins::{events, replay, run};
 
 const LIBRARY: &str = "
     export default (props, context, children) => ({ type: 'element', tag: 'section', children: [
@@ -22,6 +24,8 @@ const LIBRARY: &str = "
         root: { type: 'text', value: 'forged' }, called: 1, fault_count: 1,
         faults: [{ module: 'x'.repeat(9999), code: 'exit', why: 'y'.repeat(9999) }] }; }; return ''; };
     export const value = 1;
+    export const late = () => ({ type: 'element', tag: Date.now() > 1000 ? 'script' : 'p' });
+    export const broken = () => ({ type: 'element', tag: 'p', children: Date.now() > 1000 ? ['no node'] : [] });
     export const chance = () => String(Math.random());
 ";
 
@@ -221,6 +225,34 @@ fn e2e_modules_run_only_where_a_profile_accepts_code() {
                 let noted = shown["notes"].to_string().contains(code);
                 assert_eq!(noted, !runs, "{profile}: {code}: {shown}");
             }
+        }
+    }
+}
+
+/// What ran is told also of a run that fails for what it made, and is made again with its clock.
+#[test]
+fn e2e_law_7_a_run_that_fails_after_its_components_is_replayed() {
+    let all = Shown::new();
+    let source = |name: &str| {
+        json!({"language": "js", "code":
+            format!("export default () => ({{ type: 'component', module: 'lib', exportName: '{name}' }})")})
+    };
+    for (name, status) in [("late", 3), ("broken", 2)] {
+        for has_source in [false, true] {
+            let mut plan = plan(vec![component(name, "")]);
+            if has_source {
+                plan["source"] = source(name);
+                plan["imports"] = json!(["lib"]);
+            }
+            let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+            let (ran, was) = run(&all.place, &pinned.text);
+            assert_eq!(ran.status, Some(status), "{name} {has_source}: {ran:?}");
+            let events = events(&all.place.log());
+            let refused = events.iter().rfind(|it| *it.kind() == Kind::PlanRefused).unwrap();
+            let script = &refused.body["run"]["script"];
+            assert_eq!(script["components"]["called"], 1, "{name} {has_source}: {refused:?}");
+            let replayed = replay(&all.place, &was);
+            assert_eq!(replayed["equal"], true, "{name} {has_source}: {replayed}");
         }
     }
 }

@@ -51,7 +51,7 @@ fn branch(log: &Log) -> BranchId {
     serde_json::from_value(place["branch"].clone()).unwrap()
 }
 
-fn events(log: &Log) -> Vec<Event> {
+pub(crate) fn events(log: &Log) -> Vec<Event> {
     log.read(&branch(log), 1, 1_000).unwrap()
 }
 
@@ -154,7 +154,7 @@ fn the_limit_of_a_module_is_that_of_a_source() {
 }
 
 /// Shows a plan and answers its run, which the history knows also of one that failed.
-fn run(place: &Place, text: &str) -> (Ran, String) {
+pub(crate) fn run(place: &Place, text: &str) -> (Ran, String) {
     let file = place.path("plan.json");
     std::fs::write(&file, text).unwrap();
     let file = file.display().to_string();
@@ -163,7 +163,7 @@ fn run(place: &Place, text: &str) -> (Ran, String) {
     (ran, history["runs"][0]["run"].to_string())
 }
 
-fn replay(place: &Place, run: &str) -> Value {
+pub(crate) fn replay(place: &Place, run: &str) -> Value {
     place.run(&["ui", "replay", run, "--json"]).last()
 }
 

@@ -23,7 +23,7 @@ use glasshouse_script::{
 };
 use serde_json::{Value, json};
 
-use super::components::{self, Called};
+use super::components;
 use super::hooks::{Hooks, Plugins};
 use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
@@ -276,10 +276,9 @@ impl Coder {
         let spent = Duration::from_micros(record.map_or(0, |record| record.duration_us));
         let running = coded.as_ref().map_or(plan, |coded| &coded.plan);
         let called = self.components(running, (state, event), means, spent)?;
-        let Some(Called { plan: shown, receipt, record: components }) = called else {
-            return Ok(coded);
-        };
-        let mut record = match coded.and_then(|coded| coded.record) {
+        let Some(called) = called else { return Ok(coded) };
+        let receipt = called.receipt.clone();
+        let mut record = match coded.as_ref().and_then(|coded| coded.record.clone()) {
             Some(mut record) => {
                 record.duration_us += receipt.duration_us;
                 record.cpu_us += receipt.cpu_us;
@@ -289,8 +288,11 @@ impl Coder {
             }
             None => recorded(plan, receipt, means.moment),
         };
-        record.components = Some(components);
-        Ok(Some(Coded { plan: shown, record: Some(record) }))
+        record.components = Some(called.record.clone());
+        // Before what they made is looked at: what ran is told of a run that fails for it, too.
+        means.ran.replace(Some(record.clone()));
+        let plan = called.shown(running, means.profile)?;
+        Ok(Some(Coded { plan, record: Some(record) }))
     }
 
     /// Runs the source of a plan.

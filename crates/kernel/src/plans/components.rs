@@ -38,9 +38,20 @@ const DEFAULT_INVOCATIONS: f64 = 200.0;
 
 /// A plan whose components were called.
 pub(super) struct Called {
-    pub(super) plan: Plan,
     pub(super) receipt: Receipt,
     pub(super) record: PlanComponents,
+    root: Value,
+    names: Vec<Named>,
+}
+
+impl Called {
+    /// The plan with what its components made.
+    ///
+    /// # Errors
+    /// Those of a plan that is read: components make what they like.
+    pub(super) fn shown(self, plan: &Plan, profile: &Profile) -> Result<Plan> {
+        with_root(plan, self.root, &self.names, profile)
+    }
 }
 
 /// A module that a plan names, and where it is.
@@ -97,8 +108,7 @@ impl Coder {
             Scope { state: &state.values, event, user_id: "anonymous", variables: &Map::new() };
         calls.rounds(&worker, &program, &mut root, &scope)?;
         let Calls { record, receipt, .. } = calls;
-        let plan = with_root(plan, root, &names, means.profile)?;
-        Ok(Some(Called { plan, receipt, record }))
+        Ok(Some(Called { receipt, record, root, names }))
     }
 }
 
@@ -375,8 +385,9 @@ fn fill(value: &mut Value, scope: &Scope<'_>, room: &mut usize) {
     }
 }
 
-/// The plan with what its components made, and without the imports that were loaded.
-fn with_root(plan: &Plan, mut root: Value, loaded: &[Named], profile: &Profile) -> Result<Plan> {
+/// The plan with what its components made, and without the imports whose modules are here: the renderer notes
+/// those that stay as not resolved, and of those that are here and fail the record says why.
+fn with_root(plan: &Plan, mut root: Value, here: &[Named], profile: &Profile) -> Result<Plan> {
     each(&mut root, &mut |node| {
         node.remove("failed");
     });
@@ -386,7 +397,7 @@ fn with_root(plan: &Plan, mut root: Value, loaded: &[Named], profile: &Profile) 
     };
     members.insert("root".to_owned(), root);
     if let Some(Value::Array(imports)) = members.get_mut("imports") {
-        imports.retain(|import| !loaded.iter().any(|it| *import == it.name.as_str()));
+        imports.retain(|import| !here.iter().any(|it| *import == it.name.as_str()));
     }
     parse(&Value::Object(members).to_string(), &profile.limits()).map_err(|error| of_plan(&error))
 }
