@@ -354,6 +354,7 @@ impl Plans {
                         cancel: &self.cancel,
                         moment,
                         profile: &chosen.profile,
+                        masker: &self.masker,
                         hooks: Hooks::Live(&self.plugins),
                         ran: RefCell::default(),
                     };

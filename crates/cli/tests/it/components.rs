@@ -26,6 +26,7 @@ const LIBRARY: &str = "
     export const value = 1;
     export const late = () => ({ type: 'element', tag: Date.now() > 1000 ? 'script' : 'p' });
     export const broken = () => ({ type: 'element', tag: 'p', children: Date.now() > 1000 ? ['no node'] : [] });
+    export const tells = () => { throw new Error('ghp_abcdefghijklmnopqrstuvwxyz0123456789') };
     export const chance = () => String(Math.random());
 ";
 
@@ -226,6 +227,31 @@ fn e2e_modules_run_only_where_a_profile_accepts_code() {
                 assert_eq!(noted, !runs, "{profile}: {code}: {shown}");
             }
         }
+    }
+}
+
+/// Whoever tells a fault, the record has room for so much of it, and for no secret.
+#[test]
+fn e2e_faults_of_components_are_cut_and_masked() {
+    const KEY: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let all = Shown::new();
+    let shown = all.pinned(&plan(vec![component("tells", "")]), &["--json"]).expect_status(0);
+    let told = shown.last()["script"]["components"]["faults"].to_string();
+    assert!(told.contains("script_failed") && !told.contains(KEY), "{told}");
+    // What the kernel tells itself.
+    let path = format!("{AT}lib@1.0.0/{KEY}/{}.js", "x".repeat(600));
+    all.cdn.serve(&path, LIBRARY);
+    let mut plan = plan(vec![json!({"type": "component", "module": format!("http://{path}")})]);
+    plan["moduleManifest"] = json!({});
+    let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+    std::fs::remove_dir_all(all.place.home().join("cache/modules")).unwrap();
+    let shown = all.run(&pinned.text, &["--json"]).expect_status(0).last();
+    let faults = &shown["script"]["components"]["faults"];
+    assert_eq!(faults[0]["code"], "script_module_unavailable", "{shown}");
+    for key in ["module", "why"] {
+        let text = faults[0][key].as_str().unwrap();
+        assert!(text.len() <= 512 && text.contains("lib@1.0.0"), "{key}: {text}");
+        assert!(!text.contains(KEY), "{key}: {text}");
     }
 }
 

@@ -27,7 +27,7 @@ impl Plans {
         append_aside(&self.log, &RefCell::default(), &[decision])?;
         let constraints = decided.map_err(|why| denied(&why))?;
         let chosen = Chosen::new(asked, &constraints)?;
-        self.coder.show(plan, &chosen.profile, &self.cancel)
+        self.coder.show(plan, &chosen.profile, (&self.cancel, &self.masker))
     }
 }
 

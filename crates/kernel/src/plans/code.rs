@@ -21,6 +21,7 @@ use glasshouse_script::{
     DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
     Receipt, Runtime, Source, Task, Worker,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde_json::{Value, json};
 
 use super::components;
@@ -194,12 +195,12 @@ impl Coder {
         &self,
         plan: &Plan,
         profile: &Profile,
-        cancel: &Cancel,
+        (cancel, masker): (&Cancel, &Masker),
     ) -> Result<Option<Coded>> {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let (hooks, ran) = (Hooks::Live(&none), RefCell::default());
-        let means = Means { coder: self, cancel, moment, profile, hooks, ran };
+        let means = Means { coder: self, cancel, moment, profile, masker, hooks, ran };
         self.run(plan, (&state, None), &means)
     }
 

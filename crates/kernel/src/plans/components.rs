@@ -16,6 +16,7 @@ use glasshouse_script::{
     DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Task, Worker,
     is_carried,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -94,36 +95,42 @@ impl Coder {
             limits: graph_limits(plan, means.profile),
             runtime: Runtime::Renderify,
         };
-        let mut record = PlanComponents::default();
+        let mut record = Record { told: PlanComponents::default(), masker: means.masker };
         for name in unlocked {
             let why = "the manifest has no entry with its digest";
             record.fault(&name, glasshouse_script::codes::MODULE_UNLOCKED.name, why);
         }
         let names = found(&worker, names, &finding, means, &mut record)?;
         let program = linked(&worker, &names, &finding, means).map_err(ended)?;
-        record.module.clone_from(&program.module().digest);
+        record.told.module.clone_from(&program.module().digest);
         let mut calls = Calls { means, plan, record, receipt: Receipt::default(), spent };
         let mut root = plan.json().to_value()["root"].take();
         let scope =
             Scope { state: &state.values, event, user_id: "anonymous", variables: &Map::new() };
         calls.rounds(&worker, &program, &mut root, &scope)?;
-        let Calls { record, receipt, .. } = calls;
+        let Calls { record: Record { told: record, .. }, receipt, .. } = calls;
         Ok(Some(Called { receipt, record, root, names }))
     }
 }
 
-/// Adds to a record, which has room for so much.
-trait Tell {
-    fn fault(&mut self, module: &str, code: &str, why: &str);
+/// The record while it is made. It has room for so much, and for no secret.
+struct Record<'m> {
+    told: PlanComponents,
+    masker: &'m Masker,
 }
 
-impl Tell for PlanComponents {
+impl Record<'_> {
     fn fault(&mut self, module: &str, code: &str, why: &str) {
-        self.fault_count += 1;
-        if self.faults.len() < MAX_FAULTS {
-            let (module, code, why) = (module.to_owned(), code.to_owned(), why.to_owned());
-            self.faults.push(PlanComponentFault { module, export: None, code, why });
-        }
+        let (module, code, why) = (module.to_owned(), code.to_owned(), why.to_owned());
+        self.add(1, [PlanComponentFault { module, export: None, code, why }]);
+    }
+
+    /// Adds so many faults, of which some are told.
+    fn add(&mut self, count: u64, faults: impl IntoIterator<Item = PlanComponentFault>) {
+        self.told.fault_count = self.told.fault_count.saturating_add(count);
+        let free = MAX_FAULTS.saturating_sub(self.told.faults.len());
+        let kept = faults.into_iter().take(free).map(|fault| bounded(fault, self.masker));
+        self.told.faults.extend(kept);
     }
 }
 
@@ -170,7 +177,7 @@ fn found(
     names: Vec<Named>,
     finding: &Finding<'_>,
     means: &Means<'_>,
-    record: &mut PlanComponents,
+    record: &mut Record<'_>,
 ) -> Result<Vec<Named>> {
     let stop = means.cancel.sandbox();
     let addresses =
@@ -222,7 +229,7 @@ fn linked(
 struct Calls<'c> {
     means: &'c Means<'c>,
     plan: &'c Plan,
-    record: PlanComponents,
+    record: Record<'c>,
     /// Of all rounds together.
     receipt: Receipt,
     /// Time that the plan's source took of the plan's time.
@@ -248,11 +255,9 @@ impl Calls<'_> {
             }
             let Some(round) = self.round(worker, program, root, scope)? else { return Ok(()) };
             *root = round.root;
-            let told = &mut self.record;
+            let told = &mut self.record.told;
             told.called = told.called.saturating_add(round.called);
-            told.fault_count = told.fault_count.saturating_add(round.fault_count);
-            let free = MAX_FAULTS.saturating_sub(told.faults.len());
-            told.faults.extend(round.faults.into_iter().take(free).map(bounded));
+            self.record.add(round.fault_count, round.faults.into_iter().map(of_code));
             if !has_open(root) {
                 return Ok(());
             }
@@ -275,7 +280,7 @@ impl Calls<'_> {
         let spent = self.spent + Duration::from_micros(self.receipt.duration_us);
         let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
         let time_ms = whole.time_ms.saturating_sub(spent_ms).max(1);
-        let left = invocations(self.plan, means.profile).saturating_sub(self.record.called);
+        let left = invocations(self.plan, means.profile).saturating_sub(self.record.told.called);
         let context = json!({
             "userId": scope.user_id, "variables": scope.variables, "state": scope.state,
             "event": scope.event,
@@ -313,12 +318,19 @@ impl Calls<'_> {
     }
 }
 
-/// A fault as a record may keep it: components run beside what tells it, so it may say anything.
-fn bounded(mut fault: PlanComponentFault) -> PlanComponentFault {
+/// A fault as a record may keep it: names of modules are what a plan says, and reasons what code throws.
+fn bounded(mut fault: PlanComponentFault, masker: &Masker) -> PlanComponentFault {
     let texts = [Some(&mut fault.module), fault.export.as_mut(), Some(&mut fault.why)];
     for text in texts.into_iter().flatten() {
+        // Masked whole: of a secret that is cut a part would stay.
+        *text = masker.mask_str(text);
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     }
+    fault
+}
+
+/// A fault that was told where components run, which may say anything: its code is one of what code does.
+fn of_code(mut fault: PlanComponentFault) -> PlanComponentFault {
     let known = glasshouse_script::codes::ALL.iter().any(|code| code.name == fault.code);
     if !known && fault.code != glasshouse_plan::codes::COMPONENT_LIMIT.name {
         glasshouse_script::codes::FAILED.name.clone_into(&mut fault.code);

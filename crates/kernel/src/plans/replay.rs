@@ -56,6 +56,7 @@ impl Plans {
             cancel: &self.cancel,
             moment: was.script.as_ref().map_or(Moment::at(0), Moment::of),
             profile: &chosen.profile,
+            masker: &self.masker,
             hooks: Hooks::recorded(&self.log, &was.hooks),
             ran: RefCell::default(),
         };
