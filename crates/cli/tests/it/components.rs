@@ -197,10 +197,20 @@ fn e2e_imports_are_run_where_they_are_locked() {
     // Locked, and not here: of the others nothing is lost.
     let pinned =
         all.cdn.pin(&all.place, &with(json!([bad, good])), &PinOptions::default()).unwrap();
+    let mut both = with(json!([bad, good]));
+    both["root"] = component("words", "child");
+    let both = all.cdn.pin(&all.place, &both, &PinOptions::default()).unwrap();
     let elsewhere = Shown::new();
     let shown = elsewhere.run(&pinned.text, &["--json"]).expect_status(0).last();
     let faults = &shown["script"]["components"]["faults"];
     assert_eq!(faults[0]["code"], "script_module_unavailable", "{shown}");
+    elsewhere.cdn.pin(&elsewhere.place, &with(json!([good])), &PinOptions::default()).unwrap();
+    let shown = elsewhere.run(&both.text, &["--json"]).expect_status(0).last();
+    let components = &shown["script"]["components"];
+    assert_eq!(shown["markup"], "hello Ada", "{shown}");
+    assert_eq!(components["fault_count"], 1, "{shown}");
+    assert_eq!(components["faults"][0]["module"], bad, "{shown}");
+    assert_eq!(components["faults"][0]["code"], "script_module_unavailable", "{shown}");
 }
 
 /// A module of a plan is as much code as its source: what is locked is not run for that.

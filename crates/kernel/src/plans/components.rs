@@ -2,8 +2,8 @@
 //! what components make takes the place of their nodes.
 //!
 //! A component is a function `(props, context, children)` that makes a node, a text or a list of them. What
-//! it makes may hold components again; they are called in another round. Of what fails, or is not locked,
-//! the node stays, so the renderer shows its children and says so, and the record says why.
+//! it makes may hold components again; those are called in another round. A component that is not called, or
+//! that fails, stays a node: the renderer shows its children with a note, and the record of the run says why.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use glasshouse_plan::state::State;
 use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
 use glasshouse_plan::{Event, Plan, Profile, parse};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Task, Worker,
-    is_carried,
+    DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Task,
+    Worker, is_carried,
 };
 use glasshouse_tools::sanitise::Masker;
 use serde::Deserialize;
@@ -174,29 +174,35 @@ pub(super) fn addresses(plan: &Plan, lock: &Lock, profile: &Profile) -> Vec<Stri
 /// Those whose modules are all here. One that cannot be had is no reason to run no other.
 fn found(
     worker: &Worker<'_>,
-    names: Vec<Named>,
+    mut names: Vec<Named>,
     finding: &Finding<'_>,
     means: &Means<'_>,
     record: &mut Record<'_>,
 ) -> Result<Vec<Named>> {
     let stop = means.cancel.sandbox();
-    let addresses =
-        |names: &[Named]| -> Vec<String> { names.iter().map(|it| it.address.clone()).collect() };
-    if worker.graph(&addresses(&names), finding, stop).is_ok() {
-        return Ok(names);
-    }
-    let mut good = Vec::new();
-    for name in names {
-        good.push(name);
-        let Err(error) = worker.graph(&addresses(&good), finding, stop) else { continue };
-        if means.cancel.is_cancelled() {
-            return Err(stopped(means.cancel, error));
+    let address = |name: &Named| name.address.clone();
+    // Each alone, which tells what is not here. Only where all that are here are too many together is it asked
+    // which of them still fit.
+    for is_sum in [false, true] {
+        let all: Vec<String> = names.iter().map(address).collect();
+        if worker.graph(&all, finding, stop).is_ok() {
+            return Ok(names);
         }
-        if let Some(bad) = good.pop() {
-            record.fault(&bad.name, error.code(), &error.to_string());
+        let mut good = Vec::new();
+        for name in names {
+            let before = if is_sum { good.iter().map(address).collect() } else { Vec::new() };
+            let asked = [before, vec![address(&name)]].concat();
+            match worker.graph(&asked, finding, stop) {
+                Ok(_) => good.push(name),
+                Err(error) if means.cancel.is_cancelled() => {
+                    return Err(stopped(means.cancel, error));
+                }
+                Err(error) => record.fault(&name.name, error.code(), &error.to_string()),
+            }
         }
+        names = good;
     }
-    Ok(good)
+    Ok(names)
 }
 
 /// What calls the components, with all modules.
@@ -213,7 +219,7 @@ fn linked(
         .map(|name| format!("  await load({name}, () => import({name}));\n"))
         .collect();
     let code = format!(
-        "{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
+        "{NODE_JS}\n{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
     );
     let source = Source {
         code: &code,
