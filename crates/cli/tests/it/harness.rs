@@ -3,6 +3,7 @@
 pub(crate) use crate::skips::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use glasshouse_log::{Log, SessionRow};
@@ -313,4 +314,24 @@ pub(crate) fn below(process: u32) -> Vec<(u32, u64)> {
         next += 1;
     }
     found.split_off(1)
+}
+
+/// A session in which a scenario is the model.
+pub(crate) fn scripted(
+    project: &Path,
+    scenario: &str,
+    reviewer: Arc<dyn glasshouse_kernel::Reviewer>,
+) -> glasshouse_kernel::NewSession {
+    glasshouse_kernel::NewSession {
+        project: project.to_owned(),
+        config: glasshouse_kernel::Config::default(),
+        provider: Arc::new(glasshouse_provider::Scripted::parse(scenario, "scenario").unwrap()),
+        reviewer,
+        observer: Arc::new(()),
+        scenario: None,
+        own_server: false,
+        secrets: Vec::new(),
+        request: None,
+        by: None,
+    }
 }

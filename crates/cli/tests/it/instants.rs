@@ -5,15 +5,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::driver::{ApprovalName, Elsewhere, ReviewItem};
-use glasshouse_kernel::{Answer, Cancel, Config, Kernel, NewSession, Reviewer};
+use glasshouse_kernel::{Answer, Cancel, Kernel, Reviewer};
 use glasshouse_log::{Append, CellWrite, NewBranch};
 use glasshouse_model::body::{ApprovalAnswered, ApprovalResolved};
 use glasshouse_model::{
     Actor, BranchId, Draft, Event, Kind, Principal, PrincipalKind, Seq, SessionId, TenantId,
 };
-use glasshouse_provider::Scripted;
 
-use crate::harness::{Place, assert_each_ended_once};
+use crate::harness::{Place, assert_each_ended_once, scripted};
 use crate::reviews::asking_project;
 
 /// How long a question waits in the races.
@@ -42,18 +41,7 @@ fn read_all(place: &Place, kernel: &Kernel, reviewer: Arc<dyn Reviewer>, count: 
         "version: 1\nsteps:\n  - emit: [ {} ]\n  - emit: [ {{ text: done }} ]\n",
         calls.join(", ")
     );
-    let new = NewSession {
-        project,
-        config: Config::default(),
-        provider: Arc::new(Scripted::parse(&scenario, "scenario").unwrap()),
-        reviewer,
-        observer: Arc::new(()),
-        scenario: None,
-        own_server: false,
-        secrets: Vec::new(),
-        request: None,
-        by: None,
-    };
+    let new = scripted(&project, &scenario, reviewer);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut session = kernel.start(new).await.unwrap();

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use glasshouse_kernel::driver::Outside;
-use glasshouse_kernel::plans::{PinOptions, Pinning, Quota};
+use glasshouse_kernel::plans::{PinOptions, Pinning, Plans, Quota};
 use glasshouse_kernel::{Error, Kernel};
+use glasshouse_log::Log;
 use glasshouse_plan::ProfileName;
 use glasshouse_sandbox::egress::{Dialer, Resolver};
 use serde_json::{Value, json};
@@ -130,6 +131,11 @@ impl Cdn {
         options: &PinOptions,
         profile: ProfileName,
     ) -> Result<Pinning, Error> {
+        self.plans(place).0.pin(&plan.to_string(), profile, options)
+    }
+
+    /// The plans of an installation whose network this is, and their log.
+    pub(crate) fn plans(&self, place: &Place) -> (Plans, Log) {
         let outside = Outside {
             resolver: Arc::new(self.clone()),
             dialer: Arc::new(self.clone()),
@@ -137,8 +143,8 @@ impl Cdn {
         };
         let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
         let kernel = Kernel::open(&place.home(), &program).unwrap().with_outside(outside);
-        let here = place.path(".");
-        kernel.plans(&here, Quota::default()).unwrap().pin(&plan.to_string(), profile, options)
+        let plans = kernel.plans(&place.path("."), Quota::default()).unwrap();
+        (plans, kernel.log().clone())
     }
 }
 
@@ -429,16 +435,8 @@ fn a_pinning_that_is_stopped_ends_at_once() {
     let (place, cdn) = (Place::new(), Cdn::start());
     cdn.serve(&format!("{AT}x@1.0.0/x.js"), "import './slow.js'; export default 1");
     cdn.set(&format!("{AT}x@1.0.0/slow.js"), Does::Sleep);
-    let outside = Outside {
-        resolver: Arc::new(cdn.clone()),
-        dialer: Arc::new(cdn.clone()),
-        roots_pem: Vec::new(),
-    };
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
-    let kernel = Kernel::open(&place.home(), &program).unwrap().with_outside(outside);
     let cancel = glasshouse_kernel::Cancel::new().unwrap();
-    let plans = kernel.plans(&place.path("."), Quota::default()).unwrap();
-    let mut plans = plans.until(&cancel);
+    let mut plans = cdn.plans(&place).0.until(&cancel);
     let stop = cancel.clone();
     let asked = Arc::clone(&cdn.asked);
     let stopped = std::thread::spawn(move || {

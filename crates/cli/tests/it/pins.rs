@@ -1,12 +1,9 @@
 //! What is recorded of pinning, and of runs with pinned modules that are made again.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::driver::Outside;
-use glasshouse_kernel::plans::{PinOptions, Pinning, Plans, Quota};
-use glasshouse_kernel::{Cancel, Error, Kernel};
+use glasshouse_kernel::plans::{PinOptions, Pinning, Plans};
+use glasshouse_kernel::{Cancel, Error};
 use glasshouse_log::Log;
 use glasshouse_model::{BranchId, Event, Kind};
 use glasshouse_plan::ProfileName;
@@ -14,19 +11,6 @@ use serde_json::{Value, json};
 
 use crate::harness::{Place, Ran};
 use crate::modules::{AT, Cdn, Does, JS};
-
-/// The plans of an installation whose network this is, and their log.
-fn plans(place: &Place, cdn: &Cdn) -> (Plans, Log) {
-    let outside = Outside {
-        resolver: Arc::new(cdn.clone()),
-        dialer: Arc::new(cdn.clone()),
-        roots_pem: Vec::new(),
-    };
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_glasshouse"));
-    let kernel = Kernel::open(&place.home(), &program).unwrap().with_outside(outside);
-    let plans = kernel.plans(&place.path("."), Quota::default()).unwrap();
-    (plans, kernel.log().clone())
-}
 
 fn pin(plans: &mut Plans, plan: &Value) -> Result<Pinning, Error> {
     plans.pin(&plan.to_string(), ProfileName::Trusted, &PinOptions::default())
@@ -66,7 +50,7 @@ fn a_connection_of_a_pinning_is_recorded_before_it_is_made() {
     let (place, cdn) = (Place::new(), Cdn::start());
     cdn.serve(&format!("{AT}x@1.0.0/x.js"), "import './slow.js'; export default 1");
     cdn.set(&format!("{AT}x@1.0.0/slow.js"), Does::Sleep);
-    let (plans, log) = plans(&place, &cdn);
+    let (plans, log) = cdn.plans(&place);
     let cancel = Cancel::new().unwrap();
     let mut plans = plans.until(&cancel);
     let plan = importing("x@1.0.0/x.js", "export default () => <p>{it}</p>");
@@ -92,7 +76,7 @@ fn nothing_is_fetched_when_it_cannot_be_recorded() {
     for name in ["x", "y", "z"] {
         cdn.serve(&format!("{AT}x@1.0.0/{name}.js"), "export default 1");
     }
-    let (mut plans, log) = plans(&place, &cdn);
+    let (mut plans, log) = cdn.plans(&place);
     let plan =
         |name: &str| importing(&format!("x@1.0.0/{name}.js"), "export default () => <p>{it}</p>");
     pin(&mut plans, &plan("x")).unwrap();
@@ -118,7 +102,7 @@ fn keys_in_addresses_of_modules_are_not_recorded() {
         }
         let last = on.as_ref().unwrap_or(&first);
         cdn.set(&format!("{AT}{last}"), Does::Serve(JS, b"export default 1".to_vec()));
-        let (mut plans, log) = plans(&place, &cdn);
+        let (mut plans, log) = cdn.plans(&place);
         let pinned = pin(&mut plans, &importing(&first, "export default () => <p>{it}</p>"));
         let asked = cdn.asked();
         assert!(asked.iter().any(|at| at.contains(key)), "{name}, the control: {pinned:?}");
