@@ -81,8 +81,8 @@ pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Byteco
             compiled(&address, compile::foreign((&address, kind), bytes, &manifest))
         }
         Order::Bodies { codes } => {
-            let bodies: Option<Vec<_>> = codes.iter().map(|code| compile::body(code)).collect();
-            let refused = || Reply::Failed(Failed::Refused("it is no module".to_owned()));
+            let bodies: Result<Vec<_>, _> = codes.iter().map(|code| compile::body(code)).collect();
+            let refused = |why: &str| Reply::Failed(Failed::Refused(why.to_owned()));
             (bodies.map_or_else(refused, Reply::Bodies), Vec::new())
         }
         Order::Run(work) => {

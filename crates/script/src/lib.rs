@@ -33,6 +33,7 @@ mod output;
 mod vendor;
 mod wire;
 
+pub use bundle::NODE_JS;
 pub use compile::{
     COMPILER, Diagnostic, Kind, Language, Module, Runtime, Source, Stores, carried, compile,
 };

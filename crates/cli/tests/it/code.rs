@@ -454,6 +454,12 @@ fn e2e_a_source_is_written_for_a_browser() {
         assert!(!text.lines().any(is_module), "{text}");
         assert!(!text.contains("eval(") && !text.contains("new Function"), "{text}");
     }
+    let at = "https://ga.jspm.io/npm:x@1.0.0";
+    let with = |key: &str, value: Value| {
+        let mut plan = plan("standard", "renderify", code);
+        plan[key] = value;
+        plan
+    };
     for (name, plan, want) in [
         ("a server's lane", plan("isolated-vm", "renderify", code), "plan_lane_unavailable"),
         ("Preact", plan("standard", "preact", code), "on a server"),
@@ -466,6 +472,17 @@ fn e2e_a_source_is_written_for_a_browser() {
                 "import x from 'https://ga.jspm.io/npm:x@1.0.0'; export default x",
             ),
             "script_module_unlocked",
+        ),
+        (
+            "await",
+            plan("standard", "renderify", "const x = await 'x'; export default x"),
+            "awaits outside of functions",
+        ),
+        ("imports", with("imports", json!([at])), "imports and components run on a server"),
+        (
+            "components",
+            with("root", json!({"type": "component", "module": at})),
+            "imports and components run on a server",
         ),
     ] {
         let ran = bundle(plan);

@@ -21,9 +21,10 @@ use glasshouse_script::{
     DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
     Receipt, Runtime, Source, Stores, Task, Worker,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde_json::{Value, json};
 
-use super::components::{self, Called};
+use super::components;
 use super::hooks::{Hooks, Plugins};
 use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
@@ -191,7 +192,7 @@ impl Coder {
     ) -> Result<(Vec<Preflight>, Vec<Issue>)> {
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places);
-        let named = components::addresses(plan, &lock);
+        let named = components::addresses(plan, &lock, profile);
         if asked.is_none() && named.is_empty() {
             return Ok(Default::default());
         }
@@ -232,12 +233,12 @@ impl Coder {
         &self,
         plan: &Plan,
         profile: &Profile,
-        cancel: &Cancel,
+        (cancel, masker): (&Cancel, &Masker),
     ) -> Result<Option<Coded>> {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let (hooks, ran) = (Hooks::Live(&none), RefCell::default());
-        let means = Means { coder: self, cancel, moment, profile, hooks, ran };
+        let means = Means { coder: self, cancel, moment, profile, masker, hooks, ran };
         self.run(plan, (&state, None), &means)
     }
 
@@ -245,8 +246,8 @@ impl Coder {
     /// it is run here.
     ///
     /// # Errors
-    /// `plan_refused` when the profile refuses the plan, when it has no source, or when its lane is none of a
-    /// browser's; those of the compiler and of modules.
+    /// `plan_refused` when the profile refuses the plan, when it has no source, when it has imports or components,
+    /// or when its lane is none of a browser's; those of the compiler and of modules.
     pub fn bundle(&self, plan: &Plan, profile: &Profile) -> Result<LaneCode> {
         let refused = |why: &str| {
             Error::new(codes::PLAN_REFUSED, "the plan's code does not run in a browser").why(why)
@@ -257,6 +258,9 @@ impl Coder {
         }
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places).ok_or_else(|| refused("it has no source"))?;
+        if plan.imports().next().is_some() || !plan.component_modules().is_empty() {
+            return Err(refused("its imports and components run on a server"));
+        }
         if asked.runtime == Runtime::Preact {
             return Err(refused("components of Preact are rendered on a server"));
         }
@@ -311,10 +315,9 @@ impl Coder {
         let spent = Duration::from_micros(record.map_or(0, |record| record.duration_us));
         let running = coded.as_ref().map_or(plan, |coded| &coded.plan);
         let called = self.components(running, (state, event), means, spent)?;
-        let Some(Called { plan: shown, receipt, record: components }) = called else {
-            return Ok(coded);
-        };
-        let mut record = match coded.and_then(|coded| coded.record) {
+        let Some(called) = called else { return Ok(coded) };
+        let receipt = called.receipt.clone();
+        let mut record = match coded.as_ref().and_then(|coded| coded.record.clone()) {
             Some(mut record) => {
                 record.duration_us += receipt.duration_us;
                 record.cpu_us += receipt.cpu_us;
@@ -324,8 +327,11 @@ impl Coder {
             }
             None => recorded(plan, receipt, means.moment),
         };
-        record.components = Some(components);
-        Ok(Some(Coded { plan: shown, record: Some(record) }))
+        record.components = Some(called.record.clone());
+        // Before what they made is looked at: what ran is told of a run that fails for it, too.
+        means.ran.replace(Some(record.clone()));
+        let plan = called.shown(running, means.profile)?;
+        Ok(Some(Coded { plan, record: Some(record) }))
     }
 
     /// Runs the source of a plan.
