@@ -196,7 +196,14 @@ fn judge(
     questions.mask_value(&mut made.plan);
     made.plan = plugins.call(Hook::AfterCodeGen, made.plan)?;
     let report = match glasshouse_plan::parse(&made.plan.to_string(), &profile.limits()) {
-        Ok(plan) => glasshouse_plan::check_to_run(&plan, profile, LANES),
+        Ok(plan) => {
+            let mut report = glasshouse_plan::check_to_run(&plan, profile, LANES);
+            if report.safe {
+                // What is wrong with its code the model can mend, too.
+                questions.inspect(&plan, profile)?.into_iter().for_each(|it| report.refuse_for(it));
+            }
+            report
+        }
         Err(error) => Report::of(&error),
     };
     Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })
