@@ -43,13 +43,13 @@ export function choose(requested) {
   return { requested, effective: requested };
 }
 
+// What the keys of code begin with in a storage, and how many of them are kept: the newest.
+const KEYS = 'glasshouse-lane:';
+const MAX_KEPT = 100;
+
 // Code that did not end by itself, or that a tab was closed over, is remembered by what it is.
 function storage() {
-  try {
-    return globalThis.localStorage;
-  } catch {
-    return undefined;
-  }
+  return attempt(() => globalThis.localStorage);
 }
 
 function keyOf(code) {
@@ -58,7 +58,46 @@ function keyOf(code) {
     a = Math.imul(a ^ code.charCodeAt(at), 2654435761);
     b = Math.imul(b ^ code.charCodeAt(at), 1597334677);
   }
-  return `glasshouse-lane:${(a >>> 0).toString(36)}${(b >>> 0).toString(36)}`;
+  return `${KEYS}${(a >>> 0).toString(36)}${(b >>> 0).toString(36)}`;
+}
+
+// Code that runs in this page now, by its key: how many runs of it, and whether one of them was stopped. It is in
+// the storage as well, because the tab may be closed, and was not stopped for that.
+const running = new Map();
+
+// What a storage answers; without a storage, or with one that is full or forbidden, nothing is remembered.
+function attempt(what) {
+  try {
+    return what();
+  } catch {
+    return undefined;
+  }
+}
+
+function wasStopped(remember, key) {
+  return !running.has(key) && Boolean(attempt(() => remember?.getItem(key)));
+}
+
+function begins(remember, key) {
+  const one = running.get(key) ?? { runs: 0, stopped: false };
+  running.set(key, { ...one, runs: one.runs + 1 });
+  attempt(() => {
+    if (!remember) return;
+    const names = Array.from({ length: remember.length }, (_, at) => remember.key(at));
+    const others = names.filter((name) => name.startsWith(KEYS) && !running.has(name));
+    const since = (name) => Number(remember.getItem(name)) || 0;
+    others.sort((a, b) => since(a) - since(b));
+    for (const oldest of others.slice(0, Math.max(0, others.length + 1 - MAX_KEPT))) remember.removeItem(oldest);
+    remember.setItem(key, String(Date.now()));
+  });
+}
+
+function ends(remember, key, stopped) {
+  const one = running.get(key);
+  const left = { runs: one.runs - 1, stopped: one.stopped || stopped };
+  if (left.runs > 0) return running.set(key, left);
+  running.delete(key);
+  if (!left.stopped) attempt(() => remember?.removeItem(key));
 }
 
 function stoppedBefore(chosen) {
@@ -77,7 +116,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
   const chosen = choose(requested);
   if (chosen.error) return Promise.resolve(chosen);
   const key = keyOf(code);
-  if (!again && remember?.getItem(key)) return Promise.resolve(stoppedBefore(chosen));
+  if (!again && wasStopped(remember, key)) return Promise.resolve(stoppedBefore(chosen));
   const { document: name, isolation } = MADE_OF[chosen.effective];
   const bounds = { ...DEFAULT_LIMITS, ...limits };
   const begun = performance.now();
@@ -91,7 +130,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
       signal?.removeEventListener('abort', abort);
       port.close();
       frame.remove();
-      if (!['deadline', 'unresponsive'].includes(answer.killed)) remember?.removeItem(key);
+      if (sent !== undefined) ends(remember, key, ['deadline', 'unresponsive'].includes(answer.killed));
       const now = performance.now();
       resolve({ ...chosen, isolation, duration_ms: now - begun, run_ms: sent === undefined ? 0 : now - sent, ...answer });
     };
@@ -120,9 +159,9 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
         port.postMessage({ type: 'ping' });
       }, HEARTBEAT_MS);
       sent = performance.now();
+      begins(remember, key);
       frame.contentWindow.postMessage({ type: 'run', code, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
     };
-    remember?.setItem(key, 'begun');
     watchdog = setTimeout(() => done({ killed: 'unresponsive', error: failed('the lane does not load') }), LOAD_MS);
     into.append(frame);
   });

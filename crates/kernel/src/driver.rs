@@ -57,6 +57,7 @@ use glasshouse_model::body::{
     BranchMerged, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd,
 };
 use glasshouse_model::{BranchId, CallId, Draft, Fault, Kind, Seq, SessionId, TenantId};
+use glasshouse_plan::{Plan, Profile};
 use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
 use glasshouse_sandbox::{HostConfig, SandboxHost};
@@ -74,7 +75,7 @@ pub use boxes::SandboxRow;
 pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
-pub(crate) use decide::{decide_uncounted, masked, masked_decision};
+pub(crate) use decide::{decide_uncounted, masked};
 pub use erasing::{Erasing, Erasure};
 pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};
@@ -103,7 +104,7 @@ pub use steering::Steering;
 pub use tried::{Tried, no_tests};
 pub use views::DOCUMENTS;
 
-use crate::plans::{Coder, Plans, Quota};
+use crate::plans::{Coder, Plans, Probed, Quota};
 use crate::session::{Difference, Listing, Replay, Replayed, State, join};
 use crate::session::{recorded, refused};
 use crate::{Error, Result, codes};
@@ -242,6 +243,14 @@ impl Kernel {
         let with = (quota, Arc::clone(&self.coder));
         let masker = Arc::new(self.masker(&policy, &[])?);
         Plans::open(&self.log, policy, self.person(), with, (outside, masker))
+    }
+
+    /// Probes a plan as [`Coder::probe`] does, until a switch is set.
+    ///
+    /// # Errors
+    /// Those of the sandbox.
+    pub fn probe_plan(&self, plan: &Plan, profile: &Profile, until: &Cancel) -> Result<Probed> {
+        self.coder.probe(plan, profile, until.sandbox())
     }
 
     fn host_config(&self) -> HostConfig {

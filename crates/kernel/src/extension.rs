@@ -6,19 +6,18 @@
 //! and a crash deny the call. After a crash the sandbox is made again, once; a second crash soon after
 //! disables the extension, which denies every call that reaches it.
 
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use glasshouse_model::{Call, Effect, Principal, PrincipalKind, TenantId};
 use glasshouse_policy::{Extension, ExtensionError, Opinion};
-use glasshouse_sandbox::{Cancel, SandboxHost};
-use glasshouse_script::{
-    Engine, Language, Limit, Limits, Makes, Program, Ran, Runtime, Source, Task, Worker,
-};
+use glasshouse_sandbox::SandboxHost;
+use glasshouse_script::{Language, Limit, Limits, Ran, Worker};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::driver::{in_place, lock};
+use crate::functions::Functions;
 use crate::{Error, Result, codes};
 
 /// Longest evaluation of one call.
@@ -32,14 +31,10 @@ const EVALUATE: &str = "evaluate";
 /// Name of the call that an extension is tried with before it serves.
 const WARM_UP: &str = "policy.warm_up";
 
-/// What is compiled once stays, whichever extension asks.
-static ENGINE: LazyLock<Engine> = LazyLock::new(Engine::new);
-
 /// A running extension.
 pub struct ScriptExtension {
-    host: Arc<SandboxHost>,
-    program: Arc<Program>,
     running: Mutex<Running>,
+    functions: Functions,
 }
 
 struct Running {
@@ -63,15 +58,12 @@ impl ScriptExtension {
     /// The compiler's, with line and column; `policy_extension_failed` when it cannot answer the call that
     /// it is tried with; those of the sandbox: without one there is no extension.
     pub fn start(host: Arc<SandboxHost>, code: &str, language: Language) -> Result<Self> {
-        let worker = ENGINE.worker(&host)?;
-        let manifest = Default::default();
-        let source = Source { code, language, runtime: Runtime::Renderify, manifest: &manifest };
-        let program = worker.compile(&source, &Cancel::new()?)?;
-        if !program.module().exports.iter().any(|name| name == EVALUATE) {
+        let (functions, worker) = Functions::compile(host, code, language)?;
+        if !functions.exports(EVALUATE) {
             return Err(failed(format!("it exports no function `{EVALUATE}`")));
         }
         let running = Running { worker: Some(worker), crashed: None, disabled: false };
-        let extension = Self { host, program, running: Mutex::new(running) };
+        let extension = Self { running: Mutex::new(running), functions };
         let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
         let call = Call::new(WARM_UP, kernel);
         // Whatever it thinks of that call: what counts is that it thinks.
@@ -92,7 +84,7 @@ impl ScriptExtension {
             return Err(ExtensionError::Disabled { within: CRASH_WINDOW });
         }
         if running.worker.is_none() {
-            running.worker = Some(ENGINE.worker(&self.host).map_err(|e| crashed(&e))?);
+            running.worker = Some(self.functions.worker().map_err(|e| crashed(&e))?);
         }
         let Some(worker) = &running.worker else { return Err(crashed(&"it is not running")) };
         let limits = Limits {
@@ -101,18 +93,8 @@ impl ScriptExtension {
             jobs: 10_000,
             output_bytes: 4 * MAX_REASON_BYTES,
         };
-        let task = Task {
-            export: EVALUATE.to_owned(),
-            or_default: false,
-            makes: Makes::Data,
-            runtime: Runtime::Renderify,
-            input: json!(call),
-            now_ms: 0,
-            seed: 0,
-            limits,
-        };
-        let cancel = Cancel::new().map_err(|e| crashed(&e))?;
-        let ran = worker.call(&self.program, &task, &cancel).map_err(|e| crashed(&e))?;
+        let ran = self.functions.call(worker, EVALUATE, json!(call), limits);
+        let ran = ran.map_err(|e| crashed(&e))?;
         opinion(ran, time_ms)
     }
 }

@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod driver;
 pub mod error;
 pub mod extension;
+mod functions;
 pub mod merge;
 pub mod plans;
 pub mod session;

@@ -47,7 +47,7 @@ use crate::{Error, Result, codes};
 pub use aside::runs_code;
 pub use carry::Carried;
 pub(crate) use chosen::Chosen;
-pub use code::{Coded, Coder, LANES, LaneCode, Preflight, told as told_of_code};
+pub use code::{Coded, Coder, LANES, LaneCode, Preflight, Probed, told as told_of_code};
 pub use fold::{RunRecord, VersionRecord};
 pub use glasshouse_plan::quota::{Quota, Usage};
 pub use hooks::{HOOK_MS, Hook, Plugin, Plugins, ScriptPlugin};
@@ -57,6 +57,7 @@ pub use prompt::{Hear, Heard, Made, prompted};
 pub use replay::Replayed;
 pub use stages::Stages;
 
+use aside::in_turn;
 use code::Moment;
 use fold::Fold;
 use governor::{Governor, Ticket};
@@ -354,6 +355,7 @@ impl Plans {
                         cancel: &self.cancel,
                         moment,
                         profile: &chosen.profile,
+                        masker: &self.masker,
                         hooks: Hooks::Live(&self.plugins),
                         ran: RefCell::default(),
                     };
@@ -383,7 +385,8 @@ impl Plans {
         asked: ProfileName,
         begun: Instant,
     ) -> Result<(Home, Ticket, Decided)> {
-        for _ in 0..ATTEMPTS {
+        let log = self.log.clone();
+        in_turn(&log, || {
             let (home, cell) = self.place()?;
             let (event, decided, reserved) = match self.governor.reserve(now_us())? {
                 Ok((ticket, write)) => {
@@ -397,25 +400,17 @@ impl Plans {
                     (body.draft(Kind::QuotaThrottled), Ok(unconstrained), Err(throttled))
                 }
             };
+            let made = cell.is_some().then(|| home.branch.clone());
             let mut cells: Vec<CellWrite> = cell.into_iter().collect();
-            let is_new = !cells.is_empty();
             cells.extend(reserved.as_ref().ok().map(|(_, write)| write.clone()));
             let append = Append {
                 cells,
                 ..Append::new(home.session.clone(), home.branch.clone(), vec![event])
             };
-            match self.log.append(append) {
-                Ok(_) => return reserved.map(|(ticket, _)| (home, ticket, decided)),
-                Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
-                    if is_new {
-                        // Somebody else was first; their branch is the one.
-                        self.log.close_branch(&home.branch)?;
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Error::new(codes::PLAN_CONFLICT, "the run did not get its turn"))
+            let appended = self.log.append(append).map_err(Error::from);
+            let begun = appended.and_then(|_| Ok((home, reserved?.0, decided)));
+            Ok((made, begun))
+        })
     }
 
     /// Asks the policy whether a plan may be shown, and how.
@@ -529,14 +524,11 @@ impl Plans {
 
     /// Appends one event that depends on nothing before it.
     fn append_again(&mut self, home: &Home, draft: &Draft) -> Result<Seq> {
-        for _ in 0..ATTEMPTS {
+        let log = self.log.clone();
+        in_turn(&log, || {
             self.sync()?;
-            match self.append(home, vec![draft.clone()], Vec::new()) {
-                Err(error) if is_race(&error) => {}
-                result => return result,
-            }
-        }
-        Err(Error::new(codes::PLAN_CONFLICT, "the record did not get its turn"))
+            Ok((None, self.append(home, vec![draft.clone()], Vec::new())))
+        })
     }
 
     /// The state of the version of a plan that is shown.

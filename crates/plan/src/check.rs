@@ -41,6 +41,19 @@ pub const MAX_ID_BYTES: usize = 256;
 /// ```
 #[must_use]
 pub fn check(plan: &Plan, profile: &Profile) -> Report {
+    checked(plan, profile, Names::LookedAt)
+}
+
+/// Who tells which names a source uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// The look at its text, which takes a word of markup for a name.
+    LookedAt,
+    /// Who compiles it, before anything of it runs.
+    LeftToCompiler,
+}
+
+fn checked(plan: &Plan, profile: &Profile, names: Names) -> Report {
     let mut report = Report::new();
     identity(plan, &mut report);
     specification(plan, profile, &mut report);
@@ -49,7 +62,7 @@ pub fn check(plan: &Plan, profile: &Profile) -> Report {
     capabilities(plan, profile, &mut report);
     tree::check(plan, profile, &mut report);
     state(plan, profile, &mut report);
-    source::check(plan, profile, &scan, &mut report);
+    source::check(plan, profile, (&scan, names), &mut report);
     access::check(plan, &mut report);
     for problem in template::problems(plan) {
         report.note(problem);
@@ -75,7 +88,9 @@ pub fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
 }
 
 /// Checks a plan and whether a host with these lanes can show it. A plan with source runs on the lane it
-/// asks for, or on any when it asks for none or for the one without code; never on a weaker one.
+/// asks for, or on any when it asks for none or for the one without code; never on a weaker one. Where there is a
+/// lane the source is compiled before it runs, and who compiles knows its names; patterns that only this profile
+/// bans are looked for here all the same.
 ///
 /// ```
 /// use glasshouse_plan::{Profile, ProfileName, check_to_run, parse};
@@ -87,7 +102,8 @@ pub fn check_to_show(plan: &Plan, profile: &Profile) -> Report {
 /// ```
 #[must_use]
 pub fn check_to_run(plan: &Plan, profile: &Profile, lanes: &[&str]) -> Report {
-    let mut report = check(plan, profile);
+    let names = if lanes.is_empty() { Names::LookedAt } else { Names::LeftToCompiler };
+    let mut report = checked(plan, profile, names);
     if !report.safe {
         return report;
     }

@@ -190,6 +190,11 @@ const BANS: &[&str] = &[
     r"\bprocess\s*\.\s*env\b",
 ];
 
+/// Whether a pattern is one of those that say which names code may not use, and not one of a profile alone.
+pub(crate) fn is_of_every_profile(pattern: &str) -> bool {
+    BANS.contains(&pattern)
+}
+
 const COMMON_BANS: &[&str] = BANS.split_at(10).0;
 
 const STRICT: Column = Column {

@@ -5,31 +5,38 @@ use glasshouse_sandbox::Cancel;
 
 use crate::compile::{EXPORT, EXPORT_ALL};
 use crate::engine::SOURCE;
-use crate::wire::{Order, Reply};
+use crate::wire::{Failed, Order, Reply};
 use crate::worker::{Program, Worker};
 use crate::{Error, Result, codes, compile, vendor};
 
+/// A function `node` in JavaScript: one node of what code answers.
+pub const NODE_JS: &str = include_str!("../js/node.js");
 /// Makes modules of functions.
-const MODULES: &str = include_str!("../js/bundle.js");
+const MODULES: &str = concat!(include_str!("../js/node.js"), include_str!("../js/bundle.js"));
 
 impl Worker<'_> {
     /// Writes a program whose modules are all found as one text. Its modules are rewritten where they were
     /// compiled: in a process of their own.
     ///
     /// # Errors
-    /// `script_module_unavailable` for a module that was not found; `script_source_invalid` for one that the
-    /// compiler made and does not read; the sandbox's errors.
+    /// `script_module_unavailable` for a module that was not found; `script_source_invalid` for one that waits
+    /// before it is whole (`await` outside of functions), and for one that the compiler does not read; the
+    /// sandbox's errors.
     pub fn bundle(&self, program: &Program, cancel: &Cancel) -> Result<String> {
         let modules = modules(program)?;
         let (addresses, codes): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
         let bodies = match self.answer(&Order::Bodies { codes }, cancel)? {
             Some(Reply::Bodies(bodies)) if bodies.len() == addresses.len() => bodies,
-            _ => {
+            reply => {
+                let why = match reply {
+                    Some(Reply::Failed(Failed::Refused(why))) => why,
+                    _ => "they are no modules that the compiler made".to_owned(),
+                };
                 return Err(Error::new(
                     codes::SOURCE_INVALID,
                     "the modules cannot be written as one",
                 )
-                .why("one of them is no module that the compiler made"));
+                .why(why));
             }
         };
         let mut text = MODULES.to_owned();

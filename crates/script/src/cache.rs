@@ -85,8 +85,9 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
 
 /// The key of a source.
 pub(crate) fn key(source: &Source<'_>) -> Digest {
-    let Source { code, language, runtime, manifest } = *source;
-    let parts = [COMPILER, language.as_str(), runtime.as_str(), code];
+    let Source { code, language, runtime, manifest, stores } = *source;
+    let stores = stores.names().collect::<Vec<_>>().join(" ");
+    let parts = [COMPILER, language.as_str(), runtime.as_str(), &stores, code];
     digest(parts.map(str::as_bytes).into_iter().chain(pairs(manifest)))
 }
 
@@ -104,20 +105,28 @@ fn pairs(manifest: &BTreeMap<String, String>) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Language, Runtime};
+    use crate::compile::{Language, Runtime, Stores};
 
     #[test]
     fn a_key_differs_when_anything_does() {
         let empty = BTreeMap::new();
         let pinned = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
-        let of =
-            |code, language, runtime, manifest| key(&Source { code, language, runtime, manifest });
+        let stored = |code, language, runtime, manifest, stores| {
+            key(&Source { code, language, runtime, manifest, stores })
+        };
+        let of = |code, language, runtime, manifest| {
+            stored(code, language, runtime, manifest, Stores::default())
+        };
+        let named = BTreeMap::from([("localStorage".to_owned(), "sessionStorage".to_owned())]);
         let keys = [
             of("a", Language::Js, Runtime::Preact, &empty),
             of("b", Language::Js, Runtime::Preact, &empty),
             of("a", Language::Ts, Runtime::Preact, &empty),
             of("a", Language::Js, Runtime::Renderify, &empty),
             of("a", Language::Js, Runtime::Preact, &pinned),
+            of("a", Language::Js, Runtime::Preact, &named),
+            stored("a", Language::Js, Runtime::Preact, &empty, Stores::of(["localStorage"])),
+            stored("a", Language::Js, Runtime::Preact, &empty, Stores::of(["sessionStorage"])),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));

@@ -10,6 +10,7 @@ mod gate;
 mod globals;
 mod imports;
 mod place;
+mod stores;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,7 @@ pub(crate) use body::{EXPORT, EXPORT_ALL, body};
 pub use foreign::Kind;
 pub(crate) use foreign::foreign;
 use place::Places;
+pub use stores::Stores;
 
 /// What compiles, by name and version. It is part of every module's digest, so a module made by
 /// another compiler is another module.
@@ -136,6 +138,8 @@ pub struct Source<'a> {
     pub runtime: Runtime,
     /// Addresses that the plan's manifest gives to names; all others go by the resolver of plans.
     pub manifest: &'a BTreeMap<String, String>,
+    /// Storage that it may use, in memory.
+    pub stores: Stores,
 }
 
 /// A compiled source.
@@ -223,6 +227,7 @@ impl Faults {
 ///         language: Language::Tsx,
 ///         runtime: Runtime::Preact,
 ///         manifest: &manifest,
+///         stores: Default::default(),
 ///     })
 /// };
 /// let module = compile("export default (props: { n: number }) => <p>{props.n}</p>").unwrap();
@@ -250,6 +255,7 @@ pub fn carried(address: &str) -> Option<Module> {
         language: Language::Js,
         runtime: Runtime::Preact,
         manifest: &BTreeMap::new(),
+        stores: Stores::default(),
     };
     compile_from(&source, Origin::Program).ok()
 }
@@ -282,20 +288,22 @@ fn compile_at(
         return Err(Faults::of(meaning.diagnostics.errors().map(unread).collect()));
     }
     let scoping = meaning.semantic.into_scoping();
+    let mut stores = Stores::default();
     if origin == Origin::Plan {
-        let found = gate::check(&program, &scoping, places);
-        if !found.is_empty() {
-            return Err(Faults::of(found));
-        }
+        stores = gate::check(&program, &scoping, places, source.stores).map_err(Faults::of)?;
     }
     // A comment could name another function, or another module, for markup than the one that was checked.
     program.comments.clear();
     transform(&allocator, &mut program, scoping, source)
         .map_err(|found| Faults::of(found.iter().map(unread).collect()))?;
     let found = imports::rewrite(&allocator, &mut program, (source.manifest, base), places);
-    let imports::Found { imports, named } = found.map_err(Faults::of)?;
+    let imports::Found { mut imports, named } = found.map_err(Faults::of)?;
     let options = CodegenOptions { comments: CommentOptions::disabled(), ..Default::default() };
-    let code = Codegen::new().with_options(options).build(&program).code;
+    let mut code = Codegen::new().with_options(options).build(&program).code;
+    if let Some(import) = stores.import() {
+        code.insert_str(0, &import);
+        imports.push(vendor::STORAGE.to_owned());
+    }
     let digest = digest(source, &code);
     Ok(Module { code, imports, named, exports, digest })
 }

@@ -72,8 +72,8 @@ fn main() -> u8 {
 pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Bytecode>) {
     match order {
         Order::Carry { addresses } => carry(&addresses),
-        Order::Compile { code, language, runtime, manifest } => {
-            let source = Source { code: &code, language, runtime, manifest: &manifest };
+        Order::Compile { code, language, runtime, manifest, stores } => {
+            let source = Source { code: &code, language, runtime, manifest: &manifest, stores };
             compiled(SOURCE, compile::compile(&source))
         }
         Order::Module { address, kind, manifest } => {
@@ -81,8 +81,8 @@ pub(crate) fn answer(order: Order, modules: Vec<Bytecode>) -> (Reply, Vec<Byteco
             compiled(&address, compile::foreign((&address, kind), bytes, &manifest))
         }
         Order::Bodies { codes } => {
-            let bodies: Option<Vec<_>> = codes.iter().map(|code| compile::body(code)).collect();
-            let refused = || Reply::Failed(Failed::Refused("it is no module".to_owned()));
+            let bodies: Result<Vec<_>, _> = codes.iter().map(|code| compile::body(code)).collect();
+            let refused = |why: &str| Reply::Failed(Failed::Refused(why.to_owned()));
             (bodies.map_or_else(refused, Reply::Bodies), Vec::new())
         }
         Order::Run(work) => {

@@ -33,8 +33,9 @@ mod output;
 mod vendor;
 mod wire;
 
+pub use bundle::NODE_JS;
 pub use compile::{
-    COMPILER, Diagnostic, Kind, Language, Module, Runtime, Source, carried, compile,
+    COMPILER, Diagnostic, Kind, Language, Module, Runtime, Source, Stores, carried, compile,
 };
 pub use engine::{DEFAULT_EXPORT, ENGINE, ENTRY};
 pub use error::{Error, Result};

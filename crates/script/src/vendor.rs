@@ -24,6 +24,8 @@ pub(crate) const SCHEME: &str = "glasshouse:";
 pub(crate) const NODES: &str = "glasshouse:renderify/jsx-runtime";
 /// Sets the engine up.
 pub(crate) const START: &str = "glasshouse:start";
+/// The storage that code of browsers expects, in memory.
+pub(crate) const STORAGE: &str = "glasshouse:storage";
 /// Renders what a source with Preact exports.
 pub(crate) const PREACT: &str = "glasshouse:preact";
 const RENDER: &str = "https://ga.jspm.io/npm:preact-render-to-string@6.6.7/dist/index.module.js";
@@ -44,7 +46,7 @@ macro_rules! preact {
     };
 }
 
-const CARRIED: [Carried; 8] = [
+const CARRIED: [Carried; 9] = [
     preact!(
         "preact.module.js",
         "dist/",
@@ -86,6 +88,13 @@ const CARRIED: [Carried; 8] = [
     Carried {
         address: START,
         text: include_str!("../js/start.js"),
+        imports: &[],
+        #[cfg(test)]
+        sha256: None,
+    },
+    Carried {
+        address: STORAGE,
+        text: include_str!("../js/storage.js"),
         imports: &[],
         #[cfg(test)]
         sha256: None,

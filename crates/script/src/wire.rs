@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::compile::{Faults, Kind, Language, Module, Runtime};
+use crate::compile::{Faults, Kind, Language, Module, Runtime, Stores};
 
 /// A module's address and its bytecode.
 pub(crate) type Bytecode = (String, Vec<u8>);
@@ -24,6 +24,7 @@ pub(crate) enum Order {
         language: Language,
         runtime: Runtime,
         manifest: BTreeMap<String, String>,
+        stores: Stores,
     },
     /// Compile a module of others, whose bytes follow, and answer the module and its bytecode.
     Module { address: String, kind: Kind, manifest: BTreeMap<String, String> },

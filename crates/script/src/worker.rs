@@ -159,6 +159,8 @@ pub struct Receipt {
     /// Why the process was killed, when it did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub killed: Option<&'static str>,
+    /// Whether it used storage, which was in memory and is gone.
+    pub storage_in_memory: bool,
 }
 
 /// A run and its result.
@@ -255,6 +257,7 @@ impl Worker<'_> {
             language: source.language,
             runtime: source.runtime,
             manifest: source.manifest.clone(),
+            stores: source.stores,
         };
         let (ran, reply) = self.ask(&order, &[], COMPILE_MS, REPLY_BYTES, cancel)?;
         match reply {
@@ -355,6 +358,7 @@ impl Worker<'_> {
             cpu_us: ran.usage.cpu_us,
             limit: limit_of(ran.status),
             killed: killed(ran.status),
+            storage_in_memory: program.needs.contains(&vendor::STORAGE),
         };
         let mut by_default = false;
         let node = match reply {

@@ -190,6 +190,11 @@ impl Desk {
         })
     }
 
+    /// Lets something asynchronous go on by itself.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
     /// Waits for what is asynchronous.
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)

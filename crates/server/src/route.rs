@@ -239,7 +239,7 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
     get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>).answer(shape::<History>),
     post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(Before).answer(shape::<routes::plans::View>),
-    post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE).answer(shape::<shapes::Probed>),
+    post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE).spends(Before).answer(shape::<shapes::Probed>),
     post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends(Within).answer(shape::<routes::plans::View>),
     post("/v1/plans/prompt/stream", "The same, with previews while the plan comes, a JSON object a line", routes::prompts::stream).body(shape::<routes::prompts::Prompt>).media("application/x-ndjson").goes_on().spends(Within),
     post("/v1/plans/clear", "List plans and runs no more; the log keeps their events", routes::plans::clear).needs(MANAGE).answer(shape::<routes::plans::Cleared>),

@@ -226,6 +226,29 @@ async fn handle(
     }
 }
 
+impl Service {
+    /// A switch that is set when nobody waits for the work any more, and when the server ends. Called on a thread of
+    /// the pool.
+    ///
+    /// # Errors
+    /// `sandbox_system` when no descriptor is left.
+    pub(crate) fn stopped_when(
+        &self,
+        left: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Cancel> {
+        let (stop, ending) = (Cancel::new()?, self.ending.clone());
+        let switch = stop.clone();
+        self.desk.spawn(async move {
+            tokio::select! {
+                () = left => {}
+                () = ending.cancelled() => {}
+            }
+            switch.cancel();
+        });
+        Ok(stop)
+    }
+}
+
 /// Lets a request do what it asks for, where roles and quotas allow it.
 async fn work(
     shared: &Arc<Shared>,

@@ -186,6 +186,21 @@ pub(crate) struct Probed {
     notes: Vec<Issue>,
     /// The modules that it names.
     dependencies: Vec<Dependency>,
+    /// The modules that its code would run with, where it has code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modules: Option<Vec<Preflight>>,
+}
+
+/// A module that code of a plan would run with.
+#[derive(JsonSchema)]
+#[schemars(rename = "PlanModule")]
+pub(crate) struct Preflight {
+    /// Its address.
+    address: String,
+    /// What it is.
+    kind: String,
+    /// From the plan to it.
+    chain: Vec<String>,
 }
 
 /// One module that a plan names.

@@ -53,8 +53,35 @@ for (const requested of ['sandbox-worker', 'sandbox-iframe', 'sandbox-worker', '
 const once = 'exports.default = () => { for (;;) {} } // once';
 const short = { requested: 'sandbox-worker', code: once, task: {}, limits: { time_ms: 100 } };
 report.again = [await run(short), await run(short), await run(short, { again: true })];
-report.again.push(await run({ ...short, code: honest }), await run({ ...short, code: honest }));
+// What is to end by itself has the time for it on a busy machine.
+const ends = { ...short, code: honest, limits: { time_ms: 9000 } };
+report.again.push(await run(ends), await run(ends));
 localStorage.clear();
+// What is remembered: two runs at once are none that was stopped, a storage may be full, and what is kept is bounded.
+const memory = (write = () => {}) => {
+  const all = new Map();
+  return {
+    all,
+    get length() { return all.size; },
+    key: (at) => [...all.keys()][at],
+    getItem: (key) => all.get(key) ?? null,
+    setItem: (key, value) => { write(); all.set(key, String(value)); },
+    removeItem: (key) => all.delete(key),
+  };
+};
+const slow = { requested: 'sandbox-worker', code: 'exports.default = () => new Promise((end) => setTimeout(() => end({ type: "text", value: "slow" }), 500))', task: {}, limits: ends.limits };
+let sent;
+const isSent = new Promise((resolve) => { sent = resolve; });
+const [shared, many] = [memory(sent), memory()];
+const first = run(slow, { remember: shared });
+await isSent;
+report.kept = { together: [await run(slow, { remember: shared }), await first], left: shared.all.size };
+report.kept.full = await run({ ...slow, code: honest }, { remember: memory(() => { throw new Error('full'); }) });
+many.all.set('another', 'x');
+for (let n = 0; n < 300; n += 1) many.all.set(`glasshouse-lane:${n}`, String(n));
+report.kept.stopped = await run(short, { remember: many });
+report.kept.many = [many.all.size, many.all.has('another'), many.all.has('glasshouse-lane:200'), many.all.has('glasshouse-lane:201')];
+report.kept.told = await run(short, { remember: many });
 // Code that is given to this page.
 report.codes = [];
 const given = input.codes ? await (await fetch('/codes')).json() : [];
@@ -62,6 +89,7 @@ for (const one of given) report.codes.push(await run(one, { again: true }));
 const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
 report.bad = {};
 // A document that never comes.
-if (input.never) report.never = await run({ requested: 'sandbox-worker', code: 'exports.default = 1', task: {} }, { base: new URL(input.never, location.href) });
+const none = memory();
+if (input.never) report.never = { ...await run({ requested: 'sandbox-worker', code: 'exports.default = 1', task: {} }, { base: new URL(input.never, location.href), remember: none }), kept: none.all.size };
 for (const [name, code] of Object.entries(bad)) report.bad[name] = await run({ requested: 'sandbox-worker', code, task: {} });
 await fetch('/report/' + input.run, { method: 'POST', body: JSON.stringify(report) });

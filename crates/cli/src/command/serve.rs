@@ -98,7 +98,8 @@ impl Models for Own {
     }
 
     fn kernel(&self, tenant: &TenantId, home: &Path) -> glasshouse_server::Result<Kernel> {
-        home::kernel_of(tenant, home).map_err(Error::into_server)
+        let kernel = home::kernel_of(tenant, home).map_err(Error::into_server)?;
+        Ok(kernel.with_prepared_code(PREPARED))
     }
 
     fn connect(&self, wanted: Wanted<'_>) -> glasshouse_server::Result<Connected> {

@@ -10,8 +10,9 @@ mod stream;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::Coder;
+use glasshouse_kernel::plans::{Coder, told_of_code};
 use glasshouse_model::Exit;
+use glasshouse_model::body::PlanCode;
 use glasshouse_plan::{Html, Issue, Profile, ProfileName};
 use glasshouse_sandbox::HostConfig;
 
@@ -99,6 +100,14 @@ fn markup(title: &str, html: &Html, page: bool) {
 fn remark(notes: &[Issue]) {
     for note in notes {
         output::note(&line(note));
+    }
+}
+
+/// Remarks about a run of a plan's code.
+fn remark_on_code(code: &PlanCode) {
+    for told in told_of_code(code) {
+        // What code throws is its own text.
+        output::note(&output::visible(&told, false));
     }
 }
 

@@ -1,13 +1,9 @@
 //! What a session did, cost and would do again; branches, plans, proofs; what the server tells of itself.
 
-use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::client::Served;
-use crate::harness::{Place, below};
+use crate::harness::Place;
 
 const READ: &str = "version: 1
 steps:
@@ -178,45 +174,4 @@ fn what_it_tells_of_itself_names_no_session() {
     let document = served.raw(&bare).expect(200).json();
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["paths"]["/v1/sessions/{session}/turns"]["post"].is_object());
-}
-
-/// One server runs the code of many plans, each in a place of its own, and ends what runs when it is told to stop.
-#[test]
-fn a_server_that_is_told_to_stop_ends_code_of_plans() {
-    let place = Place::new();
-    let mut served = Served::new(&place);
-    let show = |id: &str, code: &str| {
-        let plan = json!({
-            "specVersion": "runtime-plan/v1", "id": id, "version": 1,
-            "capabilities": {"maxExecutionMs": 30_000}, "root": {"type": "text", "value": "own root"},
-            "source": {"language": "js", "runtime": "renderify", "code": code},
-        });
-        json!({ "plan": plan.to_string(), "profile": "trusted" })
-    };
-    let leak =
-        "export default () => { const was = Array.left; Array.left = 'left'; return String(was) }";
-    for id in ["a", "b", "c", "d"] {
-        let shown = served.post("/v1/plans", &show(id, leak)).expect(201).json();
-        assert_eq!(shown["markup"], "undefined", "{id}");
-    }
-    let endless = show("endless", "export default () => { for (;;) {} }").to_string();
-    let mut stream = served.connect();
-    let before: BTreeMap<u32, u64> = below(served.pid()).into_iter().collect();
-    stream.write_all(served.text("POST /v1/plans", &[], Some(&endless)).as_bytes()).unwrap();
-    let begun = Instant::now();
-    let works = |(process, hundredths): &(u32, u64)| {
-        *hundredths > before.get(process).copied().unwrap_or_default() + 20
-    };
-    while !below(served.pid()).iter().any(works) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the code never began");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let told = Instant::now();
-    assert_eq!(served.stop(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("cancelled"), "{answer}");
-    let history = place.run(&["ui", "history", "--json"]).expect_status(0).last();
-    assert_eq!(history["runs"][0]["status"], "failed", "{history}");
 }

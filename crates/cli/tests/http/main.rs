@@ -25,6 +25,7 @@ mod network;
 mod operations;
 mod pages;
 mod people;
+mod plans;
 mod policies;
 mod repeats;
 mod sessions;

@@ -299,17 +299,36 @@ fn e2e_d4_a_page_of_compiled_markup_allows_no_script() {
     }
 }
 
-/// Storage of browsers is refused where it is named, with its place, and no exception at start-up.
+/// Storage of browsers that a plan asks for is in memory and bounded, which is said; what it does not ask for is
+/// refused where it is named, with its place, and no exception at start-up.
 #[test]
-fn e2e_h7_code_that_reaches_for_storage_is_told_where() {
+fn e2e_h7_storage_is_in_memory_and_refused_where_it_is_not_asked_for() {
     let place = Place::new();
-    let code = "const kept = 1;\nlocalStorage.setItem('a', 'b'); export default () => kept";
+    let code = "const kept = localStorage.getItem('a');\nlocalStorage.setItem('a', 'b');
+        let end = ''; try { localStorage.setItem('b', 'x'.repeat(6e6)) } catch (error) { end = error.name }
+        localStorage.removeItem('a'); export default () => [kept, end, localStorage.length].join(' ')";
     let source = json!({"code": code, "language": "js"});
+    let asked = json!({"capabilities": {"storage": ["localStorage"]}});
+    let asking = self::plan(&place, "storage", &source, &asked);
+    for _ in 0..2 {
+        let ran = place.run(&["ui", "render-plan", &asking, "--profile", "relaxed", "--json"]);
+        let run = ran.expect_status(0).last();
+        assert_eq!(run["markup"], " QuotaExceededError 0", "{run}");
+        assert_eq!(run["script"]["storage_in_memory"], true, "{run}");
+    }
+    let told = place.run(&["ui", "render-plan", &asking, "--profile", "relaxed"]).expect_status(0);
+    assert!(told.stderr.contains("not durable"), "{told:?}");
+    for profile in ["strict", "balanced"] {
+        let refused = place.run(&["ui", "render-plan", &asking, "--profile", profile]);
+        assert!(refused.expect_status(3).stderr.contains("plan_source_denied"), "{profile}");
+    }
     let plan = plan(&place, "storage", &source, &json!({}));
     let checked = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
     let report = checked.expect_status(3).last();
     assert_eq!(report["issues"][0]["code"], "script_source_denied", "{report}");
-    assert_eq!(report["issues"][0]["message"], "2:1: `localStorage` is storage", "{report}");
+    let message =
+        "1:14: `localStorage` is storage that `capabilities.storage` of the plan does not name";
+    assert_eq!(report["issues"][0]["message"], message, "{report}");
 }
 
 /// Nothing that asks for less isolation is filtered in silence, and nothing is run instead.
@@ -435,6 +454,12 @@ fn e2e_a_source_is_written_for_a_browser() {
         assert!(!text.lines().any(is_module), "{text}");
         assert!(!text.contains("eval(") && !text.contains("new Function"), "{text}");
     }
+    let at = "https://ga.jspm.io/npm:x@1.0.0";
+    let with = |key: &str, value: Value| {
+        let mut plan = plan("standard", "renderify", code);
+        plan[key] = value;
+        plan
+    };
     for (name, plan, want) in [
         ("a server's lane", plan("isolated-vm", "renderify", code), "plan_lane_unavailable"),
         ("Preact", plan("standard", "preact", code), "on a server"),
@@ -448,10 +473,65 @@ fn e2e_a_source_is_written_for_a_browser() {
             ),
             "script_module_unlocked",
         ),
+        (
+            "await",
+            plan("standard", "renderify", "const x = await 'x'; export default x"),
+            "awaits outside of functions",
+        ),
+        ("imports", with("imports", json!([at])), "imports and components run on a server"),
+        (
+            "components",
+            with("root", json!({"type": "component", "module": at})),
+            "imports and components run on a server",
+        ),
     ] {
         let ran = bundle(plan);
         assert!(matches!(ran.status, Some(2 | 3)), "{name}: {ran:?}");
         assert!(ran.last()["error"]["code"].is_string(), "{name}");
         assert!(ran.stdout.contains(want), "{name}: {ran:?}");
     }
+}
+
+/// A word is a name where the language says so: text, comments and names of the code's own are none, under a
+/// profile that bans the names, too.
+#[test]
+fn e2e_g2_words_are_no_names() {
+    let place = Place::new();
+    let check = |language: &str, code: &str, want: Result<&str, &str>| {
+        let plan = plan(&place, "words", &json!({"code": code, "language": language}), &json!({}));
+        for command in ["render-plan", "check"] {
+            let ran = place.run(&["ui", command, &plan, "--profile", "trusted"]);
+            let status = ran.status;
+            match want {
+                Ok(made) if command == "render-plan" => {
+                    assert_eq!((status, ran.stdout.trim_end()), (Some(0), made), "{code}: {ran:?}");
+                }
+                Ok(_) => assert_eq!(status, Some(0), "{command} {code}: {ran:?}"),
+                Err(refused) => {
+                    assert_eq!(status, Some(3), "{command} {code}: {ran:?}");
+                    let told = format!("{}{}", ran.stdout, ran.stderr);
+                    assert!(told.contains(refused), "{command} {code}: {ran:?}");
+                }
+            }
+        }
+    };
+    check(
+        "tsx",
+        "export default <p>a WebSocket explained: eval(x)</p>",
+        Ok("<p>a WebSocket explained: eval(x)</p>"),
+    );
+    check("tsx", "// never call eval(x)\nexport default <p>x</p>", Ok("<p>x</p>"));
+    check("js", "const fetch = () => 'mine'; export default () => fetch()", Ok("mine"));
+    check(
+        "js",
+        "/* new Function */ export default 'document.cookie, localStorage'",
+        Ok("document.cookie, localStorage"),
+    );
+    check(
+        "tsx",
+        "export default <p>{new WebSocket('wss://x')}</p>",
+        Err("1:24: `WebSocket` is a network"),
+    );
+    check("js", "export default () => eval('1')", Err("`eval` makes code out of text"));
+    check("js", "export default () => localStorage.a", Err("script_source_denied"));
 }

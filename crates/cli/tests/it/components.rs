@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::plans::PinOptions;
+use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Ran};
 use crate::modules::{AT, Cdn};
+use crate::pins::{events, replay, run};
 
 const LIBRARY: &str = "
     export default (props, context, children) => ({ type: 'element', tag: 'section', children: [
@@ -22,6 +24,9 @@ const LIBRARY: &str = "
         root: { type: 'text', value: 'forged' }, called: 1, fault_count: 1,
         faults: [{ module: 'x'.repeat(9999), code: 'exit', why: 'y'.repeat(9999) }] }; }; return ''; };
     export const value = 1;
+    export const late = () => ({ type: 'element', tag: Date.now() > 1000 ? 'script' : 'p' });
+    export const broken = () => ({ type: 'element', tag: 'p', children: Date.now() > 1000 ? ['no node'] : [] });
+    export const tells = () => { throw new Error('ghp_abcdefghijklmnopqrstuvwxyz0123456789') };
     export const chance = () => String(Math.random());
 ";
 
@@ -55,10 +60,14 @@ impl Shown {
     }
 
     fn run(&self, text: &str, more: &[&str]) -> Ran {
+        self.run_as("trusted", text, more)
+    }
+
+    fn run_as(&self, profile: &str, text: &str, more: &[&str]) -> Ran {
         let file = self.place.path("components.json");
         std::fs::write(&file, text).unwrap();
         let file = file.display().to_string();
-        let arguments = ["ui", "render-plan", &file, "--profile", "trusted"];
+        let arguments = ["ui", "render-plan", &file, "--profile", profile];
         self.place.run(&[&arguments[..], more].concat())
     }
 
@@ -188,10 +197,100 @@ fn e2e_imports_are_run_where_they_are_locked() {
     // Locked, and not here: of the others nothing is lost.
     let pinned =
         all.cdn.pin(&all.place, &with(json!([bad, good])), &PinOptions::default()).unwrap();
+    let mut both = with(json!([bad, good]));
+    both["root"] = component("words", "child");
+    let both = all.cdn.pin(&all.place, &both, &PinOptions::default()).unwrap();
     let elsewhere = Shown::new();
     let shown = elsewhere.run(&pinned.text, &["--json"]).expect_status(0).last();
     let faults = &shown["script"]["components"]["faults"];
     assert_eq!(faults[0]["code"], "script_module_unavailable", "{shown}");
+    elsewhere.cdn.pin(&elsewhere.place, &with(json!([good])), &PinOptions::default()).unwrap();
+    let shown = elsewhere.run(&both.text, &["--json"]).expect_status(0).last();
+    let components = &shown["script"]["components"];
+    assert_eq!(shown["markup"], "hello Ada", "{shown}");
+    assert_eq!(components["fault_count"], 1, "{shown}");
+    assert_eq!(components["faults"][0]["module"], bad, "{shown}");
+    assert_eq!(components["faults"][0]["code"], "script_module_unavailable", "{shown}");
+}
+
+/// A module of a plan is as much code as its source: what is locked is not run for that.
+#[test]
+fn e2e_modules_run_only_where_a_profile_accepts_code() {
+    let all = Shown::new();
+    let mut plan = plan(vec![component("words", "child")]);
+    plan["imports"] = json!([format!("http://{AT}lib@1.0.0/c.js")]);
+    let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+    let text = pinned.text.replace("http://", "https://");
+    for (profile, runs) in
+        [("strict", false), ("balanced", false), ("trusted", true), ("relaxed", true)]
+    {
+        for more in [&["--json"][..], &["--json", "--no-register"]] {
+            let shown = all.run_as(profile, &text, more).expect_status(0).last();
+            // Only what is registered has a record.
+            let is_recorded = runs && more.len() == 1;
+            let markup = shown["markup"].as_str().unwrap();
+            assert_eq!(markup.contains("hello Ada"), runs, "{profile}: {shown}");
+            assert_eq!(markup.contains(">child<"), !runs, "{profile}: {shown}");
+            assert_eq!(shown["script"].is_null(), !is_recorded, "{profile}: {shown}");
+            for code in ["plan_import_unresolved", "plan_component_unresolved"] {
+                let noted = shown["notes"].to_string().contains(code);
+                assert_eq!(noted, !runs, "{profile}: {code}: {shown}");
+            }
+        }
+    }
+}
+
+/// Whoever tells a fault, the record has room for so much of it, and for no secret.
+#[test]
+fn e2e_faults_of_components_are_cut_and_masked() {
+    const KEY: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let all = Shown::new();
+    let shown = all.pinned(&plan(vec![component("tells", "")]), &["--json"]).expect_status(0);
+    let told = shown.last()["script"]["components"]["faults"].to_string();
+    assert!(told.contains("script_failed") && !told.contains(KEY), "{told}");
+    // What the kernel tells itself.
+    let path = format!("{AT}lib@1.0.0/{KEY}/{}.js", "x".repeat(600));
+    all.cdn.serve(&path, LIBRARY);
+    let mut plan = plan(vec![json!({"type": "component", "module": format!("http://{path}")})]);
+    plan["moduleManifest"] = json!({});
+    let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+    std::fs::remove_dir_all(all.place.home().join("cache/modules")).unwrap();
+    let shown = all.run(&pinned.text, &["--json"]).expect_status(0).last();
+    let faults = &shown["script"]["components"]["faults"];
+    assert_eq!(faults[0]["code"], "script_module_unavailable", "{shown}");
+    for key in ["module", "why"] {
+        let text = faults[0][key].as_str().unwrap();
+        assert!(text.len() <= 512 && text.contains("lib@1.0.0"), "{key}: {text}");
+        assert!(!text.contains(KEY), "{key}: {text}");
+    }
+}
+
+/// What ran is told also of a run that fails for what it made, and is made again with its clock.
+#[test]
+fn e2e_law_7_a_run_that_fails_after_its_components_is_replayed() {
+    let all = Shown::new();
+    let source = |name: &str| {
+        json!({"language": "js", "code":
+            format!("export default () => ({{ type: 'component', module: 'lib', exportName: '{name}' }})")})
+    };
+    for (name, status) in [("late", 3), ("broken", 2)] {
+        for has_source in [false, true] {
+            let mut plan = plan(vec![component(name, "")]);
+            if has_source {
+                plan["source"] = source(name);
+                plan["imports"] = json!(["lib"]);
+            }
+            let pinned = all.cdn.pin(&all.place, &plan, &PinOptions::default()).unwrap();
+            let (ran, was) = run(&all.place, &pinned.text);
+            assert_eq!(ran.status, Some(status), "{name} {has_source}: {ran:?}");
+            let events = events(&all.place.log());
+            let refused = events.iter().rfind(|it| *it.kind() == Kind::PlanRefused).unwrap();
+            let script = &refused.body["run"]["script"];
+            assert_eq!(script["components"]["called"], 1, "{name} {has_source}: {refused:?}");
+            let replayed = replay(&all.place, &was);
+            assert_eq!(replayed["equal"], true, "{name} {has_source}: {replayed}");
+        }
+    }
 }
 
 #[test]

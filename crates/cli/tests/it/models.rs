@@ -474,7 +474,8 @@ fn e2e_a_model_makes_an_interface() {
         let project = place.shell_project();
         let (url, requests) = serve(answers.iter().map(|text| says(text)).collect());
         let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
-        let ran = place.run_in(&project, &[&["ui", then, "greet me"][..], &arguments].concat());
+        let then: Vec<&str> = then.split(' ').collect();
+        let ran = place.run_in(&project, &[&["ui"][..], &then, &["greet me"], &arguments].concat());
         let ran = ran.expect_status(status);
         assert!(ran.stdout.contains(stdout), "{ran:?}");
         assert!(ran.stderr.contains(stderr), "{ran:?}");
@@ -494,6 +495,18 @@ fn e2e_a_model_makes_an_interface() {
     assert!(told.contains("/root") && told.contains("iframe"), "{told}");
     let bad = plan("bad", "iframe");
     assert_eq!(check(&[&bad, &bad], "run", 3, "", "unsafe").len(), 2, "one repair, no more");
+    // So are faults of its code, by the names that it does not have: the case is H5.
+    let code = |code: &str| {
+        let mut plan: Value = serde_json::from_str(&good).unwrap();
+        plan["source"] = json!({"code": code, "language": "tsx"});
+        plan.to_string()
+    };
+    let missing = code("export default <div><Missing/><Chart/></div>");
+    let mended = code("export default <p>from code</p>");
+    let asked = check(&[&missing, &mended], "run --profile trusted", 0, "from code", "its second");
+    let told = asked[1]["messages"][3]["content"].as_str().unwrap();
+    assert!(told.contains("/source/code") && told.contains("`Missing`"), "{told}");
+    assert!(told.contains("`Chart`"), "{told}");
     // No plan at all, twice: the text is shown, and it is said that it is text.
     check(&["Hello you!", "Hello again!"], "run", 0, "Hello you!", "without a plan");
 }

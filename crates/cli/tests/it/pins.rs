@@ -35,7 +35,7 @@ fn branch(log: &Log) -> BranchId {
     serde_json::from_value(place["branch"].clone()).unwrap()
 }
 
-fn events(log: &Log) -> Vec<Event> {
+pub(crate) fn events(log: &Log) -> Vec<Event> {
     log.read(&branch(log), 1, 1_000).unwrap()
 }
 
@@ -138,7 +138,7 @@ fn the_limit_of_a_module_is_that_of_a_source() {
 }
 
 /// Shows a plan and answers its run, which the history knows also of one that failed.
-fn run(place: &Place, text: &str) -> (Ran, String) {
+pub(crate) fn run(place: &Place, text: &str) -> (Ran, String) {
     let file = place.path("plan.json");
     std::fs::write(&file, text).unwrap();
     let file = file.display().to_string();
@@ -147,7 +147,7 @@ fn run(place: &Place, text: &str) -> (Ran, String) {
     (ran, history["runs"][0]["run"].to_string())
 }
 
-fn replay(place: &Place, run: &str) -> Value {
+pub(crate) fn replay(place: &Place, run: &str) -> Value {
     place.run(&["ui", "replay", run, "--json"]).last()
 }
 
@@ -155,27 +155,42 @@ fn replay(place: &Place, run: &str) -> Value {
 /// was equal.
 #[test]
 fn a_replay_without_the_modules_of_its_run_is_none() {
-    for (name, shows) in [
-        ("shown", "export default () => <p>{it}</p>"),
+    let at = format!("http://{AT}x@1.0.0/x.js");
+    let of_components = |imports: Value, root: Value| {
+        json!({
+            "specVersion": "runtime-plan/v1", "id": "pins", "version": 1,
+            "imports": imports, "root": root,
+        })
+    };
+    let text = json!({"type": "text", "value": "own root"});
+    for (name, plan, status) in [
+        ("shown", importing("x@1.0.0/x.js", "export default () => <p>{it()}</p>"), 0),
         (
             "refused",
-            "export default () => ({ type: 'element', tag: 'script', children: [{ type: 'text', value: it }] })",
+            importing(
+                "x@1.0.0/x.js",
+                "export default () => ({ type: 'element', tag: 'script', children: [{ type: 'text', value: it() }] })",
+            ),
+            3,
         ),
+        ("component", of_components(json!([]), json!({"type": "component", "module": at})), 0),
+        ("import", of_components(json!([at]), text), 0),
     ] {
         let (place, cdn) = (Place::new(), Cdn::start());
-        cdn.serve(&format!("{AT}x@1.0.0/x.js"), "export default 'x'");
-        let plan = importing("x@1.0.0/x.js", shows);
+        cdn.serve(&format!("{AT}x@1.0.0/x.js"), "export default () => 'x'");
         let pinned = cdn.pin(&place, &plan, &PinOptions::default()).unwrap();
         let (ran, was) = run(&place, &pinned.text);
-        assert_eq!(ran.status, Some(if name == "shown" { 0 } else { 3 }), "{name}: {ran:?}");
+        assert_eq!(ran.status, Some(status), "{name}: {ran:?}");
         assert_eq!(replay(&place, &was)["equal"], true, "{name}, the control");
         std::fs::remove_dir_all(place.home().join("cache/modules")).unwrap();
         let replayed = replay(&place, &was);
         assert_eq!(replayed["error"]["code"], "plan_run_not_replayable", "{name}: {replayed}");
         assert!(replayed["error"]["fix"].as_str().unwrap().contains("ui pin"), "{name}");
-        // A run that failed for the want of a module is equal only as long as it is not there.
+        // A run that wanted for a module is equal only as long as it is not there.
         let (ran, failed) = run(&place, &pinned.text);
-        assert_eq!(ran.last()["error"]["code"], "script_module_unavailable", "{name}: {ran:?}");
+        let last = ran.last();
+        let told = [&last["error"]["code"], &last["script"]["components"]["faults"][0]["code"]];
+        assert!(told.contains(&&json!("script_module_unavailable")), "{name}: {ran:?}");
         assert_eq!(replay(&place, &failed)["equal"], true, "{name}");
         let locked = serde_json::from_str(&pinned.text).unwrap();
         cdn.pin(&place, &locked, &PinOptions::default()).unwrap();

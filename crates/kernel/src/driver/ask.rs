@@ -8,6 +8,7 @@ use glasshouse_log::CellWrite;
 use glasshouse_model::body::{ModelCompleted, ModelFailed, ModelRequested, PolicyDecided};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Call, Draft, Kind, Principal, SessionId};
+use glasshouse_plan::{Issue, Plan, Profile};
 use glasshouse_policy::Policy;
 use glasshouse_provider::{Cancel, Completion, Delta, ModelCall, ModelRequest, Provider, Secret};
 use glasshouse_tools::sanitise::{MaskStream, Masker};
@@ -96,6 +97,15 @@ impl Questions<'_> {
     #[must_use]
     pub fn by(self, by: Principal) -> Self {
         Self { by, ..self }
+    }
+
+    /// What is wrong with the code of a plan that a model made.
+    ///
+    /// # Errors
+    /// Those of the sandbox in which it is compiled.
+    pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<Vec<Issue>> {
+        let cancel = glasshouse_sandbox::Cancel::new()?;
+        Ok(self.kernel.coder.inspect(plan, profile, &cancel)?.1)
     }
 
     /// Asks once; nothing is tried again.

@@ -112,26 +112,25 @@ pub fn boundary_denial(policy: &Policy, reason: &str) -> Decision {
     }
 }
 
-/// A call as an event may keep it. Its arguments were masked when they were proposed; the paths and
-/// names that it meets may hold a secret of their own.
-pub(crate) fn masked(masker: &Masker, mut call: Call) -> Call {
+/// A decision as an event may keep it. The arguments of its call were masked when they were proposed; the
+/// paths and names that it meets may hold a secret of their own, and rules in TypeScript say what they like,
+/// also what they saw.
+pub(crate) fn masked(masker: &Masker, mut decided: PolicyDecided) -> PolicyDecided {
     let mask = |text: &mut String| *text = masker.mask_str(text);
-    call.path = call.path.and_then(|path| match masker.mask_str(path.as_str()) {
-        same if same == path.as_str() => Some(path),
-        masked => CanonicalPath::parse(&masked).ok(),
-    });
-    call.argv.iter_mut().flatten().for_each(mask);
-    let places = [&mut call.host_path, &mut call.host, &mut call.http_path];
-    places.into_iter().flatten().for_each(mask);
-    call
-}
-
-/// The same of what was decided: rules in TypeScript say what they like, also what they saw.
-pub(crate) fn masked_decision(masker: &Masker, mut decision: Decision) -> Decision {
-    let mask = |text: &mut String| *text = masker.mask_str(text);
-    decision.reasons.iter_mut().for_each(mask);
-    decision.rules.iter_mut().filter_map(|rule| rule.reason.as_mut()).for_each(mask);
-    decision
+    if let Some(call) = &mut decided.input {
+        call.path = call.path.take().and_then(|path| match masker.mask_str(path.as_str()) {
+            same if same == path.as_str() => Some(path),
+            masked => CanonicalPath::parse(&masked).ok(),
+        });
+        call.argv.iter_mut().flatten().for_each(mask);
+        let places = [&mut call.host_path, &mut call.host, &mut call.http_path];
+        places.into_iter().flatten().for_each(mask);
+    }
+    decided.subject.iter_mut().for_each(mask);
+    let Decision { reasons, rules, .. } = &mut decided.decision;
+    reasons.iter_mut().for_each(mask);
+    rules.iter_mut().filter_map(|rule| rule.reason.as_mut()).for_each(mask);
+    decided
 }
 
 /// A call on its way to the policy.
@@ -251,10 +250,8 @@ impl Session {
             Err(_) => (Vec::new(), Vec::new()),
             Ok(verdict) => rights(id, (verdict, is_allowed), approval.as_ref(), &counters),
         };
-        let input = masked(&self.masker, call.clone());
-        let subject = subject(&input);
-        let decision = masked_decision(&self.masker, decision);
-        let body = PolicyDecided::new(Some(id), input, subject, decision);
+        let body = PolicyDecided::new(Some(id), call.clone(), subject(&call), decision);
+        let body = masked(&self.masker, body);
         drafts.push(Draft::new(Kind::PolicyDecided, &body).caused_by(id.0));
         if !is_allowed {
             return self.recorder.record_with(drafts, cells).await;

@@ -10,7 +10,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Mode, Seq};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
-use super::decide::{decide_uncounted, masked, masked_decision, now_us};
+use super::decide::{decide_uncounted, masked, now_us};
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
@@ -230,9 +230,8 @@ impl Session {
                     judged.denied = Some(fault.why(decision.reasons.join("; ")));
                 }
             }
-            let subject = Some(self.masker.mask_str(path.as_str()));
-            let decision = masked_decision(&self.masker, decision);
-            let body = PolicyDecided::new(id, masked(&self.masker, call), subject, decision);
+            let body = PolicyDecided::new(id, call, Some(path.to_string()), decision);
+            let body = masked(&self.masker, body);
             judged.drafts.push(Draft::new(Kind::PolicyDecided, &body));
         }
         judged

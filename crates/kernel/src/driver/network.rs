@@ -19,7 +19,7 @@ use glasshouse_sandbox::egress::{
 use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
 
-use super::decide::{masked, masked_decision, now_us};
+use super::decide::{masked, now_us};
 use super::lock;
 use super::rates::Rates;
 use super::rules::PolicyText;
@@ -215,10 +215,8 @@ impl EgressGate for Gate {
         let decision = lock(&self.rates).hold(decision, now_us());
         let effect = decision.effect;
         let target = format!("{} {}:{}", request.method, request.host, request.port);
-        let target = self.masker.mask_str(&target);
-        let input = masked(&self.masker, call);
-        let decision = masked_decision(&self.masker, decision);
-        let body = PolicyDecided::new(Some(running.call), input, Some(target), decision);
+        let body = PolicyDecided::new(Some(running.call), call, Some(target), decision);
+        let body = masked(&self.masker, body);
         let draft = Draft::new(Kind::PolicyDecided, &body).caused_by(running.call.0);
         // Durable before anything leaves; what cannot be recorded does not happen.
         if !(self.sink)(vec![draft]) {

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use glasshouse_log::{Append, Log};
-use glasshouse_model::Draft;
+use glasshouse_model::{BranchId, Draft};
 use glasshouse_plan::{LANE_WITHOUT_CODE, Plan, ProfileName};
 
-use super::{ATTEMPTS, Chosen, Coded, Home, Plans, denied};
+use super::{ATTEMPTS, Chosen, Coded, Home, Plans, denied, is_race};
 use crate::{Error, Result, codes};
 
 /// Whether showing a plan runs code: a source of its own, or modules.
@@ -27,7 +27,7 @@ impl Plans {
         append_aside(&self.log, &RefCell::default(), &[decision])?;
         let constraints = decided.map_err(|why| denied(&why))?;
         let chosen = Chosen::new(asked, &constraints)?;
-        self.coder.show(plan, &chosen.profile, &self.cancel)
+        self.coder.show(plan, &chosen.profile, (&self.cancel, &self.masker))
     }
 }
 
@@ -38,24 +38,35 @@ pub(super) fn append_aside(
     known: &RefCell<Option<Home>>,
     events: &[Draft],
 ) -> Result<()> {
-    for _ in 0..ATTEMPTS {
+    in_turn(log, || {
         let home = known.borrow_mut().take();
         let (home, cell) = match home.map_or_else(|| Home::known(log), |home| Ok(Some(home)))? {
             Some(home) => (home, None),
             None => Home::new(log).map(|(home, cell)| (home, Some(cell)))?,
         };
         let (session, branch) = (home.session.clone(), home.branch.clone());
+        let made = cell.is_some().then(|| branch.clone());
         let cells = cell.into_iter().collect();
-        match log.append(Append { cells, ..Append::new(session, branch, events.to_vec()) }) {
-            Ok(_) => {
-                known.replace(Some(home));
-                return Ok(());
-            }
+        let append = Append { cells, ..Append::new(session, branch, events.to_vec()) };
+        let appended = log.append(append).map(|_| drop(known.replace(Some(home))));
+        Ok((made, appended.map_err(Error::from)))
+    })
+}
+
+/// Appends until no other writer comes first. An attempt answers the branch that it made, if it made one, and
+/// what it led to.
+pub(super) fn in_turn<T>(
+    log: &Log,
+    mut attempt: impl FnMut() -> Result<(Option<BranchId>, Result<T>)>,
+) -> Result<T> {
+    for _ in 0..ATTEMPTS {
+        let (made, led_to) = attempt()?;
+        if !led_to.as_ref().is_err_and(is_race) {
+            return led_to;
+        }
+        if let Some(branch) = made {
             // Somebody else was first; their branch is the one.
-            Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
-                log.close_branch(&home.branch)?;
-            }
-            Err(error) => return Err(error.into()),
+            log.close_branch(&branch)?;
         }
     }
     Err(Error::new(codes::PLAN_CONFLICT, "the record did not get its turn"))

@@ -15,15 +15,16 @@ use glasshouse_model::TenantId;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::json::Json;
 use glasshouse_plan::state::{State, StateLimits};
-use glasshouse_plan::{Event, Issue, Limits, Plan, Profile};
+use glasshouse_plan::{Event, Issue, Limits, Plan, Probe, Profile};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_script::{
     DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
-    Receipt, Runtime, Source, Task, Worker,
+    Receipt, Runtime, Source, Stores, Task, Worker,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde_json::{Value, json};
 
-use super::components::{self, Called};
+use super::components;
 use super::hooks::{Hooks, Plugins};
 use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
@@ -95,6 +96,17 @@ pub struct LaneCode {
     pub limits: Value,
 }
 
+/// What a plan needs and whether it can be had here.
+#[derive(Debug, serde::Serialize)]
+pub struct Probed {
+    /// What is read off the plan.
+    #[serde(flatten)]
+    pub probe: Probe,
+    /// The modules that its code would run with, where it has code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modules: Option<Vec<Preflight>>,
+}
+
 /// Whether a module of a plan's source is there to be run.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Preflight {
@@ -144,19 +156,46 @@ impl Coder {
         Ok(self.engine.worker(self.host()?)?)
     }
 
+    /// Probes a plan, its code compiled and its modules found; nothing is run and nothing is fetched.
+    ///
+    /// # Errors
+    /// As [`Coder::inspect`].
+    pub fn probe(
+        &self,
+        plan: &Plan,
+        profile: &Profile,
+        cancel: &glasshouse_sandbox::Cancel,
+    ) -> Result<Probed> {
+        let mut probe = glasshouse_plan::probe_to_run(plan, profile, LANES);
+        let mut modules = plan.source().is_some().then(Vec::new);
+        if probe.report.safe {
+            let (found, issues) = self.inspect(plan, profile, cancel)?;
+            issues.into_iter().for_each(|issue| probe.report.refuse_for(issue));
+            probe.ok &= probe.report.safe;
+            if !found.is_empty() {
+                modules = Some(found);
+            }
+        }
+        Ok(Probed { probe, modules })
+    }
+
     /// What is wrong with the source of a plan, and which modules it would run with, also those of its imports
     /// and components that it locks. Nothing is run and nothing is fetched.
     ///
     /// # Errors
     /// Those of the sandbox: what cannot be compiled in one is not compiled.
-    pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<(Vec<Preflight>, Vec<Issue>)> {
+    pub fn inspect(
+        &self,
+        plan: &Plan,
+        profile: &Profile,
+        cancel: &glasshouse_sandbox::Cancel,
+    ) -> Result<(Vec<Preflight>, Vec<Issue>)> {
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places);
-        let named = components::addresses(plan, &lock);
+        let named = components::addresses(plan, &lock, profile);
         if asked.is_none() && named.is_empty() {
             return Ok(Default::default());
         }
-        let cancel = glasshouse_sandbox::Cancel::new()?;
         let worker = self.worker()?;
         let library = Pinned { lock: &lock, cache: &self.cache };
         let finding = Finding {
@@ -167,11 +206,11 @@ impl Coder {
         };
         let graph = || {
             let mut roots = match &asked {
-                Some(asked) => worker.compile(asked, &cancel)?.wants().to_vec(),
+                Some(asked) => worker.compile(asked, cancel)?.wants().to_vec(),
                 None => Vec::new(),
             };
             roots.extend(named);
-            worker.graph(&roots, &finding, &cancel)
+            worker.graph(&roots, &finding, cancel)
         };
         match graph() {
             Ok(graph) => {
@@ -194,12 +233,12 @@ impl Coder {
         &self,
         plan: &Plan,
         profile: &Profile,
-        cancel: &Cancel,
+        (cancel, masker): (&Cancel, &Masker),
     ) -> Result<Option<Coded>> {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let (hooks, ran) = (Hooks::Live(&none), RefCell::default());
-        let means = Means { coder: self, cancel, moment, profile, hooks, ran };
+        let means = Means { coder: self, cancel, moment, profile, masker, hooks, ran };
         self.run(plan, (&state, None), &means)
     }
 
@@ -207,8 +246,8 @@ impl Coder {
     /// it is run here.
     ///
     /// # Errors
-    /// `plan_refused` when the profile refuses the plan, when it has no source, or when its lane is none of a
-    /// browser's; those of the compiler and of modules.
+    /// `plan_refused` when the profile refuses the plan, when it has no source, when it has imports or components,
+    /// or when its lane is none of a browser's; those of the compiler and of modules.
     pub fn bundle(&self, plan: &Plan, profile: &Profile) -> Result<LaneCode> {
         let refused = |why: &str| {
             Error::new(codes::PLAN_REFUSED, "the plan's code does not run in a browser").why(why)
@@ -219,6 +258,9 @@ impl Coder {
         }
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places).ok_or_else(|| refused("it has no source"))?;
+        if plan.imports().next().is_some() || !plan.component_modules().is_empty() {
+            return Err(refused("its imports and components run on a server"));
+        }
         if asked.runtime == Runtime::Preact {
             return Err(refused("components of Preact are rendered on a server"));
         }
@@ -273,10 +315,9 @@ impl Coder {
         let spent = Duration::from_micros(record.map_or(0, |record| record.duration_us));
         let running = coded.as_ref().map_or(plan, |coded| &coded.plan);
         let called = self.components(running, (state, event), means, spent)?;
-        let Some(Called { plan: shown, receipt, record: components }) = called else {
-            return Ok(coded);
-        };
-        let mut record = match coded.and_then(|coded| coded.record) {
+        let Some(called) = called else { return Ok(coded) };
+        let receipt = called.receipt.clone();
+        let mut record = match coded.as_ref().and_then(|coded| coded.record.clone()) {
             Some(mut record) => {
                 record.duration_us += receipt.duration_us;
                 record.cpu_us += receipt.cpu_us;
@@ -286,8 +327,11 @@ impl Coder {
             }
             None => recorded(plan, receipt, means.moment),
         };
-        record.components = Some(components);
-        Ok(Some(Coded { plan: shown, record: Some(record) }))
+        record.components = Some(called.record.clone());
+        // Before what they made is looked at: what ran is told of a run that fails for it, too.
+        means.ran.replace(Some(record.clone()));
+        let plan = called.shown(running, means.profile)?;
+        Ok(Some(Coded { plan, record: Some(record) }))
     }
 
     /// Runs the source of a plan.
@@ -404,6 +448,7 @@ fn recorded(plan: &Plan, receipt: Receipt, moment: Moment) -> PlanCode {
         limit: receipt.limit.map(|limit| limit.as_str().to_owned()),
         killed: receipt.killed.map(str::to_owned),
         export_missing: false,
+        storage_in_memory: receipt.storage_in_memory,
         error: None,
         components: None,
     }
@@ -421,7 +466,15 @@ pub(super) fn source<'p>(
         language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
         runtime: text("runtime").and_then(Runtime::parse).unwrap_or(Runtime::Renderify),
         manifest: places,
+        stores: stores(plan),
     })
+}
+
+/// The storage that a plan asks for. It is in memory, so no profile has to allow it; a profile that refuses the
+/// names refuses the source.
+fn stores(plan: &Plan) -> Stores {
+    let asked = plan.capabilities().and_then(|asked| asked.get("storage"));
+    Stores::of(asked.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_text))
 }
 
 /// How much a plan may load: what it asks for, within what the profile allows.
@@ -497,9 +550,22 @@ pub(super) fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limit
     glasshouse_script::Limits { time_ms, ..defaults }
 }
 
-/// What to tell of code, or of components, that made nothing.
+/// What to tell of a run of code besides what it made.
 #[must_use]
-pub fn told(code: &PlanCode) -> Option<String> {
+pub fn told(code: &PlanCode) -> Vec<String> {
+    let mut told = Vec::new();
+    if code.export_missing {
+        told.push("the source has no such export; its default is shown".to_owned());
+    }
+    if code.storage_in_memory {
+        told.push("what the plan's code keeps in storage is not durable: it is in memory, and each run begins with none".to_owned());
+    }
+    told.extend(made_nothing(code));
+    told
+}
+
+/// What to tell of code, or of components, that made nothing.
+fn made_nothing(code: &PlanCode) -> Option<String> {
     if let Some(error) = &code.error {
         let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
         let why = format!("{}: {}: {}", text("code"), text("what"), text("why"));

@@ -1,5 +1,6 @@
 // Calls the components of a plan: walks its tree, children first, and puts what a component makes in its
-// place. What loads the modules that the plan names is written behind this.
+// place. What makes a node of an answer (`node`) is written before this, and what loads the modules that the
+// plan names behind it.
 
 const MAX_FAULTS = 20;
 const MAX_WHY = 500;
@@ -21,21 +22,6 @@ async function load(name, get) {
   } catch (error) {
     fault(name, null, "script_failed", error);
   }
-}
-
-function node(made) {
-  if (typeof made === "string" || typeof made === "number") {
-    return { type: "text", value: String(made) };
-  }
-  if (Array.isArray(made)) {
-    const isPart = (part) => part !== null && part !== undefined && typeof part !== "boolean";
-    const parts = made.filter(isPart).map(node);
-    if (parts.length === 1) return parts[0];
-    const props = { "data-renderify-fragment": "" };
-    return { type: "element", tag: "div", props, children: parts };
-  }
-  if (typeof made?.type === "string") return made;
-  throw new TypeError("what it made is no node");
 }
 
 async function walked({ root, left, context }) {

@@ -1,9 +1,9 @@
-//! Component nodes and imports of a plan: the modules that it locks run where its source would, and what
-//! components make takes the place of their nodes.
+//! Component nodes and imports of a plan: where its profile accepts code, the modules that it locks run, and
+//! what components make takes the place of their nodes.
 //!
 //! A component is a function `(props, context, children)` that makes a node, a text or a list of them. What
-//! it makes may hold components again; they are called in another round. Of what fails, or is not locked,
-//! the node stays, so the renderer shows its children and says so, and the record says why.
+//! it makes may hold components again; those are called in another round. A component that is not called, or
+//! that fails, stays a node: the renderer shows its children with a note, and the record of the run says why.
 
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use glasshouse_plan::state::State;
 use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
 use glasshouse_plan::{Event, Plan, Profile, parse};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Finding, Language, Makes, Program, Receipt, Runtime, Source, Task, Worker,
-    is_carried,
+    DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Stores,
+    Task, Worker, is_carried,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -38,9 +39,20 @@ const DEFAULT_INVOCATIONS: f64 = 200.0;
 
 /// A plan whose components were called.
 pub(super) struct Called {
-    pub(super) plan: Plan,
     pub(super) receipt: Receipt,
     pub(super) record: PlanComponents,
+    root: Value,
+    names: Vec<Named>,
+}
+
+impl Called {
+    /// The plan with what its components made.
+    ///
+    /// # Errors
+    /// Those of a plan that is read: components make what they like.
+    pub(super) fn shown(self, plan: &Plan, profile: &Profile) -> Result<Plan> {
+        with_root(plan, self.root, &self.names, profile)
+    }
 }
 
 /// A module that a plan names, and where it is.
@@ -60,7 +72,8 @@ struct Round {
 }
 
 impl Coder {
-    /// Calls the components of a plan and loads its imports; `None` when it locks none of them.
+    /// Calls the components of a plan and loads its imports; `None` when it locks none of them, or when the
+    /// profile accepts no code.
     pub(super) fn components(
         &self,
         plan: &Plan,
@@ -69,7 +82,7 @@ impl Coder {
         spent: Duration,
     ) -> Result<Option<Called>> {
         let lock = Lock::of(plan);
-        let (names, unlocked) = named(plan, &lock);
+        let (names, unlocked) = named(plan, &lock, means.profile);
         if names.is_empty() {
             return Ok(None);
         }
@@ -82,45 +95,51 @@ impl Coder {
             limits: graph_limits(plan, means.profile),
             runtime: Runtime::Renderify,
         };
-        let mut record = PlanComponents::default();
+        let mut record = Record { told: PlanComponents::default(), masker: means.masker };
         for name in unlocked {
             let why = "the manifest has no entry with its digest";
             record.fault(&name, glasshouse_script::codes::MODULE_UNLOCKED.name, why);
         }
         let names = found(&worker, names, &finding, means, &mut record)?;
         let program = linked(&worker, &names, &finding, means).map_err(ended)?;
-        record.module.clone_from(&program.module().digest);
+        record.told.module.clone_from(&program.module().digest);
         let mut calls = Calls { means, plan, record, receipt: Receipt::default(), spent };
         let mut root = plan.json().to_value()["root"].take();
         let scope =
             Scope { state: &state.values, event, user_id: "anonymous", variables: &Map::new() };
         calls.rounds(&worker, &program, &mut root, &scope)?;
-        let Calls { record, receipt, .. } = calls;
-        let plan = with_root(plan, root, &names, means.profile)?;
-        Ok(Some(Called { plan, receipt, record }))
+        let Calls { record: Record { told: record, .. }, receipt, .. } = calls;
+        Ok(Some(Called { receipt, record, root, names }))
     }
 }
 
-/// Adds to a record, which has room for so much.
-trait Tell {
-    fn fault(&mut self, module: &str, code: &str, why: &str);
+/// The record while it is made. It has room for so much, and for no secret.
+struct Record<'m> {
+    told: PlanComponents,
+    masker: &'m Masker,
 }
 
-impl Tell for PlanComponents {
+impl Record<'_> {
     fn fault(&mut self, module: &str, code: &str, why: &str) {
-        self.fault_count += 1;
-        if self.faults.len() < MAX_FAULTS {
-            let (module, code, why) = (module.to_owned(), code.to_owned(), why.to_owned());
-            self.faults.push(PlanComponentFault { module, export: None, code, why });
-        }
+        let (module, code, why) = (module.to_owned(), code.to_owned(), why.to_owned());
+        self.add(1, [PlanComponentFault { module, export: None, code, why }]);
+    }
+
+    /// Adds so many faults, of which some are told.
+    fn add(&mut self, count: u64, faults: impl IntoIterator<Item = PlanComponentFault>) {
+        self.told.fault_count = self.told.fault_count.saturating_add(count);
+        let free = MAX_FAULTS.saturating_sub(self.told.faults.len());
+        let kept = faults.into_iter().take(free).map(|fault| bounded(fault, self.masker));
+        self.told.faults.extend(kept);
     }
 }
 
 /// The modules that imports and component nodes name and that are here to be run, and the names of the others.
-/// None when there is nothing of others: what the program carries does nothing by itself.
-fn named(plan: &Plan, lock: &Lock) -> (Vec<Named>, Vec<String>) {
+/// None when there is nothing of others: what the program carries does nothing by itself. None, too, when the
+/// profile accepts no code: a module of a plan is as much code as its source.
+fn named(plan: &Plan, lock: &Lock, profile: &Profile) -> (Vec<Named>, Vec<String>) {
     let (mut names, mut unlocked) = (Vec::<Named>::new(), Vec::<String>::new());
-    if plan.manifest().is_none() {
+    if plan.manifest().is_none() || !profile.allow_runtime_source_modules {
         return (names, unlocked);
     }
     let components = plan.component_modules();
@@ -148,36 +167,42 @@ fn named(plan: &Plan, lock: &Lock) -> (Vec<Named>, Vec<String>) {
 }
 
 /// Where the modules are that a plan's imports and components would run with.
-pub(super) fn addresses(plan: &Plan, lock: &Lock) -> Vec<String> {
-    named(plan, lock).0.into_iter().map(|it| it.address).collect()
+pub(super) fn addresses(plan: &Plan, lock: &Lock, profile: &Profile) -> Vec<String> {
+    named(plan, lock, profile).0.into_iter().map(|it| it.address).collect()
 }
 
 /// Those whose modules are all here. One that cannot be had is no reason to run no other.
 fn found(
     worker: &Worker<'_>,
-    names: Vec<Named>,
+    mut names: Vec<Named>,
     finding: &Finding<'_>,
     means: &Means<'_>,
-    record: &mut PlanComponents,
+    record: &mut Record<'_>,
 ) -> Result<Vec<Named>> {
     let stop = means.cancel.sandbox();
-    let addresses =
-        |names: &[Named]| -> Vec<String> { names.iter().map(|it| it.address.clone()).collect() };
-    if worker.graph(&addresses(&names), finding, stop).is_ok() {
-        return Ok(names);
-    }
-    let mut good = Vec::new();
-    for name in names {
-        good.push(name);
-        let Err(error) = worker.graph(&addresses(&good), finding, stop) else { continue };
-        if means.cancel.is_cancelled() {
-            return Err(stopped(means.cancel, error));
+    let address = |name: &Named| name.address.clone();
+    // Each alone, which tells what is not here. Only where all that are here are too many together is it asked
+    // which of them still fit.
+    for is_sum in [false, true] {
+        let all: Vec<String> = names.iter().map(address).collect();
+        if worker.graph(&all, finding, stop).is_ok() {
+            return Ok(names);
         }
-        if let Some(bad) = good.pop() {
-            record.fault(&bad.name, error.code(), &error.to_string());
+        let mut good = Vec::new();
+        for name in names {
+            let before = if is_sum { good.iter().map(address).collect() } else { Vec::new() };
+            let asked = [before, vec![address(&name)]].concat();
+            match worker.graph(&asked, finding, stop) {
+                Ok(_) => good.push(name),
+                Err(error) if means.cancel.is_cancelled() => {
+                    return Err(stopped(means.cancel, error));
+                }
+                Err(error) => record.fault(&name.name, error.code(), &error.to_string()),
+            }
         }
+        names = good;
     }
-    Ok(good)
+    Ok(names)
 }
 
 /// What calls the components, with all modules.
@@ -194,13 +219,14 @@ fn linked(
         .map(|name| format!("  await load({name}, () => import({name}));\n"))
         .collect();
     let code = format!(
-        "{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
+        "{NODE_JS}\n{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
     );
     let source = Source {
         code: &code,
         language: Language::Js,
         runtime: Runtime::Renderify,
         manifest: finding.manifest,
+        stores: Stores::default(),
     };
     let program = worker.compile(&source, stop)?;
     Ok(program.with(&worker.graph(program.wants(), finding, stop)?))
@@ -210,7 +236,7 @@ fn linked(
 struct Calls<'c> {
     means: &'c Means<'c>,
     plan: &'c Plan,
-    record: PlanComponents,
+    record: Record<'c>,
     /// Of all rounds together.
     receipt: Receipt,
     /// Time that the plan's source took of the plan's time.
@@ -236,11 +262,9 @@ impl Calls<'_> {
             }
             let Some(round) = self.round(worker, program, root, scope)? else { return Ok(()) };
             *root = round.root;
-            let told = &mut self.record;
+            let told = &mut self.record.told;
             told.called = told.called.saturating_add(round.called);
-            told.fault_count = told.fault_count.saturating_add(round.fault_count);
-            let free = MAX_FAULTS.saturating_sub(told.faults.len());
-            told.faults.extend(round.faults.into_iter().take(free).map(bounded));
+            self.record.add(round.fault_count, round.faults.into_iter().map(of_code));
             if !has_open(root) {
                 return Ok(());
             }
@@ -263,7 +287,7 @@ impl Calls<'_> {
         let spent = self.spent + Duration::from_micros(self.receipt.duration_us);
         let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
         let time_ms = whole.time_ms.saturating_sub(spent_ms).max(1);
-        let left = invocations(self.plan, means.profile).saturating_sub(self.record.called);
+        let left = invocations(self.plan, means.profile).saturating_sub(self.record.told.called);
         let context = json!({
             "userId": scope.user_id, "variables": scope.variables, "state": scope.state,
             "event": scope.event,
@@ -301,12 +325,19 @@ impl Calls<'_> {
     }
 }
 
-/// A fault as a record may keep it: components run beside what tells it, so it may say anything.
-fn bounded(mut fault: PlanComponentFault) -> PlanComponentFault {
+/// A fault as a record may keep it: names of modules are what a plan says, and reasons what code throws.
+fn bounded(mut fault: PlanComponentFault, masker: &Masker) -> PlanComponentFault {
     let texts = [Some(&mut fault.module), fault.export.as_mut(), Some(&mut fault.why)];
     for text in texts.into_iter().flatten() {
+        // Masked whole: of a secret that is cut a part would stay.
+        *text = masker.mask_str(text);
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     }
+    fault
+}
+
+/// A fault that was told where components run, which may say anything: its code is one of what code does.
+fn of_code(mut fault: PlanComponentFault) -> PlanComponentFault {
     let known = glasshouse_script::codes::ALL.iter().any(|code| code.name == fault.code);
     if !known && fault.code != glasshouse_plan::codes::COMPONENT_LIMIT.name {
         glasshouse_script::codes::FAILED.name.clone_into(&mut fault.code);
@@ -373,8 +404,9 @@ fn fill(value: &mut Value, scope: &Scope<'_>, room: &mut usize) {
     }
 }
 
-/// The plan with what its components made, and without the imports that were loaded.
-fn with_root(plan: &Plan, mut root: Value, loaded: &[Named], profile: &Profile) -> Result<Plan> {
+/// The plan with what its components made, and without the imports whose modules are here: the renderer notes
+/// those that stay as not resolved, and of those that are here and fail the record says why.
+fn with_root(plan: &Plan, mut root: Value, here: &[Named], profile: &Profile) -> Result<Plan> {
     each(&mut root, &mut |node| {
         node.remove("failed");
     });
@@ -384,7 +416,7 @@ fn with_root(plan: &Plan, mut root: Value, loaded: &[Named], profile: &Profile) 
     };
     members.insert("root".to_owned(), root);
     if let Some(Value::Array(imports)) = members.get_mut("imports") {
-        imports.retain(|import| !loaded.iter().any(|it| *import == it.name.as_str()));
+        imports.retain(|import| !here.iter().any(|it| *import == it.name.as_str()));
     }
     parse(&Value::Object(members).to_string(), &profile.limits()).map_err(|error| of_plan(&error))
 }

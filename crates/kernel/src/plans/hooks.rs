@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use glasshouse_log::Log;
 use glasshouse_model::Digest;
 use glasshouse_model::body::{BlobRef, PlanHook};
-use glasshouse_sandbox::{Cancel, SandboxHost};
-use glasshouse_script::{Engine, Language, Limits, Makes, Program, Runtime, Source, Task, Worker};
+use glasshouse_sandbox::SandboxHost;
+use glasshouse_script::{Language, Limits, Worker};
 use serde_json::{Value, json};
 
 use crate::driver::lock;
+use crate::functions::Functions;
 use crate::{Error, Result, codes};
 
 /// Longest call of one hook.
@@ -280,14 +281,9 @@ impl<'h> Hooks<'h> {
 /// is called with `{ payload, hookName }` in a sandbox, where it has what code of a plan has.
 pub struct ScriptPlugin {
     name: String,
-    digest: Digest,
-    program: Arc<Program>,
     worker: Mutex<Worker<'static>>,
-    /// Its sandbox lives as long as this.
-    _host: Arc<SandboxHost>,
+    functions: Functions,
 }
-
-static ENGINE: std::sync::LazyLock<Engine> = std::sync::LazyLock::new(Engine::new);
 
 impl ScriptPlugin {
     /// Compiles a plugin.
@@ -301,17 +297,11 @@ impl ScriptPlugin {
         code: &str,
         language: Language,
     ) -> Result<Self> {
-        let worker = ENGINE.worker(&host)?;
-        let manifest = Default::default();
-        let source = Source { code, language, runtime: Runtime::Renderify, manifest: &manifest };
-        let program = worker.compile(&source, &Cancel::new()?)?;
-        let exports = &program.module().exports;
-        let known = |export: &String| Hook::ALL.iter().any(|hook| hook.as_str() == export);
-        if !exports.iter().any(known) {
+        let (functions, worker) = Functions::compile(host, code, language)?;
+        if !Hook::ALL.iter().any(|hook| functions.exports(hook.as_str())) {
             return Err(failed(format!("{name} exports none of the hooks")));
         }
-        let digest = Digest::of(program.module().digest.as_bytes());
-        Ok(Self { name: name.to_owned(), digest, program, worker: Mutex::new(worker), _host: host })
+        Ok(Self { name: name.to_owned(), worker: Mutex::new(worker), functions })
     }
 
     /// Reads a plugin from a file; the end of its name says in which language it is.
@@ -335,28 +325,18 @@ impl Plugin for ScriptPlugin {
     }
 
     fn digest(&self) -> Digest {
-        self.digest
+        self.functions.digest()
     }
 
     fn wants(&self, hook: Hook) -> bool {
-        self.program.module().exports.iter().any(|export| export == hook.as_str())
+        self.functions.exports(hook.as_str())
     }
 
     fn call(&self, hook: Hook, payload: Value) -> std::result::Result<Option<Value>, String> {
         let limits =
             Limits { time_ms: HOOK_MS, output_bytes: MAX_ANSWER_BYTES, ..Limits::default() };
-        let task = Task {
-            export: hook.as_str().to_owned(),
-            or_default: false,
-            makes: Makes::Data,
-            runtime: Runtime::Renderify,
-            input: json!({"payload": payload, "hookName": hook.as_str()}),
-            now_ms: 0,
-            seed: 0,
-            limits,
-        };
-        let cancel = Cancel::new().map_err(|error| error.to_string())?;
-        let ran = lock(&self.worker).call(&self.program, &task, &cancel);
+        let input = json!({"payload": payload, "hookName": hook.as_str()});
+        let ran = self.functions.call(&lock(&self.worker), hook.as_str(), input, limits);
         let answer = ran.and_then(|ran| ran.node).map_err(|error| error.to_string())?;
         Ok(Some(answer).filter(|answer| !answer.is_null()))
     }

@@ -29,7 +29,7 @@ use super::Plans;
 use super::aside::append_aside;
 use super::code::{Coder, graph_limits};
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
-use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked, masked_decision};
+use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked};
 use crate::{Error, Result};
 
 /// Longest fetch of one module from one host.
@@ -417,9 +417,8 @@ impl Fetching<'_> {
         let decision = decide_uncounted(with.policy, &call);
         let denied = (decision.effect != Effect::Allow).then(|| decision.reasons.join("; "));
         // What is in an address may be a key.
-        let subject = Some(with.masker.mask_str(&url.to_string()));
-        let decision = masked_decision(with.masker, decision);
-        let decided = PolicyDecided::new(None, masked(with.masker, call), subject, decision);
+        let decided = PolicyDecided::new(None, call, Some(url.to_string()), decision);
+        let decided = masked(with.masker, decided);
         // Durable before anything leaves.
         self.record(url, vec![Draft::new(EventKind::PolicyDecided, &decided)])?;
         if let Some(why) = denied {

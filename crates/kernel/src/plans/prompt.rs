@@ -14,9 +14,10 @@ use glasshouse_provider::codes as provider_codes;
 use glasshouse_provider::{Cancel, Completion, Delta, Finish, Message, ModelRequest, OutputFormat};
 use serde_json::{Value, json};
 
+use super::aside::in_turn;
 use super::plain::Plain;
 use super::work::{Ask, put};
-use super::{ATTEMPTS, Chosen, Hook, LANES, Plans, Plugins, is_race};
+use super::{Chosen, Hook, LANES, Plans, Plugins};
 use crate::driver::Questions;
 use crate::{Error, Result, codes};
 
@@ -130,28 +131,19 @@ impl Plans {
         let ask = Ask::Show { text: String::new(), mode: RunMode::Prompt, keep_input: false };
         let is_rejected = made.map_or_else(|error| error.is(codes::PLAN_HOOK_FAILED), |_| true);
         let status = if is_rejected { RunStatus::Rejected } else { RunStatus::Failed };
-        for _ in 0..ATTEMPTS {
+        let log = self.log.clone();
+        let seq = in_turn(&log, || {
             let (home, cell) = self.place()?;
             let mut body = self.body(&ask, &chosen, given.as_slice());
             body.called(self.plugins.called(&self.log)?);
             body.0.issues = made.ok().and_then(|made| serde_json::to_value(&made.report).ok());
             body.end(status, Some(code), begun);
-            let is_new = cell.is_some();
+            let branch = cell.is_some().then(|| home.branch.clone());
             let drafts = vec![body.draft(EventKind::PlanRefused)];
-            match self.append(&home, drafts, cell.into_iter().collect()) {
-                Err(error) if is_race(&error) => {
-                    if is_new {
-                        // Somebody else was first; their branch is the one.
-                        self.log.close_branch(&home.branch)?;
-                    }
-                }
-                result => {
-                    self.plugins.back_to(0);
-                    return result;
-                }
-            }
-        }
-        Err(Error::new(codes::PLAN_CONFLICT, "the record did not get its turn"))
+            Ok((branch, self.append(&home, drafts, cell.into_iter().collect())))
+        });
+        self.plugins.back_to(0);
+        seq
     }
 }
 
@@ -204,7 +196,14 @@ fn judge(
     questions.mask_value(&mut made.plan);
     made.plan = plugins.call(Hook::AfterCodeGen, made.plan)?;
     let report = match glasshouse_plan::parse(&made.plan.to_string(), &profile.limits()) {
-        Ok(plan) => glasshouse_plan::check_to_run(&plan, profile, LANES),
+        Ok(plan) => {
+            let mut report = glasshouse_plan::check_to_run(&plan, profile, LANES);
+            if report.safe {
+                // What is wrong with its code the model can mend, too.
+                questions.inspect(&plan, profile)?.into_iter().for_each(|it| report.refuse_for(it));
+            }
+            report
+        }
         Err(error) => Report::of(&error),
     };
     Ok(Made { plan: made.plan, kind: made.kind, report, repaired: false })

@@ -1,9 +1,10 @@
 //! `ui replay`: a run is made again from what stood before it, and bytes are compared.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-use glasshouse_model::body::{PlanRun, RunMode, RunStatus};
+use glasshouse_model::body::{PlanCode, PlanRun, RunMode, RunStatus};
 use glasshouse_model::{Digest, Kind, Seq};
 use glasshouse_plan::ProfileName;
 use schemars::JsonSchema;
@@ -56,6 +57,7 @@ impl Plans {
             cancel: &self.cancel,
             moment: was.script.as_ref().map_or(Moment::at(0), Moment::of),
             profile: &chosen.profile,
+            masker: &self.masker,
             hooks: Hooks::recorded(&self.log, &was.hooks),
             ran: RefCell::default(),
         };
@@ -92,6 +94,21 @@ impl Plans {
     }
 }
 
+const GONE: &str = glasshouse_script::codes::MODULE_UNAVAILABLE.name;
+
+/// The modules that were not here for a run: of its components and imports by name, and an empty name for the
+/// one that ended it.
+fn gone<'r>(code: Option<&str>, script: Option<&'r PlanCode>) -> BTreeSet<&'r str> {
+    let components = script.and_then(|script| script.components.as_ref());
+    let faults = components.into_iter().flat_map(|it| &it.faults);
+    let mut gone: BTreeSet<&str> =
+        faults.filter(|fault| fault.code == GONE).map(|fault| fault.module.as_str()).collect();
+    if code == Some(GONE) {
+        gone.insert("");
+    }
+    gone
+}
+
 /// What differs between a run and the same run made again.
 ///
 /// # Errors
@@ -102,15 +119,23 @@ fn compare(
     again: &Result<Work, Failure>,
     profile: Digest,
 ) -> Result<Vec<&'static str>> {
-    const GONE: &str = glasshouse_script::codes::MODULE_UNAVAILABLE.name;
     let code = again.as_ref().err().map(|failure| failure.error.code());
     let was_code = was.code.as_deref();
-    if (code == Some(GONE)) != (was_code == Some(GONE)) {
-        let missing = again.as_ref().err().filter(|_| code == Some(GONE));
-        let why = missing.map_or("a module was not here then, and is now".to_owned(), |failure| {
-            let report = failure.error.report();
-            format!("{}: {}", report.what, report.why)
-        });
+    let script = match again {
+        Ok(work) => work.code.as_ref(),
+        Err(failure) => failure.code.as_deref(),
+    };
+    let (missing, was_missing) = (gone(code, script), gone(was_code, was.script.as_ref()));
+    if missing != was_missing {
+        let failed = again.as_ref().err().filter(|_| code == Some(GONE));
+        let why = match (failed, missing.difference(&was_missing).next()) {
+            (Some(failure), _) => {
+                let report = failure.error.report();
+                format!("{}: {}", report.what, report.why)
+            }
+            (None, Some(name)) => format!("the module {name} is not here"),
+            (None, None) => "a module was not here then, and is now".to_owned(),
+        };
         return Err(Error::new(codes::PLAN_RUN_NOT_REPLAYABLE, "the run cannot be made again")
             .why(why)
             .fix("`glasshouse ui pin PLAN` fetches what the plan locks; then replay again"));

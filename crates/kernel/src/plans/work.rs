@@ -14,6 +14,7 @@ use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
 use glasshouse_plan::{
     Context, Event, Html, Limits, Plan, Profile, Report, check, check_to_run, parse, render,
 };
+use glasshouse_tools::sanitise::Masker;
 use serde_json::{Map, Value, json};
 
 use super::carry::{Carried, carry};
@@ -116,6 +117,8 @@ pub(super) struct Means<'a> {
     pub(super) cancel: &'a Cancel,
     pub(super) moment: Moment,
     pub(super) profile: &'a Profile,
+    /// Hides secrets in what is recorded of code.
+    pub(super) masker: &'a Masker,
     pub(super) hooks: Hooks<'a>,
     /// How code ran, as soon as it has.
     pub(super) ran: RefCell<Option<PlanCode>>,

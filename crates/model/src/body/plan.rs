@@ -166,6 +166,9 @@ pub struct PlanCode {
     /// Whether the default was run, because the export that was asked for is not there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub export_missing: bool,
+    /// Whether it used storage, which was in memory and ended with the run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub storage_in_memory: bool,
     /// Why it made nothing; the plan's own root was shown then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,

@@ -6,7 +6,7 @@ use glasshouse_plan::Plan;
 use glasshouse_plan::json::Json;
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Task,
+    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Stores, Task,
 };
 use serde_json::Value;
 
@@ -61,6 +61,7 @@ impl Place {
             language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
             runtime: task.runtime,
             manifest: &manifest,
+            stores: Stores::default(),
         };
         let cancel = Cancel::new()?;
         let worker = self.engine.worker(&self.host)?;

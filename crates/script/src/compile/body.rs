@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use oxc_allocator::Allocator;
+use oxc_ast::AstKind;
 use oxc_ast::ast::{
     CallExpression, Declaration, ExportDefaultDeclarationKind, ExportNamedDeclaration, Expression,
     IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ImportExpression,
@@ -30,12 +31,20 @@ const MODULE: &str = "__glasshouse_module_";
 /// What a default without a name is called.
 const DEFAULT: &str = "__glasshouse_default";
 
-/// Writes a module, as the compiler made it, as the body of a function; `None` for what is no such module.
-pub(crate) fn body(code: &str) -> Option<String> {
+/// Writes a module, as the compiler made it, as the body of a function.
+///
+/// # Errors
+/// Why it cannot be one.
+pub(crate) fn body(code: &str) -> Result<String, &'static str> {
     let allocator = Allocator::default();
     let read = Parser::new(&allocator, code, SourceType::mjs()).parse();
     if read.panicked || read.diagnostics.has_errors() {
-        return None;
+        return Err("one of them is no module that the compiler made");
+    }
+    let mut waits = Waits::default();
+    waits.visit_program(&read.program);
+    if waits.found {
+        return Err("one of them awaits outside of functions, and here modules are functions");
     }
     let meaning = SemanticBuilder::new().build(&read.program);
     let mut writer = Writer {
@@ -52,7 +61,37 @@ pub(crate) fn body(code: &str) -> Option<String> {
     declarations().filter(|it| imports(it)).for_each(|it| writer.declaration(it));
     declarations().filter(|it| !imports(it)).for_each(|it| writer.declaration(it));
     writer.visit_program(&read.program);
-    Some(writer.written())
+    Ok(writer.written())
+}
+
+/// Looks for what waits outside of functions: a body that is run at once cannot.
+#[derive(Default)]
+struct Waits {
+    /// How many functions are around.
+    functions: usize,
+    found: bool,
+}
+
+impl<'a> Visit<'a> for Waits {
+    fn enter_node(&mut self, kind: AstKind<'a>) {
+        let waits = match kind {
+            AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) => {
+                self.functions += 1;
+                false
+            }
+            AstKind::AwaitExpression(_) => true,
+            AstKind::ForOfStatement(it) => it.r#await,
+            AstKind::VariableDeclaration(it) => it.kind.is_await(),
+            _ => false,
+        };
+        self.found |= waits && self.functions == 0;
+    }
+
+    fn leave_node(&mut self, kind: AstKind<'a>) {
+        if matches!(kind, AstKind::Function(_) | AstKind::ArrowFunctionExpression(_)) {
+            self.functions -= 1;
+        }
+    }
 }
 
 struct Writer<'c> {
@@ -319,6 +358,20 @@ mod tests {
             &format!("const {DEFAULT} = function () {{}};\nf();"),
         );
         check("f(() => import('x'));", "", &format!("f(() => {LOAD}('x'));"));
-        assert_eq!(body("export default"), None);
+        assert!(body("export default").is_err());
+        for (code, waits) in [
+            ("const x = await 1; export default x;", true),
+            ("for await (const x of []) {} export default 1;", true),
+            ("{ await using x = null; } export default 1;", true),
+            ("export default class { [await 1] = 2; }", true),
+            ("export default (await 1);", true),
+            ("export default async () => await 1;", false),
+            ("export default async function f() { for await (const x of []) await x; }", false),
+            ("export default { async f() { await 1; } };", false),
+            ("export default 'await 1';", false),
+        ] {
+            let told = body(code).err().is_some_and(|why| why.contains("awaits"));
+            assert_eq!(told, waits, "{code}");
+        }
     }
 }

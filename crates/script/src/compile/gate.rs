@@ -15,27 +15,34 @@ use oxc_semantic::Scoping;
 use oxc_span::{GetSpan, Span};
 
 use super::globals::{ALLOWED, MEMBERS, denied};
-use super::{Diagnostic, Places};
+use super::{Diagnostic, Places, Stores};
 use crate::codes;
 
 /// Shortest beginning of a forbidden member's name that counts as one: shorter ones begin too many
 /// honest names.
 const MIN_PREFIX_BYTES: usize = 3;
 
-/// Everything that is wrong with the names in a program.
+/// Checks the names in a program; answers which of the storage that it may use it does use.
+///
+/// # Errors
+/// Everything that is wrong with them.
 pub(super) fn check(
     program: &Program<'_>,
     scoping: &Scoping,
     places: &Places<'_>,
-) -> Vec<Diagnostic> {
-    let mut gate = Gate { scoping, places, found: Vec::new() };
+    granted: Stores,
+) -> Result<Stores, Vec<Diagnostic>> {
+    let used = Stores::default();
+    let mut gate = Gate { scoping, places, granted, used, found: Vec::new() };
     gate.visit_program(program);
-    gate.found
+    if gate.found.is_empty() { Ok(gate.used) } else { Err(gate.found) }
 }
 
 struct Gate<'s> {
     scoping: &'s Scoping,
     places: &'s Places<'s>,
+    granted: Stores,
+    used: Stores,
     found: Vec<Diagnostic>,
 }
 
@@ -91,7 +98,9 @@ impl<'a> Visit<'a> for Gate<'_> {
             return;
         }
         let name = it.name.as_str();
-        if let Some(what) = denied(name) {
+        if self.granted.has(name) {
+            self.used.add(name);
+        } else if let Some(what) = denied(name) {
             self.deny(it.span, format!("`{name}` {what}"));
         } else if !ALLOWED.contains(&name) {
             let why = format!("`{name}` is neither defined nor imported");

@@ -3,7 +3,13 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn try_compile(code: &str, language: Language, runtime: Runtime) -> Result<Module, Faults> {
-    compile(&Source { code, language, runtime, manifest: &BTreeMap::new() })
+    compile(&Source {
+        code,
+        language,
+        runtime,
+        manifest: &BTreeMap::new(),
+        stores: Stores::default(),
+    })
 }
 
 fn faults(code: &str) -> Vec<(String, u32, u32)> {
@@ -54,8 +60,13 @@ fn imports_get_their_addresses() {
         "https://ga.jspm.io/npm:pinned@2.0.0/x.js".to_owned(),
     )]);
     let check = |code: &str, want: &[&str]| {
-        let source =
-            Source { code, language: Language::Ts, runtime: Runtime::Preact, manifest: &manifest };
+        let source = Source {
+            code,
+            language: Language::Ts,
+            runtime: Runtime::Preact,
+            manifest: &manifest,
+            stores: Stores::default(),
+        };
         let module = compile(&source).unwrap();
         assert_eq!(module.imports, want, "{code}");
         for address in want {
@@ -142,8 +153,13 @@ fn what_code_must_not_reach_for_is_refused_however_it_is_spelled() {
             "{code}: {found:?}"
         );
         let manifest = BTreeMap::new();
-        let source =
-            Source { code, language: Language::Tsx, runtime: Runtime::Preact, manifest: &manifest };
+        let source = Source {
+            code,
+            language: Language::Tsx,
+            runtime: Runtime::Preact,
+            manifest: &manifest,
+            stores: Stores::default(),
+        };
         assert!(compile_from(&source, Origin::Program).is_ok(), "control: {code}");
     }
 }
@@ -226,6 +242,7 @@ fn d5_who_compiled_is_in_the_digest_and_is_what_is_built_in() {
         language: Language::Js,
         runtime: Runtime::Preact,
         manifest: &BTreeMap::new(),
+        stores: Stores::default(),
     };
     assert_eq!(module.digest, digest(&source, &module.code));
     assert_ne!(module.digest, digest(&source, "export default 1"));
@@ -239,4 +256,42 @@ fn what_the_program_carries_compiles_and_imports_nothing_else() {
             assert!(carried(&import).is_some(), "{address}: {import}");
         }
     }
+}
+
+#[test]
+fn h7_storage_that_was_granted_is_imported_where_it_is_used() {
+    let check = |code: &str, granted: &[&str], want: Result<Option<&str>, &str>| {
+        let source = Source {
+            code,
+            language: Language::Tsx,
+            runtime: Runtime::Preact,
+            manifest: &BTreeMap::new(),
+            stores: Stores::of(granted.iter().copied()),
+        };
+        let import = |module: Module| {
+            let first = module.code.lines().next().unwrap_or_default().to_owned();
+            let is_there = module.imports.iter().any(|it| it == "glasshouse:storage");
+            is_there.then_some(first)
+        };
+        let got = compile(&source).map(import).map_err(|faults| faults.diagnostics[0].to_string());
+        let want = want
+            .map(|names| names.map(|it| format!("import {{ {it} }} from \"glasshouse:storage\";")))
+            .map_err(str::to_owned);
+        assert_eq!(got, want, "{code}");
+    };
+    let both = ["localStorage", "sessionStorage"];
+    check("localStorage.setItem('a', 'b')", &both, Ok(Some("localStorage")));
+    check("sessionStorage.x; localStorage.y", &both, Ok(Some("localStorage, sessionStorage")));
+    check("declare const localStorage: Storage; localStorage.a", &both, Ok(Some("localStorage")));
+    check("export default () => <p>{localStorage.a}</p>", &both, Ok(Some("localStorage")));
+    check("export default 'localStorage'", &both, Ok(None));
+    check("const localStorage = new Map(); localStorage.size", &both, Ok(None));
+    let refused = "script_source_denied: `localStorage` is storage that `capabilities.storage` of the plan does not name";
+    check("localStorage.a", &[], Err(&format!("1:1: {refused}")));
+    check(
+        "sessionStorage.a; localStorage.a",
+        &["sessionStorage"],
+        Err(&format!("1:19: {refused}")),
+    );
+    check("indexedDB.open('a')", &both, Err("1:1: script_source_denied: `indexedDB` is storage"));
 }

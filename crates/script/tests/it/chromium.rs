@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use glasshouse_sandbox::Cancel;
 use glasshouse_script::{
     Error, Finding, Found, GraphLimits, Integrity, Kind, Language, Library, Runtime, Source,
+    Stores, Task,
 };
 use serde_json::{Value, json};
 
@@ -354,6 +355,7 @@ fn check_answers(report: &Value) {
     assert_eq!(again[1]["effective"], Value::Null, "{again}");
     assert_eq!(told(2), (Some("deadline"), None), "{again}");
     assert!(again[3]["node"].is_object() && again[4]["node"].is_object(), "{again}");
+    check_kept(&report["kept"]);
     let honest = &report["honest"];
     for run in &honest.as_array().unwrap()[1..] {
         assert_eq!(honest[0]["node"], run["node"], "{honest}");
@@ -371,6 +373,19 @@ fn check_answers(report: &Value) {
     }
     // Code may post what it likes: it is its own answer, and as much data as any other.
     assert_eq!(report["bad"]["forged"]["node"]["value"], "forged");
+}
+
+/// What is remembered of code is code that was stopped, and no more of it than fits.
+fn check_kept(kept: &Value) {
+    for run in kept["together"].as_array().unwrap() {
+        assert_eq!(run["node"]["value"], "slow", "{kept}");
+    }
+    assert_eq!(kept["left"], 0, "{kept}");
+    assert!(kept["full"]["node"].is_object(), "{kept}");
+    assert_eq!(kept["stopped"]["killed"], "deadline", "{kept}");
+    // A hundred with its own, and what is not of lanes.
+    assert_eq!(kept["many"], json!([101, true, false, true]), "{kept}");
+    assert_eq!(kept["told"]["stopped_before"], true, "{kept}");
 }
 
 /// Two modules that import each other.
@@ -407,14 +422,23 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
         "import { a } from 'https://ga.jspm.io/npm:x@1.0.0/a.js'; export default () => a()",
         "export default () => import('https://ga.jspm.io/npm:x@1.0.0/b.js').then((it) => it.b() + it.default)",
         "import { h } from 'preact'; export default () => typeof h('b').type",
+        "localStorage.a = 'x'; let e = 0; try { localStorage.b = 'x'.repeat(6e6) } catch (it) { e = it.name }
+            export default () => [localStorage.a, e, Object.keys(sessionStorage).length].join()",
     ];
-    let task = task(Runtime::Renderify);
     let (mut codes, mut made) = (Vec::new(), Vec::new());
-    for code in sources {
+    let missing = "export default () => 'the default'; export const other = () => 'x'";
+    for (code, export) in sources
+        .map(|code| (code, "default"))
+        .into_iter()
+        .chain([(missing, "missing"), (missing, "other")])
+    {
+        let export = export.to_owned();
+        let task = Task { export, or_default: true, ..task(Runtime::Renderify) };
         let worker = engine().worker(host()).unwrap();
         let (cancel, manifest) = (Cancel::new().unwrap(), BTreeMap::new());
         let runtime = Runtime::Renderify;
-        let source = Source { code, language: Language::Tsx, runtime, manifest: &manifest };
+        let stores = Stores::of(["localStorage", "sessionStorage"]);
+        let source = Source { code, language: Language::Tsx, runtime, manifest: &manifest, stores };
         let compiled = worker.compile(&source, &cancel).unwrap();
         let limits = GraphLimits::default();
         let finding = Finding { library: &Two, manifest: &manifest, limits, runtime };
@@ -423,15 +447,12 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
         let text = worker.bundle(&whole, &cancel).unwrap();
         made.push(worker.call(&whole, &task, &cancel).unwrap().node.ok());
         for requested in ["sandbox-worker", "sandbox-iframe"] {
-            let task = json!({"input": task.input, "now_ms": task.now_ms, "seed": task.seed});
-            // The frame has the browser's own clock and chance.
-            if !(requested == "sandbox-iframe" && code.contains("Date.now")) {
-                codes.push((
-                    code,
-                    made.len() - 1,
-                    json!({"requested": requested, "code": text, "task": task}),
-                ));
-            }
+            let task = json!({"export": task.export, "input": task.input, "now_ms": task.now_ms, "seed": task.seed});
+            codes.push((
+                code,
+                made.len() - 1,
+                json!({"requested": requested, "code": text, "task": task}),
+            ));
         }
     }
     let server = Server::open();
@@ -452,7 +473,7 @@ fn d4_compiled_sources_in_chromium_make_what_they_make_on_a_server() {
             report["codes"][at]
         );
     }
-    assert!(made.iter().filter(|made| made.is_some()).count() >= 7, "{made:?}");
+    assert!(made.iter().filter(|made| made.is_some()).count() >= 10, "{made:?}");
 }
 
 fn of_header(part: &str) -> bool {
@@ -483,6 +504,8 @@ fn lanes_in_chromium_let_nothing_out_without_their_headers() {
     let never = &report["never"];
     assert_eq!(never["killed"], "unresponsive", "{never}");
     assert!(never["duration_ms"].as_f64().unwrap() < 15_000.0, "{never}");
+    // Its code was never begun, so it was not stopped either.
+    assert_eq!(never["kept"], 0, "{never}");
 }
 
 /// The headers allow exactly the scripts that are in the documents, and the documents say the same.

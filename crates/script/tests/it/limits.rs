@@ -188,6 +188,7 @@ fn a_cancelled_run_is_over_and_says_so() {
         language: glasshouse_script::Language::Js,
         runtime: Runtime::Renderify,
         manifest: &manifest,
+        stores: glasshouse_script::Stores::default(),
     };
     let program = worker.compile(&source, &Cancel::new().unwrap()).unwrap();
     let later = cancel.clone();
@@ -232,6 +233,7 @@ fn a_prepared_worker_serves_one_plan() {
             language: glasshouse_script::Language::Js,
             runtime: Runtime::Renderify,
             manifest: &manifest,
+            stores: glasshouse_script::Stores::default(),
         };
         let worker = engine.worker(host()).unwrap();
         let program = worker.compile(&source, &cancel).unwrap();

@@ -1,9 +1,9 @@
 //! What code makes.
 
-use glasshouse_script::Runtime;
+use glasshouse_script::{Runtime, Stores};
 use serde_json::{Value, json};
 
-use crate::support::{element, ended, made, ran, rendered, task, text};
+use crate::support::{element, ended, made, ran, ran_with, rendered, task, text};
 
 /// The source module of the format's own reference.
 const COUNTER: &str = "import { useState } from 'preact/hooks';
@@ -190,4 +190,59 @@ fn what_has_a_then_is_waited_for() {
         &task(Runtime::Renderify),
     );
     assert_eq!(end, "script_failed");
+}
+
+/// The storage of browsers: in memory, bounded, as long as one run.
+#[test]
+fn h7_storage_is_in_memory_and_bounded() {
+    let both = Stores::of(["localStorage", "sessionStorage"]);
+    let check = |code: &str, want: Value| {
+        let code = format!("export default () => JSON.stringify((() => {{ {code} }})())");
+        let ran = ran_with(&code, &task(Runtime::Renderify), both).unwrap();
+        assert!(ran.receipt.storage_in_memory, "{code}");
+        let got = ran.node.unwrap();
+        assert_eq!(got, text(&want.to_string()), "{code}");
+    };
+    let s = "const s = localStorage;";
+    check(&format!("{s} return [s.length, s.getItem('a'), s.a ?? 0]"), json!([0, null, 0]));
+    check(
+        &format!(
+            "{s} s.setItem('a', 1); s.b = {{}}; return [s.a, s.getItem('b'), s.length, s.key(1), s.key(2)]"
+        ),
+        json!(["1", "[object Object]", 2, "b", null]),
+    );
+    check(
+        &format!(
+            "{s} s.a = 'x'; return ['a' in s, 'b' in s, Object.keys(s), {{...s}}, delete s.a, s.length]"
+        ),
+        json!([true, false, ["a"], {"a": "x"}, true, 0]),
+    );
+    check(
+        &format!(
+            "{s} s.a = 1; s.removeItem('a'); s.removeItem('no'); s.b = 1; s.clear(); return s.length"
+        ),
+        json!(0),
+    );
+    check(
+        &format!("{s} s.setItem('getItem', 'x'); return [typeof s.getItem, s.getItem('getItem')]"),
+        json!(["function", "x"]),
+    );
+    check(
+        "sessionStorage.a = 1; return [localStorage.length, sessionStorage.length]",
+        json!([0, 1]),
+    );
+    // What is too much is refused with the name that browsers use; what was there stays, and room comes back.
+    let most = 5 * 1024 * 1024;
+    check(
+        &format!(
+            "{s} s.a = 'kept'; let error; try {{ s.b = 'x'.repeat(6e6) }} catch (e) {{ error = e }}
+             const full = 'x'.repeat({most} - 6); s.b = full; let one;
+             try {{ s.c = '' }} catch (e) {{ one = e.name }}
+             s.b = full; delete s.b; s.c = full;
+             return [error.name, error.code, error instanceof Error, one, s.a, s.length]"
+        ),
+        json!(["QuotaExceededError", 22, true, "QuotaExceededError", "kept", 2]),
+    );
+    let used = ran("export default 1", &task(Runtime::Renderify)).unwrap();
+    assert!(!used.receipt.storage_in_memory, "the control");
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
 use glasshouse_script::{
-    Engine, Error, Language, Limits, Makes, Ran, Receipt, Runtime, Source, Task,
+    Engine, Error, Language, Limits, Makes, Ran, Receipt, Runtime, Source, Stores, Task,
 };
 use serde_json::{Value, json};
 
@@ -50,11 +50,21 @@ pub(crate) fn task(runtime: Runtime) -> Task {
 
 /// Compiles a source and runs it.
 pub(crate) fn ran(code: &str, task: &Task) -> Result<Ran, Error> {
+    ran_with(code, task, Stores::default())
+}
+
+/// The same with storage.
+pub(crate) fn ran_with(code: &str, task: &Task, stores: Stores) -> Result<Ran, Error> {
     let worker = engine().worker(host()).unwrap();
     let cancel = Cancel::new().unwrap();
     let manifest = BTreeMap::new();
-    let source =
-        Source { code, language: Language::Tsx, runtime: task.runtime, manifest: &manifest };
+    let source = Source {
+        code,
+        language: Language::Tsx,
+        runtime: task.runtime,
+        manifest: &manifest,
+        stores,
+    };
     let program = worker.compile(&source, &cancel)?;
     worker.run(&program, task, &cancel)
 }

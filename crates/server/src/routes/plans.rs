@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use glasshouse_kernel::Cancel;
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Expected, Plans, Quota, Run};
-use glasshouse_model::body::RunMode;
+use glasshouse_kernel::plans::{Expected, Plans, Quota, Run, told_of_code};
+use glasshouse_model::body::{PlanCode, RunMode};
 use glasshouse_model::{Principal, Seq};
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::Action;
@@ -48,6 +49,12 @@ pub(crate) struct View<'a> {
     kept: &'a [String],
     /// Those that have no place in it.
     dropped: &'a [String],
+    /// How the plan's code ran: asked-for and effective lane, isolation, limit, why it was killed, its error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    script: Option<&'a PlanCode>,
+    /// What to tell a person of it besides what it made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
 }
 
 pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
@@ -62,6 +69,8 @@ pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
         patches: &run.patches,
         kept: &run.carried.kept,
         dropped: &run.carried.dropped,
+        script: run.code.as_ref(),
+        remarks: run.code.as_ref().map(told_of_code).unwrap_or_default(),
     };
     Reply::json(status, &body)
 }
@@ -69,13 +78,19 @@ pub(super) fn view(status: StatusCode, run: &Run) -> Reply {
 /// The plans under the policy of a project; under the shipped one where none is named.
 fn plans(service: &Service, ask: &Ask, project: Option<PathBuf>) -> Result<Plans> {
     let project = project.map(|project| ask.project(project)).transpose()?;
-    plans_in(service, ask.principal()?, &project.unwrap_or_else(|| service.home.clone()))
+    let until = service.stopped_when(ask.leaving.clone().left())?;
+    let project = project.unwrap_or_else(|| service.home.clone());
+    plans_in(service, ask.principal()?, &project, &until)
 }
 
-/// The same for a directory that the caller may name.
-pub(super) fn plans_in(service: &Service, by: &Principal, project: &Path) -> Result<Plans> {
-    let plans = service.kernel.plans(project, Quota::default())?.until(&service.ending);
-    Ok(plans.by(by.clone()))
+/// The same for a directory that the caller may name, until a switch is set.
+pub(super) fn plans_in(
+    service: &Service,
+    by: &Principal,
+    project: &Path,
+    until: &Cancel,
+) -> Result<Plans> {
+    Ok(service.kernel.plans(project, Quota::default())?.until(until).by(by.clone()))
 }
 
 fn plan_id(ask: &Ask) -> Result<String> {
@@ -171,11 +186,14 @@ pub(crate) struct ToProbe {
 }
 
 /// What a plan needs and whether it can be had. That it is refused is an answer, not an error.
-pub(crate) fn probe(_: &Service, ask: &Ask) -> Result<Reply> {
+pub(crate) fn probe(service: &Service, ask: &Ask) -> Result<Reply> {
     let ToProbe { plan, profile } = ask.json()?;
     let profile = Profile::named(ask.profile(profile.unwrap_or(ProfileName::Strict))?);
     Ok(match glasshouse_plan::parse(&plan, &profile.limits()) {
-        Ok(plan) => Reply::ok(&glasshouse_plan::probe(&plan, &profile)),
+        Ok(plan) => {
+            let until = service.stopped_when(ask.leaving.clone().left())?;
+            Reply::ok(&service.kernel.probe_plan(&plan, &profile, &until)?)
+        }
         Err(error) => {
             let report = Report::of(&error);
             Reply::ok(&json!({

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::plans::{plans_in, view};
-use crate::ask::{Ask, invalid};
+use crate::ask::{Ask, Leaving, invalid};
 use crate::models::Connected;
 use crate::problem::Problem;
 use crate::quota::check_room;
@@ -93,7 +93,7 @@ fn make(
         making.await
     });
     drop(questions);
-    accepted(|| plans_in(service, by, &project), name, made)
+    accepted(|| plans_in(service, by, &project, &service.ending), name, made)
 }
 
 /// What a model made, where it may be shown. A question that led to no such plan is recorded as one.
@@ -122,11 +122,18 @@ fn accepted(
 }
 
 /// Shows what a model made.
-fn show(service: &Service, (asked, by): (&Prompt, &Principal), made: &Made) -> Result<Reply> {
+fn show(
+    service: &Service,
+    (asked, by): (&Prompt, &Principal),
+    made: &Made,
+    left: impl Future<Output = ()> + Send + 'static,
+) -> Result<Reply> {
     let profile = asked.profile.unwrap_or(ProfileName::Strict);
     let text = made.plan.to_string();
     let project = asked.project.clone().unwrap_or_else(|| service.home.clone());
-    let run = plans_in(service, by, &project)?.show(&text, RunMode::Prompt, false, profile)?;
+    let until = service.stopped_when(left)?;
+    let run =
+        plans_in(service, by, &project, &until)?.show(&text, RunMode::Prompt, false, profile)?;
     Ok(view(StatusCode::CREATED, &run))
 }
 
@@ -146,7 +153,7 @@ pub(crate) fn whole(service: &Service, ask: &Ask) -> Result<Reply> {
     let asked = (&asked(ask)?, ask.principal()?);
     let _running = service.desk.take_question(|ahead| check_room(service, ask, ahead))?;
     let made = make(service, asked, &mut |_| {}, ask.leaving.clone().left())?;
-    show(service, asked, &made)
+    show(service, asked, &made, ask.leaving.clone().left())
 }
 
 /// The same, told while it happens.
@@ -188,7 +195,17 @@ fn told(service: &Arc<Service>, asked: (&Prompt, &Principal), lines: &mpsc::Send
     };
     let made = make(service, asked, &mut hear, lines.closed());
     let last = made.and_then(|made| {
-        let reply = show(service, asked, &made)?;
+        // Whoever waits for the client's leave holds its answer open, so it waits no longer than the code runs.
+        let ((running, done), waited_for) = (Leaving::new(), lines.clone());
+        let left = async move {
+            tokio::select! {
+                () = waited_for.closed() => {}
+                () = done.left() => {}
+            }
+        };
+        let reply = show(service, asked, &made, left);
+        drop(running);
+        let reply = reply?;
         let run: Value = serde_json::from_slice(reply.whole()).unwrap_or_default();
         let is_text = made.kind == Kind::Text;
         Ok(json!({

@@ -3,7 +3,6 @@
 
 use glasshouse_kernel::plans::{
     Expected, History, LANES, Plans, Plugin, Plugins, Quota, Run, ScriptPlugin, Stages,
-    told_of_code,
 };
 use glasshouse_kernel::{Cancel, Kernel, codes};
 use glasshouse_model::Exit;
@@ -133,14 +132,7 @@ fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
         output::note(&format!("not kept: {} has no place", output::visible(path, false)));
     }
     if let Some(code) = run.code.as_ref() {
-        if code.export_missing {
-            output::note("the source has no such export; its default is shown");
-        }
-        if let Some(why) = told_of_code(code) {
-            // What code throws is its own text.
-            let why = output::visible(&why, false);
-            output::note(&why);
-        }
+        super::remark_on_code(code);
     }
     if options.json {
         output::json_line(&RunShown {

@@ -1,6 +1,6 @@
 //! One plan, looked at once: whether it is safe, what it needs, how it looks.
 
-use glasshouse_kernel::plans::{LANES, Preflight, Stages, runs_code, told_of_code};
+use glasshouse_kernel::plans::{LANES, Stages, runs_code};
 use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, ProfileName, Report};
 use serde_json::json;
@@ -46,11 +46,12 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
     Ok(status)
 }
 
-/// Adds what is wrong with the source of a plan, and answers the modules that it would run with.
-fn inspect(plan: &Plan, profile: &Profile, report: &mut Report) -> Result<Vec<Preflight>, Error> {
-    let (modules, issues) = super::coder()?.inspect(plan, profile)?;
+/// Adds what is wrong with the source of a plan.
+pub(super) fn inspect(plan: &Plan, profile: &Profile, report: &mut Report) -> Result<(), Error> {
+    let cancel = glasshouse_sandbox::Cancel::new()?;
+    let (_, issues) = super::coder()?.inspect(plan, profile, &cancel)?;
     issues.into_iter().for_each(|issue| report.refuse_for(issue));
-    Ok(modules)
+    Ok(())
 }
 
 /// `ui render-plan`.
@@ -75,8 +76,8 @@ pub(super) fn render(text: &str, asked: ProfileName, options: ShowOptions) -> Re
         })?,
         false => None,
     };
-    if let Some(why) = coded.as_ref().and_then(|it| told_of_code(it.record.as_ref()?)) {
-        output::note(&output::visible(&why, false));
+    if let Some(code) = coded.as_ref().and_then(|it| it.record.as_ref()) {
+        super::remark_on_code(code);
     }
     let shown = coded.as_ref().map_or(&plan, |coded| &coded.plan);
     let html = took
@@ -112,18 +113,11 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
         }
         Err(error) => return Ok(unread(&error)),
     };
-    let mut probe = glasshouse_plan::probe_to_run(&plan, profile, LANES);
-    let mut modules = Vec::new();
-    if probe.report.safe {
-        modules = inspect(&plan, profile, &mut probe.report)?;
-        probe.ok &= probe.report.safe;
-    }
+    let cancel = glasshouse_sandbox::Cancel::new()?;
+    let probed = super::coder()?.probe(&plan, profile, &cancel)?;
+    let probe = &probed.probe;
     if json {
-        let mut told = serde_json::to_value(&probe).unwrap_or_default();
-        if plan.source().is_some() || !modules.is_empty() {
-            told["modules"] = serde_json::to_value(&modules).unwrap_or_default();
-        }
-        output::json_line(&told);
+        output::json_line(&probed);
         return Ok(status(probe.ok));
     }
     if !probe.report.safe {
@@ -132,7 +126,7 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
     for module in &probe.dependencies {
         output::data(&output::visible(&line(module), false));
     }
-    for module in &modules {
+    for module in probed.modules.iter().flatten() {
         let line = format!("{}  {}", module.chain.join(" > "), module.kind);
         output::data(&output::visible(&line, false));
     }

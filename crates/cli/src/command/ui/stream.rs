@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use glasshouse_kernel::plans::{Coded, LANES, told_of_code};
+use glasshouse_kernel::plans::{Coded, LANES};
 use glasshouse_model::Exit;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::patch::{End, Frame, Live, Patch, Screen};
@@ -200,9 +200,8 @@ fn code(
     shown: bool,
 ) -> Result<Option<PlanCode>, Error> {
     let Some(plan) = ended.plan.take_if(|plan| plan.source().is_some()) else { return Ok(None) };
-    let (_, issues) = super::coder()?.inspect(&plan, profile)?;
     let mut report = ended.report.take().unwrap_or_else(|| check_to_run(&plan, profile, LANES));
-    issues.into_iter().for_each(|issue| report.refuse_for(issue));
+    super::show::inspect(&plan, profile, &mut report)?;
     let coded = match report.safe {
         true => runs::running_plans(&[])?.run_aside(&plan, asked)?,
         false => None,
@@ -293,9 +292,8 @@ impl Show {
                     output::note(&format!("incomplete: {error}"));
                 }
             }
-            if let Some(why) = self.script.as_ref().and_then(told_of_code) {
-                let why = output::visible(&why, false);
-                output::note(&why);
+            if let Some(code) = &self.script {
+                super::remark_on_code(code);
             }
             for line in &ended.left_out {
                 let issue = &line.issue;

@@ -12,7 +12,7 @@ use glasshouse_tools::Arguments;
 
 use super::{DISK_FULL, End, Execution, NO_EXIT_CODE, changed_path};
 use crate::classify::is_lock_file;
-use crate::driver::decide::{confined, decide_uncounted, masked, masked_decision};
+use crate::driver::decide::{confined, decide_uncounted, masked};
 use crate::driver::start::put;
 use crate::driver::workbench::{Workbench, Write, manifest_bytes};
 use crate::driver::{TaskEnd, failed_call, lock};
@@ -185,10 +185,9 @@ impl Execution {
                     needs_review: decision.effect == Effect::RequireReview,
                 });
             }
-            let subject = Some(self.masker.mask_str(write.path.as_str()));
-            let input = masked(&self.masker, call);
-            let decision = masked_decision(&self.masker, decision);
-            let body = PolicyDecided::new(Some(self.id), input, subject, decision);
+            let subject = Some(write.path.to_string());
+            let body = PolicyDecided::new(Some(self.id), call, subject, decision);
+            let body = masked(&self.masker, body);
             if may_stay {
                 allowed.entry((syscall, write.class)).or_default().push(body);
             } else if drafts.len() < MAX_NAMED_PATHS {
