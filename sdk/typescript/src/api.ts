@@ -718,6 +718,66 @@ export type PlanBoundEvent = {
   type: string
 }
 
+/** How code of a plan ran: what it takes to run it again, where it ran, and what ended it. */
+export type PlanCode = {
+  /** What compiled it. */
+  compiler: string
+  /** What came of the modules that its imports and component nodes name. */
+  components?: PlanComponents | null
+  /** Processor time, in microseconds. */
+  cpu_us: number
+  /** How long it ran, in microseconds. */
+  duration_us: number
+  /** The lane that ran it. */
+  effective: string
+  /** What ran it. */
+  engine: string
+  /** Why it made nothing; the plan's own root was shown then. */
+  error?: unknown
+  /** Whether the default was run, because the export that was asked for is not there. */
+  export_missing?: boolean
+  /** How isolated it really was. */
+  isolation: string
+  /** Why its process was killed, when it did not end by itself. */
+  killed?: string | null
+  /** The limit that it reached. */
+  limit?: string | null
+  /** Digest of the compiled module. */
+  module: string
+  /** The time that it saw, in milliseconds since 1970. */
+  now_ms: number
+  /** The lane that the plan asked for. */
+  requested: string
+  /** Where chance began. */
+  seed: number
+  /** Whether it used storage, which was in memory and ended with the run. */
+  storage_in_memory?: boolean
+}
+
+/** Why nothing came of a module or of a component. */
+export type PlanComponentFault = {
+  /** The error's code. */
+  code: string
+  /** The export that was called. */
+  export?: string | null
+  /** The module as the plan names it; empty when it is about all. */
+  module: string
+  /** Its words. */
+  why: string
+}
+
+/** Component nodes and imports of a plan, as they were run. */
+export type PlanComponents = {
+  /** Components that were called. */
+  called: number
+  /** How many there were, also those that are not listed. */
+  fault_count: number
+  /** Modules and components of which nothing came; such a component's children are shown. */
+  faults?: Array<PlanComponentFault>
+  /** Digest of what called them. */
+  module: string
+}
+
 /** One module that a plan names. */
 export type PlanDependency = {
   /** Why not. */
@@ -769,6 +829,16 @@ export type PlanIssue = {
   message: string
   /** JSON Pointer of the place in the plan. */
   pointer: string
+}
+
+/** A module that code of a plan would run with. */
+export type PlanModule = {
+  /** Its address. */
+  address: string
+  /** From the plan to it. */
+  chain: Array<string>
+  /** What it is. */
+  kind: string
 }
 
 /** Where a plan names a module. */
@@ -831,6 +901,8 @@ export type PlanProbed = {
   issue_count: number
   /** The first reasons why not. */
   issues: Array<PlanIssue>
+  /** The modules that its code would run with, where it has code. */
+  modules?: Array<PlanModule> | null
   /** Parts that are harmless and will not be shown. */
   notes?: Array<PlanIssue>
   /** Whether it would be shown and every module can be had. */
@@ -894,9 +966,13 @@ export type PlanRun = {
   /** What an event changes in a view that showed the state before. */
   patches: Array<PlanPatch>
   plan: string
+  /** What to tell a person of it besides what it made. */
+  remarks?: Array<string>
   revision: number
   /** Its name. */
   run: number
+  /** How the plan's code ran: asked-for and effective lane, isolation, limit, why it was killed, its error. */
+  script?: PlanCode | null
   version: number
 }
 
