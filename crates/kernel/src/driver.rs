@@ -130,6 +130,7 @@ pub struct Kernel {
     /// What runs code of plans, and keeps what it compiled.
     coder: Arc<Coder>,
     keeping: Keeping,
+    sweeping: sweep::Sweeping,
     outside: Outside,
     /// Rules of whoever runs the server for this tenant.
     tenant_policy: RwLock<Option<String>>,
@@ -171,6 +172,7 @@ impl Kernel {
             host,
             coder,
             keeping,
+            sweeping: sweep::Sweeping::default(),
             outside,
             tenant_policy,
         })
@@ -225,7 +227,7 @@ impl Kernel {
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
         examined::tell(&self.machine, &host)?;
-        self.sweep_aside();
+        self.keep_swept();
         self.rotate_aside();
         // A log that takes nothing says so to whatever comes next.
         let _ = self.end_interrupted_questions();

@@ -32,7 +32,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 
-pub(crate) use self::cgroup::{Obstacle, Parents, remove_leaf};
+pub(crate) use self::cgroup::{Obstacle, Parents, remove_leaves};
 use self::nest::{Hatched, Nest};
 use self::rootfs::Base;
 use self::seccomp::Filters;
@@ -112,7 +112,7 @@ struct Host {
     directory: PathBuf,
     base: Base,
     parents: Parents,
-    prefix: String,
+    record: Record,
     /// How many nests were ever made; names are not reused.
     nests: u64,
     programs: Programs,
@@ -153,7 +153,7 @@ impl Host {
         Ok(Self {
             base: Base { privilege, etc, image, mountpoint, scratch, idmap, uid, gid },
             parents,
-            prefix: record.prefix,
+            record,
             nests: 0,
             programs: [Profile::Strict, Profile::Standard, Profile::StandardNet]
                 .map(|profile| (profile, Filters::assemble(profile)))
@@ -260,15 +260,15 @@ impl Host {
             starts -= 1;
             let first = self.start()?;
             first.nest.limit(&order.template);
-            let Err(error) = handed(&first) else {
+            if handed(&first).is_ok() {
                 self.live.insert(order.ticket, Live::of(order, first));
                 return Ok(());
-            };
+            }
             // Killed before it had its order, by whoever is short of memory, say: it did nothing yet.
             first.end();
             first.nest.remove();
             if starts == 0 {
-                return Err(Failure::new(error.to_string()));
+                return Err(Failure::killed("give a sandbox its order"));
             }
         }
     }
@@ -279,7 +279,7 @@ impl Host {
             Some(nest) => nest,
             None => {
                 self.nests += 1;
-                let group = self.parents.make(&format!("{}{}", self.prefix, self.nests));
+                let group = self.parents.make(&format!("{}{}", self.record.prefix, self.nests));
                 Nest::make(group, &self.base, &self.programs)?
             }
         };
@@ -320,7 +320,11 @@ impl Host {
             first.nest.remove();
         }
         self.free.iter().for_each(Nest::remove);
-        let _ = crate::tree::remove_tree(&self.directory);
+        // Leaves that stay, also those of nests that ended long ago, are found by the record as soon as this
+        // process is gone.
+        if remove_leaves(self.record.leaves()).is_empty() {
+            let _ = crate::tree::remove_tree(&self.directory);
+        }
     }
 }
 

@@ -1,19 +1,31 @@
 //! What a host process that died without cleaning up left behind, found by recorded identity.
 //!
 //! A record names the process by number, start time and boot, so a reused number is never taken
-//! for it, and the prefix of every cgroup it made. Processes need no record: they end with the
-//! host process by the kernel's doing, and those in a group are killed with the group.
+//! for it, and the prefix of every cgroup it made. It goes last: a group that is still busy is found
+//! by it the next time. Processes need no record: they end with the host process by the kernel's
+//! doing, and those in a group are killed with the group.
+//!
+//! A record goes with its directory when somebody removes that. The groups without one are known by
+//! their names, which hold the same identity; of them only what nobody can be using is taken.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::Access;
 use serde::{Deserialize, Serialize};
 
-use crate::host::remove_leaf;
+use crate::host::{Parents, remove_leaves};
 use crate::tree::remove_tree;
 
 const RECORD: &str = "host.json";
+/// What the name of every group of ours starts with.
+const GROUP: &str = "glasshouse-";
+/// How long a group may be empty and yet in use: a process enters it as soon as it is made, and stays.
+const EMPTY_LIMIT: Duration = Duration::from_secs(60);
+/// Most groups that are looked at, of whomever.
+const MAX_GROUPS: usize = 1 << 16;
 
 /// Identity of a host process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +43,7 @@ impl Record {
     pub(crate) fn of_this_process(cgroup_parents: Vec<PathBuf>) -> Option<Self> {
         let pid = std::process::id();
         let (start_ticks, boot_id) = (start_ticks(pid)?, boot_id()?);
-        let prefix = format!("glasshouse-{pid}-{start_ticks}-");
+        let prefix = format!("{GROUP}{pid}-{start_ticks}-");
         Some(Self { pid, start_ticks, boot_id, prefix, cgroup_parents })
     }
 
@@ -87,10 +99,11 @@ pub(crate) fn sweep(run_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
         if record.is_alive() {
             continue;
         }
-        for leaf in record.leaves() {
-            if dry_run || remove_leaf(&leaf) {
-                found.push(leaf);
-            }
+        let leaves = record.leaves();
+        let stay = if dry_run { Vec::new() } else { remove_leaves(leaves.clone()) };
+        found.extend(leaves.into_iter().filter(|leaf| !stay.contains(leaf)));
+        if !stay.is_empty() {
+            continue;
         }
         if !dry_run {
             remove_tree(&directory)?;
@@ -100,12 +113,66 @@ pub(crate) fn sweep(run_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Removes groups of dead host processes that no record names; with `dry_run` only names them.
+pub(crate) fn sweep_unrecorded(dry_run: bool) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    sweep_hierarchies(Parents::hierarchies(&mounts), EMPTY_LIMIT, dry_run)
+}
+
+fn sweep_hierarchies(roots: Vec<PathBuf>, empty_limit: Duration, dry_run: bool) -> Vec<PathBuf> {
+    let (mut found, mut looked) = (Vec::new(), 0);
+    let mut waiting = roots;
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if looked == MAX_GROUPS || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            looked += 1;
+            let path = entry.path();
+            match owner_of(&path) {
+                Some((pid, ticks)) if start_ticks(pid) != Some(ticks) => {
+                    if is_unused(&path, empty_limit) && (dry_run || fs::remove_dir(&path).is_ok()) {
+                        found.push(path);
+                    }
+                }
+                Some(_) => {}
+                None => waiting.push(path),
+            }
+        }
+    }
+    found.sort();
+    // Two controllers may share a hierarchy.
+    found.dedup();
+    found
+}
+
+/// Number and start time of the host process that made a group.
+fn owner_of(group: &Path) -> Option<(u32, u64)> {
+    let mut parts = group.file_name()?.to_str()?.strip_prefix(GROUP)?.split('-');
+    let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let _nest: u64 = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(owner)
+}
+
+/// Whether nothing can be in use in a group, whoever made it: its owner may live where this process
+/// cannot see it, as in another container. Nothing in it is killed, and the kernel refuses to remove
+/// it if a process enters meanwhile.
+fn is_unused(group: &Path, empty_limit: Duration) -> bool {
+    let is_empty = fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|all| all.is_empty());
+    let made = group.metadata().and_then(|meta| meta.modified()).ok();
+    let is_old = made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age >= empty_limit);
+    let may_remove =
+        group.parent().is_some_and(|at| rustix::fs::access(at, Access::WRITE_OK).is_ok());
+    is_empty && is_old && may_remove
+}
+
 impl Record {
-    fn leaves(&self) -> Vec<PathBuf> {
+    /// Its groups that are there.
+    pub(crate) fn leaves(&self) -> Vec<PathBuf> {
         let ours = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str());
             // A record that was tampered with must not point at foreign groups.
-            self.prefix.starts_with("glasshouse-")
+            self.prefix.starts_with(GROUP)
                 && name.is_some_and(|name| name.starts_with(&self.prefix))
         };
         let children = |parent: &PathBuf| {
@@ -145,6 +212,50 @@ mod tests {
         check(&|record| record.start_ticks += 1, true);
         check(&|record| record.boot_id = "another boot".into(), true);
         check(&|record| record.pid = u32::MAX, true);
+    }
+
+    /// The failure: a group that was still busy lost its record, and stayed for good.
+    #[test]
+    fn a_record_stays_as_long_as_a_group_does() {
+        let run = tempfile::tempdir().unwrap();
+        let groups = tempfile::tempdir().unwrap();
+        let mut record = Record::of_this_process(vec![groups.path().to_owned()]).unwrap();
+        let [busy, idle] = ["1", "2"].map(|n| groups.path().join(format!("{}{n}", record.prefix)));
+        // What keeps a directory from being removed here stands in for a process that does not end.
+        fs::create_dir_all(busy.join("child")).unwrap();
+        fs::create_dir(&idle).unwrap();
+        record.start_ticks += 1;
+        let directory = run.path().join("host-1");
+        fs::create_dir(&directory).unwrap();
+        record.write(&directory).unwrap();
+        assert_eq!(sweep(run.path(), false).unwrap(), [idle]);
+        assert_eq!(sweep(run.path(), false).unwrap(), Vec::<PathBuf>::new());
+        assert!(busy.exists() && directory.exists());
+        fs::remove_dir(busy.join("child")).unwrap();
+        assert_eq!(sweep(run.path(), false).unwrap(), [busy, directory.clone()]);
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn of_groups_without_a_record_only_what_nobody_can_use_is_taken() {
+        let (pid, ticks) = (std::process::id(), start_ticks(std::process::id()).unwrap());
+        let check = |name: &str, members: &str, empty_limit: Duration, taken: bool| {
+            let root = tempfile::tempdir().unwrap();
+            // The file system has this file in every group, and removes it with the group.
+            let group = root.path().join("user").join(name);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("cgroup.procs"), members).unwrap();
+            let named = sweep_hierarchies(vec![root.path().to_owned()], empty_limit, true);
+            assert_eq!(named, if taken { vec![group] } else { vec![] }, "{name} {members}");
+        };
+        let dead = format!("glasshouse-{pid}-{}-1", ticks + 1);
+        check(&dead, "", Duration::ZERO, true);
+        check(&dead, "1\n", Duration::ZERO, false);
+        check(&dead, "", EMPTY_LIMIT, false);
+        check(&format!("glasshouse-{pid}-{ticks}-1"), "", Duration::ZERO, false);
+        for foreign in ["glasshouse-owner", "glasshouse-1-2", "glasshouse-1-2-3-4", "other-1-2-3"] {
+            check(foreign, "", Duration::ZERO, false);
+        }
     }
 
     #[test]

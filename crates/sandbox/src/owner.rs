@@ -207,6 +207,13 @@ impl SandboxHost {
             .map_err(|error| system("remove what a dead host process left", &error))
     }
 
+    /// Removes the empty groups of dead host processes whose home is gone, wherever this process may;
+    /// with `dry_run` only names them. Nothing is killed.
+    #[must_use]
+    pub fn gc_groups(dry_run: bool) -> Vec<PathBuf> {
+        leftovers::sweep_unrecorded(dry_run)
+    }
+
     /// Number of the host process, for diagnosis.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -408,6 +415,7 @@ pub(crate) fn explain(failure: &Failure) -> Error {
             Error::new(codes::MOUNT_REFUSED, what)
         }
         libc::EEXIST => Error::new(codes::SPEC_INVALID, what),
+        libc::ESRCH => Error::new(codes::SANDBOX_LOST, what),
         libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN => {
             Error::new(codes::SYSTEM, what)
         }

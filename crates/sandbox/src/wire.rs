@@ -69,6 +69,11 @@ impl Failure {
     pub(crate) fn new(step: impl Into<String>) -> Self {
         Self { step: step.into(), errno: 0 }
     }
+
+    /// The process that should have done it was killed by somebody else; another one may live.
+    pub(crate) fn killed(step: &str) -> Self {
+        Self { step: step.to_owned(), errno: libc::ESRCH }
+    }
 }
 
 /// Attaches the attempted step to a system call's result.

@@ -80,6 +80,8 @@ impl Parts {
     /// # Errors
     /// As [`Streams::new`].
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
+        // What earlier processes left goes even when no sandbox is ever made.
+        kernel.keep_swept();
         let desk = Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models)));
         let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone())?);
         let counted = Arc::clone(&self.counted);

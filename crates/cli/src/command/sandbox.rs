@@ -230,6 +230,7 @@ fn tell(result: &OneResult, run: &SandboxRun) {
 
 fn gc(dry_run: bool, json: bool) -> Result<u8, Error> {
     let mut found = SandboxHost::gc(&home::data_dir()?, dry_run)?;
+    found.extend(SandboxHost::gc_groups(dry_run));
     found.extend(home::kernel()?.sweep(dry_run)?);
     let verb = if dry_run { "would remove" } else { "removed" };
     if json {

@@ -51,6 +51,20 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
     assert_eq!(shown["project_policy"]["accepted"], true);
 }
 
+/// A server that makes no sandbox still takes away what earlier processes left.
+#[test]
+fn a_server_sweeps_when_it_starts() {
+    let place = Place::new();
+    let left = place.home().join("run/b_unknown");
+    std::fs::create_dir_all(&left).unwrap();
+    let _served = Served::new(&place);
+    let begun = std::time::Instant::now();
+    while left.exists() {
+        assert!(begun.elapsed() < crate::client::PATIENCE, "it was not removed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 const RUN: &str = "version: 1
 steps:
   - emit: [ { call: { id: a, tool: shell.run, args: { script: 'sleep 3' } } } ]
@@ -81,6 +95,8 @@ fn sandboxes_are_listed_while_they_run_and_usage_is_counted() {
     let ended = served.get(&format!("/v1/sandboxes?session={session}")).expect(200).json();
     assert_eq!(ended["sandboxes"].as_array().unwrap().len(), 1, "{ended}");
     assert_eq!(served.get("/v1/sandboxes/none").expect(404).code(), "sandbox_not_found");
+    // Its process has let go of it, but the session may go on in it.
+    assert_eq!(ended["sandboxes"][0]["state"], "live", "{ended}");
     let swept = served.post("/v1/sandboxes/sweep", &json!({ "dry_run": true })).expect(200).json();
     assert_eq!(swept["dry_run"], true);
     let usage = served.get("/v1/usage?days=1").expect(200).json();

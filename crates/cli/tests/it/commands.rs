@@ -2,7 +2,7 @@
 
 use glasshouse_model::Kind;
 
-use crate::harness::{Place, count};
+use crate::harness::{Place, count, skipped};
 
 #[test]
 fn e2e_sandbox_run_passes_status_streams_and_changes_nothing() {
@@ -106,6 +106,27 @@ fn e2e_sandbox_run_takes_system_calls_from_a_checked_file() {
         body["syscall"] == "sandbox.mount" && body["input"]["host_path"] == empty
     });
     assert!(mounted, "the root was not decided");
+}
+
+#[test]
+fn e2e_sandbox_run_uses_the_programs_of_an_image() {
+    let busybox = std::path::Path::new("/bin/busybox");
+    if !busybox.exists() {
+        return skipped("e2e_sandbox_run_uses_the_programs_of_an_image", "no static busybox");
+    }
+    let place = Place::new();
+    let image = place.path("image");
+    std::fs::create_dir_all(image.join("bin")).unwrap();
+    std::fs::create_dir_all(image.join("etc")).unwrap();
+    std::fs::copy(busybox, image.join("bin/busybox")).unwrap();
+    std::os::unix::fs::symlink("busybox", image.join("bin/sh")).unwrap();
+    std::fs::write(image.join("etc/motd"), "of the image\n").unwrap();
+    let image = image.to_str().unwrap();
+    let script = "busybox cat /etc/motd; busybox ls /bin; busybox touch /bin/x || exit 3";
+    let ran = place.run(&["sandbox", "run", "--root", image, "--", "sh", "-c", script]);
+    assert_eq!(ran.expect_status(3).stdout, "of the image\nbusybox\nsh\n");
+    let own = place.run(&["sandbox", "run", "--", "sh", "-c", "cat /etc/motd"]);
+    assert_ne!(own.stdout, "of the image\n", "the control");
 }
 
 #[test]

@@ -59,6 +59,8 @@ impl Seen {
 struct World {
     place: Place,
     names: Value,
+    /// File of the key and the certificate by which hosts answer TLS, if they do.
+    identity: Option<String>,
 }
 
 impl World {
@@ -70,7 +72,7 @@ impl World {
             skipped(test, "no network namespace can be made here");
             return None;
         }
-        Some(Self { place: Place::new(), names: names() })
+        Some(Self { place: Place::new(), names: names(), identity: None })
     }
 
     /// Runs a program in the network.
@@ -81,7 +83,10 @@ impl World {
             .collect();
         let dir = self.place.path("world");
         std::fs::create_dir_all(&dir).unwrap();
-        let plan = json!({ "names": self.names, "run": argv, "dir": dir.to_str().unwrap() });
+        let mut plan = json!({ "names": self.names, "run": argv, "dir": dir.to_str().unwrap() });
+        if let Some(identity) = &self.identity {
+            plan["identity"] = identity.as_str().into();
+        }
         let mut world = Command::new("unshare");
         world.args(unshare()).args(["--", "python3", "-c", WORLD]).arg(plan.to_string());
         world.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -115,6 +120,13 @@ impl World {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         self.run(command)
+    }
+
+    /// Writes the `network:` section of the user's settings.
+    fn set_network(&self, settings: &str) {
+        let config = self.place.path("config/glasshouse");
+        std::fs::create_dir_all(&config).unwrap();
+        std::fs::write(config.join("config.yaml"), format!("network: {settings}\n")).unwrap();
     }
 
     fn events(&self) -> Vec<Event> {
@@ -314,13 +326,7 @@ fn e2e_e8_a_redirect_off_the_list_is_refused() {
 #[test]
 fn e2e_e9_a_key_never_goes_to_another_host() {
     let Some(world) = World::new("e2e_e9_a_key_never_goes_to_another_host") else { return };
-    let config = world.place.path("config/glasshouse");
-    std::fs::create_dir_all(&config).unwrap();
-    std::fs::write(
-        config.join("config.yaml"),
-        "network: { credentials: { SERVICE_KEY: a.test, UNSET_KEY: b.test } }\n",
-    )
-    .unwrap();
+    world.set_network("{ credentials: { SERVICE_KEY: a.test, UNSET_KEY: b.test } }");
     let script = "echo $SERVICE_KEY. $UNSET_KEY.; \
                   curl -sS -m 5 -H \"Authorization: Bearer $SERVICE_KEY\" http://b.test/; \
                   curl -sS -m 5 -H \"Authorization: Bearer $SERVICE_KEY\" http://a.test/";
@@ -341,6 +347,77 @@ fn e2e_e9_a_key_never_goes_to_another_host() {
     let stdout = seen.ran.last()["stdout_blob"].as_str().unwrap().parse().unwrap();
     let stdout = String::from_utf8(log.blob(&stdout).unwrap()).unwrap();
     assert!(stdout.starts_with("glasshouse-secret:SERVICE_KEY. .\n"), "{stdout}");
+}
+
+/// Where a proxy is the only way out, commands and the agent's own reading go by it, to the address that was
+/// checked; without the setting nobody asks it.
+#[test]
+fn e2e_an_upstream_proxy_carries_every_connection() {
+    let check = |settings: &str, tunnels: usize| {
+        let Some(world) = World::new("e2e_an_upstream_proxy_carries_every_connection") else {
+            return;
+        };
+        world.set_network(settings);
+        let is_whole = |seen: &Seen| {
+            assert_eq!(seen.reached("1.1.1.1:80").len(), 1, "{settings}: {seen:?}");
+            let asked = seen.reached("1.1.1.2:8080");
+            assert_eq!(asked.len(), tunnels, "{settings}: {seen:?}");
+            assert!(asked.iter().all(|head| head.starts_with("CONNECT 1.1.1.1:80 HTTP/1.1\r\n")));
+        };
+        let seen = world.inside(&["a.test"], "curl -sS -m 5 http://a.test/x");
+        is_whole(&seen);
+        assert_eq!(seen.told(), ["a.test:80 -"], "{seen:?}");
+
+        let project = world.place.shell_project();
+        let policy = "
+version: 1
+capabilities:
+  - { name: all, match: { syscall: [model.call, web.fetch] }, action: allow }
+network_whitelist: { docs: [a.test] }
+";
+        world.place.accept_policy(&project, policy);
+        let yaml = "version: 1
+steps:
+  - emit: [ { call: { id: page, tool: web.fetch, args: { url: 'http://a.test/page' } } } ]
+  - expect: { results: { page: completed } }
+    emit: [ { text: done } ]
+";
+        let seen = world.run(world.place.scenario_command(&project, yaml));
+        is_whole(&seen);
+        assert_eq!(seen.ran.last()["outcome"], "answered", "{seen:?}");
+    };
+    check("{ upstream_proxy: 'http://1.1.1.2:8080' }", 1);
+    check("{}", 0);
+}
+
+/// A key goes to a host whose certificate the user's own authority signed; to the same host without that
+/// setting nothing goes.
+#[test]
+fn e2e_the_users_own_authority_is_believed() {
+    let check = |authority: &str, arrived: bool| {
+        let test = "e2e_the_users_own_authority_is_believed";
+        let Some(mut world) = World::new(test) else { return };
+        let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        let identity = world.place.path("identity.pem");
+        let pem = made.cert.pem();
+        std::fs::write(&identity, made.signing_key.serialize_pem() + &pem).unwrap();
+        std::fs::write(world.place.path("authority.pem"), pem).unwrap();
+        world.identity = Some(identity.display().to_string());
+        let file = world.place.path("authority.pem").display().to_string();
+        let authority = authority.replace("FILE", &file);
+        world.set_network(&format!("{{ credentials: {{ SERVICE_KEY: a.test }}{authority} }}"));
+        let script = "curl -sS -m 5 -H \"Authorization: Bearer $SERVICE_KEY\" http://a.test/x";
+        let mut command =
+            world.place.command(&["sandbox", "run", "--json", "--allow-host", "a.test"]);
+        command.args(["--", "sh", "-c", script]).env("SERVICE_KEY", "k3y-of-the-service-0123");
+        let seen = world.run(command);
+        let key = "Authorization: Bearer k3y-of-the-service-0123";
+        let got = seen.reached("1.1.1.1:443");
+        assert_eq!(got.iter().any(|head| head.contains(key)), arrived, "{authority}: {seen:?}");
+        assert!(!format!("{:?}", world.events()).contains("k3y-of-the-service"));
+    };
+    check(", ca_file: 'FILE'", true);
+    check("", false);
 }
 
 /// A project may not say where the user's keys go.
@@ -412,6 +489,8 @@ capabilities:
   - { name: other, match: { syscall: [plan.complete, model.call, shell.run] }, action: allow }
   - { name: mounts, match: { syscall: sandbox.mount }, action: allow }
   - { name: tainted, match: { syscall: net.connect, label: web }, action: deny, except: [{ host: a.test }] }
+  - { name: no-posts, match: { syscall: net.connect, host: a.test, method: POST }, action: deny }
+  - { name: shut, match: { syscall: net.connect, host: a.test, http_path: '/shut/*' }, action: deny }
 network_whitelist: { docs: [a.test, b.test] }
 ";
     world.place.accept_policy(&project, policy);
@@ -421,12 +500,20 @@ network_whitelist: { docs: [a.test, b.test] }
         )
     };
     let step = |call: String| format!("  - emit: [ {call} ]\n");
+    // Three requests to one host: one that a rule lets through, one that it refuses by its method and one by its path.
+    let three = "curl -sS -m 5 http://a.test/open --next -sS -m 5 -X POST http://a.test/open \
+                 --next -sS -m 5 http://a.test/shut/x";
+    let words: Vec<_> = three.split_whitespace().map(|word| format!("'{word}'")).collect();
+    let second = format!(
+        "{{ call: {{ id: second, tool: shell.run, args: {{ argv: [{}] }} }} }}",
+        words.join(", ")
+    );
     let plain = "{ call: { id: plain, tool: shell.run, args: { script: 'curl -sS -m 5 http://a.test/ || echo none' } } }";
     let yaml = format!(
         "version: 1\nsteps:\n{}{}{}{}{}  - expect: {{ results: {{ after: completed }} }}\n    emit: [ {{ text: done }} ]\n",
         step(plain.to_owned()),
         step(call("first", "http://b.test/")),
-        step(call("second", "http://a.test/")),
+        step(second),
         step(call("after", "http://b.test/")),
         "",
     );
@@ -434,6 +521,8 @@ network_whitelist: { docs: [a.test, b.test] }
     let seen = world.run(command);
     assert_eq!(seen.reached("1.1.1.2:80").len(), 1, "{seen:?}");
     assert_eq!(seen.reached("1.1.1.1:80").len(), 1, "{seen:?}");
+    assert!(seen.reached("1.1.1.1:80")[0].starts_with("GET /open HTTP/1.1\r\n"), "{seen:?}");
+    assert_eq!(world.control(three).reached("1.1.1.1:80").len(), 3, "the control");
     let log = world.place.log();
     let rows = log.sessions().unwrap();
     let row = rows.iter().max_by_key(|row| row.created_us).unwrap();

@@ -2,9 +2,10 @@
 
 Runs inside fresh network and mount namespaces as root of them. Argument: a JSON object
 {"names": {NAME: [[ADDRESS, ...], ...]}, "run": ARGV}. Each lookup of a name takes its next list of
-addresses; the last one stays. Prints what happened as JSON.
+addresses; the last one stays. With "identity", a file of a key and its certificate, port 443 answers TLS
+too. Every host is also a proxy for tunnels. Prints what happened as JSON.
 """
-import ctypes, fcntl, json, os, socket, struct, subprocess, sys, threading, time
+import ctypes, fcntl, json, os, socket, ssl, struct, subprocess, sys, threading, time
 
 ADDRESSES = ["1.1.1.1", "1.1.1.2", "169.254.169.254"]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n"
@@ -54,16 +55,39 @@ def name_server(listener):
         listener.sendto(answer, peer)
 
 
+def tunnel(stream, target):
+    host, port = target.rsplit(":", 1)
+    stream.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+    with socket.create_connection((host, int(port))) as other:
+        def answers():
+            while piece := other.recv(4096):
+                stream.sendall(piece)
+            stream.shutdown(socket.SHUT_WR)
+
+        back = threading.Thread(target=answers, daemon=True)
+        back.start()
+        while piece := stream.recv(4096):
+            other.sendall(piece)
+        other.shutdown(socket.SHUT_WR)
+        back.join(10)
+
+
 def serve(stream, key, port):
     stream.settimeout(10)
     got = b""
     try:
+        if port == 443 and "identity" in plan and stream.recv(1, socket.MSG_PEEK) == b"\x16":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(plan["identity"])
+            stream, port = context.wrap_socket(stream, server_side=True), 80
         while b"\r\n\r\n" not in got and (port != 443 or len(got) < 5):
             piece = stream.recv(4096)
             if not piece:
                 break
             got += piece
-        if port != 443:
+        if got.startswith(b"CONNECT "):
+            tunnel(stream, got.split()[1].decode())
+        elif port != 443:
             stream.sendall(AWAY if got.startswith(b"GET /away") else OK)
     except OSError:
         pass

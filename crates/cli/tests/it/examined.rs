@@ -72,6 +72,42 @@ fn e2e_what_the_doctor_found_is_in_the_log_and_nothing_betters_it_unseen() {
     assert_ne!(claimed(), "native:no-landlock");
 }
 
+/// The failure: `sandbox run` told of a sandbox that was made and never of its end, so it counted as one that
+/// its process had lost; and of one that could not be made nothing was told.
+#[test]
+fn e2e_every_sandbox_of_a_command_has_an_end_in_the_log() {
+    let check = |examined: &str, argv: &[&str], expected: &[&str]| {
+        let place = Place::new();
+        examined_as(&place, examined);
+        place.run(&[&["sandbox", "run", "--"][..], argv].concat());
+        let (session, events) = place.events();
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| event.kind().as_str())
+            .filter(|kind| {
+                ["created", "failed", "destroyed"]
+                    .map(|end| format!("sandbox.{end}"))
+                    .contains(&(*kind).to_owned())
+            })
+            .collect();
+        assert_eq!(told, expected, "{examined} {argv:?}");
+        let program = Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+        let kernel = glasshouse_kernel::Kernel::open(&place.home(), program).unwrap();
+        let rows = kernel.sandboxes(Some(&session)).unwrap();
+        let states: Vec<_> = rows.iter().map(|row| format!("sandbox.{}", row.state)).collect();
+        assert_eq!(states, [*expected.last().unwrap()], "{examined} {argv:?}");
+        let failed = events.iter().find(|event| *event.kind() == Kind::SandboxFailed);
+        let code = failed.map(|event| event.body["code"].as_str().unwrap());
+        assert_eq!(code, (examined == "refused").then_some("isolation_unavailable"));
+    };
+    let whole = ["sandbox.created", "sandbox.destroyed"];
+    check("full", &["true"], &whole);
+    check("full", &["sh", "-c", "exit 7"], &whole);
+    check("full", &["/no/such/program"], &whole);
+    check("full", &["/etc/passwd"], &whole);
+    check("refused", &["true"], &["sandbox.failed"]);
+}
+
 /// The failure: code of a plan that is streamed, or shown and not kept, ran in a sandbox that had heard of no
 /// examination, also where an attack had succeeded.
 #[test]

@@ -200,8 +200,11 @@ impl Kernel {
         network.begin(Running { call: id, state: None, labels: labels.clone() });
         let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
+        // However the command ended, the sandbox is over.
+        let ended = sandbox.destroy();
+        record.append(vec![Draft::new(Kind::SandboxDestroyed, &record.sandbox(one))])?;
         let run = ran?;
-        sandbox.destroy()?;
+        ended?;
         let blobs = Blobs(self.log.clone());
         let seal = workspace.seal(&blobs, &workspace.unchanged())?;
         let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
@@ -314,25 +317,19 @@ impl Kernel {
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
         examined::tell(&self.machine, &host)?;
-        let sandbox = if one.allow_hosts.is_empty() {
-            host.create(&spec)?
+        let made = if one.allow_hosts.is_empty() {
+            host.create(&spec)
         } else {
             spec.env = network.environment(spec.env);
-            host.create_with_egress(&spec, network.egress()?)?
+            host.create_with_egress(&spec, network.egress()?)
         };
+        let sandbox = record.made(one, &frozen, made)?;
         let isolation = sandbox.attestation().to_string();
-        let created = SandboxEvent {
-            sandbox: record.journal.branch.to_string(),
-            template: one.template.as_str().to_owned(),
-            isolation: Some(isolation.clone()),
-            code: None,
-            attestation: serde_json::to_value(sandbox.attestation()).ok(),
-        };
-        record.append(vec![
-            Draft::new(Kind::WorkspaceFrozen, &frozen),
-            Draft::new(Kind::SandboxCreated, &created),
-        ])?;
-        check_isolation(demanded, &isolation)?;
+        if let Err(error) = check_isolation(demanded, &isolation) {
+            drop(sandbox);
+            record.append(vec![Draft::new(Kind::SandboxDestroyed, &record.sandbox(one))])?;
+            return Err(error);
+        }
         let started = ToolStarted { call: id, isolation };
         record.append(vec![Draft::new(Kind::ToolStarted, &started)])?;
         Ok(Bench { project, workspace, sandbox })
@@ -468,6 +465,41 @@ impl<'a> Record<'a> {
     /// Records what mounts were decided; there may be none.
     fn append_mounts(&self, decided: Vec<Draft>) -> Result<()> {
         if decided.is_empty() { Ok(()) } else { self.append(decided).map(|_| ()) }
+    }
+
+    /// The sandbox as events name it.
+    fn sandbox(&self, one: &OneCommand) -> SandboxEvent {
+        SandboxEvent {
+            sandbox: self.journal.branch.to_string(),
+            template: one.template.as_str().to_owned(),
+            isolation: None,
+            code: None,
+            attestation: None,
+        }
+    }
+
+    /// Records what was frozen, and whether a sandbox was made on it.
+    fn made(
+        &self,
+        one: &OneCommand,
+        frozen: &WorkspaceFrozen,
+        made: glasshouse_sandbox::Result<Sandbox>,
+    ) -> Result<Sandbox> {
+        let mut event = self.sandbox(one);
+        let kind = match &made {
+            Ok(sandbox) => {
+                event.isolation = Some(sandbox.attestation().to_string());
+                event.attestation = serde_json::to_value(sandbox.attestation()).ok();
+                Kind::SandboxCreated
+            }
+            Err(error) => {
+                event.code = Some(error.code().to_owned());
+                Kind::SandboxFailed
+            }
+        };
+        let frozen = Draft::new(Kind::WorkspaceFrozen, frozen);
+        self.append(vec![frozen, Draft::new(kind, &event)])?;
+        Ok(made?)
     }
 
     fn append(&self, events: Vec<Draft>) -> Result<Seq> {

@@ -5,10 +5,13 @@
 //! holds; bases that no workspace is above. Unfinished work stays, however old it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime};
 
 use glasshouse_log::Log;
 use glasshouse_model::BranchId;
+use glasshouse_sandbox::SandboxHost;
 use glasshouse_sandbox::workspace::{Hold, Keep, sweep_bases};
 
 use super::{Kernel, recorder};
@@ -32,23 +35,63 @@ impl Kernel {
         sweep(&self.log, &self.home, usize::MAX, dry_run)
     }
 
-    /// Sweeps on a thread of its own, unless that was done lately. The end of the process may cut it
-    /// off at any place.
-    pub(super) fn sweep_aside(&self) {
-        let stamp = self.home.join("run").join(STAMP);
-        let age = stamp.metadata().and_then(|meta| meta.modified()).ok();
-        if age.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < SWEEP_EVERY) {
-            return;
-        }
-        let (log, home) = (self.log.clone(), self.home.clone());
-        std::thread::spawn(move || {
-            // First, so that of two processes that start at once only one sweeps.
-            if std::fs::write(&stamp, b"").is_ok() {
-                // What cannot be removed stays, and `sandbox gc` says why.
-                let _ = sweep(&log, &home, MAX_BRANCHES, false);
-            }
-        });
+    /// Sweeps unless that was done lately, and from then on every hour, on a thread that ends with this
+    /// value. The end of the process may cut it off at any place. Idempotent.
+    pub fn keep_swept(&self) {
+        let start = || begin_sweeping(self.log.clone(), self.home.clone(), self.sweeping.every);
+        self.sweeping.thread.get_or_init(start);
     }
+
+    /// With another time between two sweeps that nobody asked for.
+    #[must_use]
+    pub fn with_sweeps_every(mut self, every: Duration) -> Self {
+        self.sweeping.every = every;
+        self
+    }
+}
+
+/// The sweeps that nobody asks for.
+pub(super) struct Sweeping {
+    every: Duration,
+    /// Nothing is sent: the thread ends when this is gone.
+    thread: OnceLock<Sender<()>>,
+}
+
+impl Default for Sweeping {
+    fn default() -> Self {
+        Self { every: SWEEP_EVERY, thread: OnceLock::new() }
+    }
+}
+
+fn begin_sweeping(log: Log, home: PathBuf, every: Duration) -> Sender<()> {
+    let (kept, ended) = channel();
+    std::thread::spawn(move || {
+        let stamp = home.join("run").join(STAMP);
+        loop {
+            let swept = stamp.metadata().and_then(|meta| meta.modified()).ok();
+            // One that lies in the future says nothing.
+            let age = swept.and_then(|time| time.elapsed().ok()).unwrap_or(every);
+            let mut rest = every.saturating_sub(age);
+            if rest.is_zero() {
+                // First, so that of two processes that start at once only one sweeps.
+                if std::fs::write(&stamp, b"").is_ok() {
+                    sweep_all(&log, &home);
+                }
+                rest = every;
+            }
+            if ended.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    });
+    kept
+}
+
+/// What cannot be removed stays, and `sandbox gc` says why.
+fn sweep_all(log: &Log, home: &Path) {
+    let _ = SandboxHost::gc(home, false);
+    SandboxHost::gc_groups(false);
+    let _ = sweep(log, home, MAX_BRANCHES, false);
 }
 
 fn sweep(log: &Log, home: &Path, max_branches: usize, dry_run: bool) -> Result<Vec<PathBuf>> {

@@ -522,9 +522,7 @@ impl Workbench {
     /// After a fault: the files as they were sealed, and a sandbox host that is alive.
     pub(super) fn take_back(&mut self, error: &Error) -> Result<()> {
         if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) {
-            if let Some(open) = &mut self.open {
-                open.live = None;
-            }
+            self.end_live();
             self.host = Arc::new(SandboxHost::start(self.host_config.clone())?);
         }
         self.rollback()
@@ -536,13 +534,13 @@ impl Workbench {
             .open
             .as_mut()
             .ok_or_else(|| Error::new(codes::TURN_FAILED, "nothing to roll back"))?;
-        if let Some(live) = open.live.take() {
-            end(live);
+        let was_live = open.live.take().map(end).is_some();
+        let rolled_back = open.workspace.rollback(&open.sealed, &self.blobs);
+        if was_live {
             self.cache = CACHE;
+            self.say_destroyed();
         }
-        open.workspace.rollback(&open.sealed, &self.blobs)?;
-        self.say_destroyed();
-        Ok(())
+        Ok(rolled_back?)
     }
 
     /// Ends the sandbox, if one lives; the files stay.

@@ -55,12 +55,12 @@ impl Parents {
                 continue;
             };
             if controllers.is_empty() {
-                found.v2 = directory(mountinfo, "cgroup2", None, path);
+                found.v2 = directory(mountinfo, "cgroup2", None, Some(path));
                 continue;
             }
             for name in CONTROLLERS {
                 if controllers.split(',').any(|controller| controller == name) {
-                    let at = directory(mountinfo, "cgroup", Some(name), path);
+                    let at = directory(mountinfo, "cgroup", Some(name), Some(path));
                     found.v1.extend(at.map(|at| (name, at)));
                 }
             }
@@ -102,6 +102,13 @@ impl Parents {
         let members = read("cgroup.procs");
         let is_foreign = |pid: &str| pid.parse().is_ok_and(|pid| !ours.contains(&pid));
         (!is_enabled && members.lines().any(is_foreign)).then_some(Obstacle::Shared)
+    }
+
+    /// Where the hierarchies that leaves are made in are mounted: `mountinfo` is the text of
+    /// `/proc/self/mountinfo`.
+    pub(crate) fn hierarchies(mountinfo: &str) -> Vec<PathBuf> {
+        let v1 = CONTROLLERS.map(|name| directory(mountinfo, "cgroup", Some(name), None));
+        v1.into_iter().chain([directory(mountinfo, "cgroup2", None, None)]).flatten().collect()
     }
 
     /// Directories in which leaves are made.
@@ -190,7 +197,13 @@ fn delegate(own: PathBuf, ours: &[i32]) -> PathBuf {
     own
 }
 
-fn directory(mountinfo: &str, kind: &str, controller: Option<&str>, path: &str) -> Option<PathBuf> {
+/// The directory of the group `path`, or without one of all that the mount shows.
+fn directory(
+    mountinfo: &str,
+    kind: &str,
+    controller: Option<&str>,
+    path: Option<&str>,
+) -> Option<PathBuf> {
     mountinfo.lines().find_map(|line| {
         let (mount, file_system) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(3);
@@ -201,7 +214,7 @@ fn directory(mountinfo: &str, kind: &str, controller: Option<&str>, path: &str) 
                 file_system.nth(1).is_some_and(|o| o.split(',').any(|option| option == wanted))
             });
         // With a cgroup namespace the mount may show only part of the hierarchy.
-        let below = Path::new(path).strip_prefix(root).ok()?;
+        let below = Path::new(path.unwrap_or(root)).strip_prefix(root).ok()?;
         named.then(|| Path::new(point).join(below))
     })
 }
@@ -390,12 +403,10 @@ impl Group {
         first_number(&read(self.memory_peak.as_ref()?)?)
     }
 
-    /// Kills everything in the group and removes it.
+    /// Kills everything in the group and removes it. A leaf that stays busy is found again when the host
+    /// process ends, and after that by the next sweep.
     pub(crate) fn remove(&self) {
-        for leaf in self.paths() {
-            // A leaf that stays busy is found again by the next sweep.
-            let _ = remove_leaf(leaf);
-        }
+        let _ = remove_leaves(self.paths().map(Path::to_owned).collect());
     }
 }
 
@@ -406,18 +417,28 @@ pub(crate) struct Counters {
     pub(crate) pids_refused: u64,
 }
 
-/// Kills what is in a leaf of ours and removes it; true when it is gone.
-pub(crate) fn remove_leaf(leaf: &Path) -> bool {
-    let started = Instant::now();
+/// Kills what is in leaves of ours and removes them; answers those that stay.
+pub(crate) fn remove_leaves(leaves: Vec<PathBuf>) -> Vec<PathBuf> {
+    // They are emptied by the same exits, so they share the wait.
+    let until = Instant::now() + REMOVE_LIMIT;
+    leaves.into_iter().filter(|leaf| !remove_leaf(leaf, until)).collect()
+}
+
+/// True when it is gone.
+fn remove_leaf(leaf: &Path, until: Instant) -> bool {
     loop {
         match fs::remove_dir(leaf) {
             Ok(()) => return true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
-            Err(_) if started.elapsed() > REMOVE_LIMIT => return false,
+            // Time empties a group; it gives nobody a right.
+            Err(error) if error.kind() != io::ErrorKind::ResourceBusy => return false,
             Err(_) => {}
         }
         if fs::write(leaf.join("cgroup.kill"), "1").is_err() {
             kill_members(leaf);
+        }
+        if Instant::now() > until {
+            return false;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -479,6 +500,11 @@ mod tests {
         check("8:pids:/pod/x", &[("pids", "/sys/fs/cgroup/pids/x")], None);
         check("8:pids:/elsewhere", &[], None);
         check("7:blkio:/\n0::/", &[], Some("/sys/fs/cgroup/unified"));
+        let hierarchies = Parents::hierarchies(MOUNTS);
+        let expected =
+            ["memory", "pids", "cpu", "unified"].map(|name| format!("/sys/fs/cgroup/{name}"));
+        assert_eq!(hierarchies, expected.map(PathBuf::from));
+        assert_eq!(Parents::hierarchies(""), Vec::<PathBuf>::new());
     }
 
     #[test]

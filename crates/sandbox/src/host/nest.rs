@@ -69,13 +69,13 @@ impl Nest {
 
     /// Makes a first process in this leaf.
     pub(super) fn hatch(&mut self) -> Result<Hatched, Failure> {
-        let failed = |error: glasshouse_ipc::Error| Failure::new(error.to_string());
+        let killed = |_: glasshouse_ipc::Error| Failure::killed("start a sandbox");
         self.settle();
         let (link, theirs) = pair()?;
         let theirs = OwnedFd::from(theirs);
-        self.channel.send(&Ask::Clone, &[theirs.as_fd()]).map_err(failed)?;
+        self.channel.send(&Ask::Clone, &[theirs.as_fd()]).map_err(killed)?;
         let answer = self.channel.receive_within::<Result<(), Failure>>(CLONE_LIMIT);
-        let mut answer = answer.map_err(failed)?;
+        let mut answer = answer.map_err(killed)?;
         answer.message?;
         let pidfd = answer.descriptors.pop();
         let pidfd = pidfd.ok_or_else(|| Failure::new("receive the first process"))?;

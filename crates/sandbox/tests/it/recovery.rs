@@ -1,8 +1,9 @@
 //! Whoever dies, sandboxes die with it, and what remains is found and removed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost, codes};
@@ -79,6 +80,35 @@ fn a_clean_end_leaves_nothing() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// The failure: a group that was busy when its host process ended, or when what a dead one left was
+/// removed, lost its record, and stayed until the machine was started again.
+#[test]
+fn a_group_that_stays_busy_is_found_by_a_later_sweep() {
+    if !is_root() {
+        return; // An ordinary user has no groups here.
+    }
+    for is_killed in [false, true] {
+        let home = Home::new();
+        let sandbox = home.sandbox("s1");
+        let prefix = group_prefix(home.host.pid());
+        let busy = groups(&prefix).pop().unwrap();
+        // Nobody but its maker removes a child, and a group with children is busy.
+        fs::create_dir(busy.join("child")).unwrap();
+        if is_killed {
+            kill(home.host.pid());
+        }
+        let Home { directory, host } = home;
+        drop((sandbox, host));
+        assert_eq!(groups(&prefix), [busy.clone(), busy.join("child")], "killed: {is_killed}");
+        assert_eq!(SandboxHost::gc(directory.path(), true).unwrap()[0], busy);
+        assert_eq!(SandboxHost::gc(directory.path(), false).unwrap(), [""; 0].map(PathBuf::from));
+        fs::remove_dir(busy.join("child")).unwrap();
+        assert_eq!(SandboxHost::gc(directory.path(), false).unwrap()[0], busy);
+        assert!(groups(&prefix).is_empty());
+        assert!(entries(&directory.path().join("run")).is_empty());
+    }
+}
+
 #[test]
 fn dropping_an_ended_sandbox_spares_its_namesake() {
     let home = Home::new();
@@ -98,6 +128,30 @@ fn dropping_an_ended_sandbox_spares_its_namesake() {
     };
     drop(first);
     assert_eq!(shell(&second, "echo alive").ok(), "alive\n");
+}
+
+/// The failure: sandboxes whose first processes were killed before they had their order, by whoever is
+/// short of memory, were told as a machine that cannot isolate.
+#[test]
+fn a_sandbox_that_is_killed_while_it_starts_can_be_asked_for_again() {
+    let home = Home::new();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                first_processes(home.host.pid()).into_iter().for_each(kill);
+            }
+        });
+        let refused = (0..500).find_map(|n| {
+            let error = home.host.create(&home.spec(&format!("s{n}"))).err()?;
+            let is_late = error.to_string().contains("ended unexpectedly");
+            (!is_late).then_some(error)
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let refused = refused.expect("none was killed before it had its order");
+        assert!(refused.is(codes::SANDBOX_LOST), "{refused}");
+    });
+    assert_eq!(shell(&home.sandbox("last"), "echo alive").ok(), "alive\n");
 }
 
 /// What a host process started: first processes, also spare ones, and their makers.

@@ -1,10 +1,12 @@
 //! Sandboxes come and go by the thousand, die by accident, and lose their host process: nothing of
 //! them may stay.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost, SandboxSpec, TemplateName, codes};
@@ -37,6 +39,9 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Growth of this process over all generations that is no leak.
 const MEMORY_SLACK_KIB: u64 = 8 << 10;
 
+/// Growth of a host process, from a quarter of its sandboxes to all of them, that is no leak.
+const HOST_SLACK_KIB: u64 = 512;
+
 #[test]
 fn a_hundred_sandboxes_leave_nothing() {
     if !is_root() {
@@ -57,70 +62,108 @@ fn two_thousand_sandboxes_leave_nothing() {
 struct Tally {
     clean: AtomicUsize,
     lost: AtomicUsize,
+    /// Whether a look at the processes found those of a command: a look that finds none proves nothing.
+    seen: AtomicUsize,
 }
 
 #[allow(clippy::print_stderr, reason = "the numbers are what a soak is read for")]
 fn come_and_go(count: usize) {
     let home = tempfile::tempdir().unwrap();
     // Started once before anything is counted: threads and tables of the first use stay.
+    std::os::unix::fs::symlink(program(), host_program(home.path())).unwrap();
     generation(home.path(), AT_ONCE, 1, &Tally::default());
-    let (descriptors, mounts, memory) = (descriptors(), own_mounts(), memory_kib("self"));
+    let (descriptors, mounts, memory) = (descriptors(), own_mounts(), memory_kib("self", "VmRSS:"));
     let tally = Tally::default();
     let started = Instant::now();
     let mut hosts = Vec::new();
-    let mut peak_host_kib = 0;
+    let (mut namespaces_seen, mut host_grown_kib) = (0, 0);
     for (number, _) in (0..count).step_by(GENERATION).enumerate() {
         let size = GENERATION.min(count - number * GENERATION);
         let seed = u64::try_from(number).unwrap() + 2;
         let host = generation(home.path(), size, seed, &tally);
-        peak_host_kib = peak_host_kib.max(host.memory_kib);
-        hosts.extend([host.pid, kill_an_owner(home.path(), &mut Dice(seed))]);
+        host_grown_kib = host_grown_kib.max(host.grown_kib);
+        namespaces_seen = namespaces_seen.max(host.namespaces);
+        hosts.extend([host.groups, kill_an_owner(home.path(), &mut Dice(seed))]);
     }
     // What the last, killed host process left is found by the next one's start.
     drop(start(home.path()));
     let seconds = started.elapsed().as_secs_f64();
-    eventually_none("processes", || hosts.iter().flat_map(|host| children(*host)).collect());
-    eventually_none("groups", || hosts.iter().flat_map(|host| groups(*host)).collect());
+    eventually_none("processes", || processes(home.path()));
+    assert!(tally.seen.load(Ordering::Relaxed) > 0, "no command was ever seen");
+    // A namespace lives as long as a process is in it, a descriptor holds it or it is mounted: of
+    // other processes' descriptors none is left with them, and this one's are counted below.
+    eventually_none("namespaces", || namespaces(&processes(home.path())).into_iter().collect());
+    assert!(namespaces_seen > AT_ONCE, "only {namespaces_seen} namespaces were ever seen");
+    swept(home.path());
+    eventually_none("groups", || hosts.iter().flat_map(|prefix| groups(prefix)).collect());
     eventually_none("files", || entries(&home.path().join("run")));
-    eventually_none("leftovers", || SandboxHost::gc(home.path(), true).unwrap());
     assert_eq!(self::descriptors(), descriptors, "descriptors");
     assert_eq!(own_mounts(), mounts, "mounts");
-    let grown = memory_kib("self").saturating_sub(memory);
+    let grown = memory_kib("self", "VmRSS:").saturating_sub(memory);
     assert!(grown < MEMORY_SLACK_KIB, "this process grew by {grown} KiB");
+    assert!(host_grown_kib < HOST_SLACK_KIB, "a host process grew by {host_grown_kib} KiB");
     let (clean, lost) = (tally.clean.into_inner(), tally.lost.into_inner());
     assert_eq!(clean + lost, count);
     let least = count * LEAST_LOST / 100;
     assert!(lost >= least, "only {lost} of {count} were lost, so this proves little");
     eprintln!(
         "soak: {count} sandboxes in {seconds:.1} s, {clean} ended well, {lost} lost; {killed} host \
-         processes and {killed} owners with up to {AT_ONCE} sandboxes killed; grown by {grown} KiB, host \
-         process at most {peak_host_kib} KiB",
+         processes and {killed} owners with up to {AT_ONCE} sandboxes killed; {namespaces_seen} namespaces \
+         at one time; grown by {grown} KiB, a host process by at most {host_grown_kib} KiB",
         killed = hosts.len() / 2,
     );
 }
 
 struct Ended {
-    pid: u32,
-    memory_kib: u64,
+    /// What the names of its groups start with.
+    groups: String,
+    /// How much its own memory grew, once it was at work.
+    grown_kib: u64,
+    /// How many there were when it was killed.
+    namespaces: usize,
 }
 
 fn start(home: &Path) -> SandboxHost {
-    SandboxHost::start(HostConfig { program: program(), home: home.to_owned() }).unwrap()
+    SandboxHost::start(HostConfig { program: host_program(home), home: home.to_owned() }).unwrap()
+}
+
+/// The host program by a name that no other test's processes have.
+fn host_program(home: &Path) -> PathBuf {
+    home.join("host-program")
+}
+
+/// How long what a command leaves behind sleeps: an argument that no other process of this machine has.
+fn marker(home: &Path) -> String {
+    format!("300.{}", home.metadata().unwrap().ino())
+}
+
+/// Has what dead host processes left removed, until nothing is.
+fn swept(home: &Path) {
+    eventually_none("leftovers", || {
+        SandboxHost::gc(home, false).unwrap();
+        SandboxHost::gc(home, true).unwrap()
+    });
 }
 
 /// So many sandboxes from one host process, which is killed at the end under those that live.
 fn generation(home: &Path, size: usize, seed: u64, tally: &Tally) -> Ended {
     let host = start(home);
     let next = AtomicUsize::new(0);
+    let own_kib = || memory_kib(&host.pid().to_string(), "RssAnon:");
+    let warm_kib = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for worker in 0..AT_ONCE {
             let (host, next) = (&host, &next);
+            let (own_kib, warm_kib) = (&own_kib, &warm_kib);
             scope.spawn(move || {
                 let mut dice = Dice(seed << 8 | u64::try_from(worker).unwrap());
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= size {
                         break;
+                    }
+                    if number == size / 4 {
+                        warm_kib.store(own_kib(), Ordering::Relaxed);
                     }
                     one(home, host, &format!("s{number}"), tally, &mut dice);
                 }
@@ -129,11 +172,14 @@ fn generation(home: &Path, size: usize, seed: u64, tally: &Tally) -> Ended {
     });
     let living: Vec<_> = (0..4).map(|n| spec(home, &format!("last{n}"))).collect();
     let living: Vec<_> = living.iter().filter_map(|spec| host.create(spec).ok()).collect();
-    let memory_kib = memory_kib(&host.pid().to_string());
-    let pid = host.pid();
-    kill(pid);
+    let ended = Ended {
+        groups: group_prefix(host.pid()),
+        grown_kib: own_kib().saturating_sub(warm_kib.into_inner()),
+        namespaces: namespaces(&processes(home)).len(),
+    };
+    kill(host.pid());
     drop((living, host));
-    Ended { pid, memory_kib }
+    ended
 }
 
 /// Not a test: the owner that a soak kills.
@@ -155,8 +201,9 @@ fn owner() {
     });
 }
 
-/// Kills an owner at a random moment of its work; answers its host process, which ends by itself.
-fn kill_an_owner(home: &Path, dice: &mut Dice) -> u32 {
+/// Kills an owner at a random moment of its work; answers what the names of its groups start with. Its
+/// host process ends by itself.
+fn kill_an_owner(home: &Path, dice: &mut Dice) -> String {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "soak::owner"])
         .env(OWNER_HOME, home)
@@ -173,13 +220,17 @@ fn kill_an_owner(home: &Path, dice: &mut Dice) -> u32 {
         assert!(started.elapsed() < 3 * SETTLE, "the owner makes no sandboxes");
         std::thread::sleep(Duration::from_millis(2));
     };
+    let groups = group_prefix(host);
     std::thread::sleep(Duration::from_millis(dice.next() % 50));
     kill(owner.id());
     owner.wait().unwrap();
-    // Its host process notices and cleans up after itself.
-    eventually_none("files of a killed owner's host process", || entries(&home.join("run")));
+    // Its host process notices and cleans up after itself; what is still busy then is swept.
+    eventually_none("files of a killed owner's host process", || {
+        SandboxHost::gc(home, false).unwrap();
+        entries(&home.join("run"))
+    });
     let _ = glasshouse_sandbox::remove_tree(&home.join("work"));
-    host
+    groups
 }
 
 fn spec(home: &Path, name: &str) -> SandboxSpec {
@@ -198,6 +249,10 @@ fn one(home: &Path, host: &SandboxHost, name: &str, tally: &Tally, dice: &mut Di
         let mut shots = 1;
         let mut sink = |_, _: &[u8]| {
             let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+            if of(&tally.seen) == 0 {
+                let found = with_argument(&marker(home)).len();
+                tally.seen.fetch_add(found, Ordering::Relaxed);
+            }
             let victims = first_processes(host.pid());
             if shots > 0 && of(&tally.lost) <= of(&tally.clean) && !victims.is_empty() {
                 shots -= 1;
@@ -205,8 +260,9 @@ fn one(home: &Path, host: &SandboxHost, name: &str, tally: &Tally, dice: &mut Di
                 kill(victims[at]);
             }
         };
-        let script = "(setsid sleep 300 &) ; echo x > file; echo running; sleep 0.02";
-        sandbox.run(&sh(script), &mut sink, &Cancel::new().unwrap())?;
+        let asleep = marker(home);
+        let script = format!("(setsid sleep {asleep} &) ; echo x > file; echo running; sleep 0.02");
+        sandbox.run(&sh(&script), &mut sink, &Cancel::new().unwrap())?;
         if dice.flip() { sandbox.destroy() } else { Ok(()) }
     });
     let _ = glasshouse_sandbox::remove_tree(&home.join("work").join(name));
@@ -260,36 +316,41 @@ fn first_processes(host: u32) -> Vec<u32> {
     children(host).into_iter().filter(is_first).collect()
 }
 
-/// Groups anywhere that carry the host process's number.
-fn groups(host: u32) -> Vec<PathBuf> {
-    let prefix = format!("glasshouse-{host}-");
-    // Numbers come again: one that lives is another test's.
-    let lives = |name: &str| {
-        let started = name[prefix.len()..].split('-').next().unwrap_or_default().to_owned();
-        let stat = fs::read_to_string(format!("/proc/{host}/stat")).unwrap_or_default();
-        // After the name, which may hold anything but ends with the last bracket.
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        fields.split(' ').nth(19) == Some(&*started)
+/// Processes anywhere on this machine that have this argument, or are called so.
+fn with_argument(argument: &str) -> Vec<u32> {
+    let has = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())
     };
-    let mut found = Vec::new();
-    let mut queue = vec![PathBuf::from("/sys/fs/cgroup")];
-    while let Some(directory) = queue.pop() {
-        for path in entries(&directory).into_iter().filter(|path| path.is_dir()) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with(&prefix) && !lives(&name) {
-                found.push(path.clone());
-            }
-            if !path.is_symlink() {
-                queue.push(path);
-            }
-        }
-    }
+    numbered(Path::new("/proc")).into_iter().filter(has).collect()
+}
+
+/// Processes that came of a soak: host processes and what they cloned, commands, and whatever else still
+/// sees a mount of its layers.
+fn processes(home: &Path) -> Vec<u32> {
+    let sees_layers = |pid: &u32| {
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        mounts.contains(&home.join("work").display().to_string())
+    };
+    let mut found = with_argument(&marker(home));
+    found.extend(with_argument(&host_program(home).display().to_string()));
+    found.extend(numbered(Path::new("/proc")).into_iter().filter(sees_layers));
     found
 }
 
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+/// The namespaces of processes that this one is not in.
+fn namespaces(processes: &[u32]) -> BTreeSet<PathBuf> {
+    let of = |pid: &str| -> BTreeSet<PathBuf> {
+        let links = entries(Path::new(&format!("/proc/{pid}/ns")));
+        links.iter().filter_map(|link| fs::read_link(link).ok()).collect()
+    };
+    let own = of("self");
+    processes.iter().flat_map(|pid| of(&pid.to_string())).filter(|ns| !own.contains(ns)).collect()
+}
+
+fn numbered(directory: &Path) -> Vec<u32> {
+    let names = entries(directory);
+    names.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
 }
 
 fn descriptors() -> usize {
@@ -300,10 +361,10 @@ fn own_mounts() -> usize {
     fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count()
 }
 
-fn memory_kib(pid: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    field.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0)
+fn memory_kib(pid: &str, kind: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    field.trim().trim_end_matches(" kB").trim().parse().unwrap()
 }
 
 #[track_caller]

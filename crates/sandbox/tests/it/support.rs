@@ -122,3 +122,35 @@ pub(crate) fn sh(script: &str) -> Command {
 pub(crate) fn shell(sandbox: &Sandbox, script: &str) -> Ran {
     run(sandbox, &sh(script))
 }
+
+pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// What the names of a living host process's groups start with.
+pub(crate) fn group_prefix(host: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{host}/stat")).unwrap();
+    // After the name, which may hold anything but ends with the last bracket.
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    format!("glasshouse-{host}-{}-", fields.split(' ').nth(19).unwrap())
+}
+
+/// Groups anywhere whose names start so.
+pub(crate) fn groups(prefix: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut queue = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = queue.pop() {
+        for path in entries(&directory) {
+            if path.is_symlink() || !path.is_dir() {
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(prefix) {
+                found.push(path.clone());
+            }
+            queue.push(path);
+        }
+    }
+    found
+}

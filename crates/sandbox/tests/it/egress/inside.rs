@@ -106,6 +106,27 @@ fn sandbox_e1_no_name_lookup_carries_data_out() {
     tcp.accept().unwrap();
 }
 
+/// Programs agree neither on a name nor on its letters, so each is there and a sandbox without a proxy has none.
+#[test]
+fn sandbox_tells_where_the_proxy_is_in_every_spelling() {
+    let (home, sink) = (Home::new(), Sink::http(OK));
+    let (sandbox, _scene) = confined(&home, &sink);
+    let look = "env | grep -i proxy | LC_ALL=C sort";
+    let expected = "\
+ALL_PROXY=http://127.0.0.1:3128
+HTTPS_PROXY=http://127.0.0.1:3128
+HTTP_PROXY=http://127.0.0.1:3128
+NO_PROXY=localhost,127.0.0.1,::1
+all_proxy=http://127.0.0.1:3128
+http_proxy=http://127.0.0.1:3128
+https_proxy=http://127.0.0.1:3128
+no_proxy=localhost,127.0.0.1,::1
+";
+    assert_eq!(shell(&sandbox, look).ok(), expected);
+    let spec = SandboxSpec::new("none", TemplateName::CodeExecutor.template());
+    assert_eq!(shell(&home.host.create(&spec).unwrap(), look).ok(), "");
+}
+
 #[test]
 fn sandbox_without_a_proxy_has_nothing_that_listens() {
     let home = Home::new();
