@@ -11,11 +11,12 @@ use glasshouse_model::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::decide::{Request, Supposed, decide, decide_supposing};
+use crate::command::Seen;
+use crate::decide::{Request, Supposed, decide_supposing};
 use crate::glob::{Glob, Segment, Token};
 use crate::network::HostPattern;
 use crate::policy::Policy;
-use crate::rule::{Condition, LabelPattern, Rule};
+use crate::rule::{Asked, Condition, LabelPattern, Rule};
 use crate::write::rule_for;
 
 /// Most values that are tried, so that a policy of any size is explained in a moment.
@@ -108,23 +109,25 @@ pub struct RuleChange {
 /// ```
 #[must_use]
 pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
-    let decision = decide(policy, request).decision;
+    let as_is = Supposed { without: &[], allowed: false };
+    let seen = Seen::default();
+    let decision = decide_supposing(policy, request, &as_is, &seen).decision;
     Explanation {
-        nearly: nearly(policy, request.call),
-        other_call: other_call(policy, request, decision.effect),
-        other_rules: other_rules(policy, request, &decision),
+        nearly: nearly(policy, Asked { call: request.call, seen: &seen }),
+        other_call: other_call(policy, request, decision.effect, &seen),
+        other_rules: other_rules(policy, request, &decision, &seen),
         decision,
     }
 }
 
-fn nearly(policy: &Policy, call: &Call) -> Vec<Near> {
+fn nearly(policy: &Policy, asked: Asked<'_>) -> Vec<Near> {
     let near = policy.rules.iter().filter_map(|rule| {
-        let mut unmet = rule.when.iter().filter(|condition| !condition.holds(call));
+        let mut unmet = rule.when.iter().filter(|condition| !condition.holds(asked));
         let key = match (unmet.next(), unmet.next()) {
             // Another syscall is another act.
             (Some(Condition::Syscall(_)), None) | (Some(_), Some(_)) => return None,
             (Some(one), None) => one.key(),
-            (None, _) if rule.is_lifted(call) => "except",
+            (None, _) if rule.is_lifted(asked) => "except",
             (None, _) => return None,
         };
         Some(Near {
@@ -138,7 +141,7 @@ fn nearly(policy: &Policy, call: &Call) -> Vec<Near> {
     near.take(MAX_NEAR).collect()
 }
 
-fn other_call(policy: &Policy, request: &Request<'_>, now: Effect) -> Vec<CallChange> {
+fn other_call(policy: &Policy, request: &Request<'_>, now: Effect, seen: &Seen) -> Vec<CallChange> {
     let mut edits = edits(policy, request.call);
     edits.truncate(MAX_EDITS);
     let decided = |edits: &[&Value]| {
@@ -146,9 +149,13 @@ fn other_call(policy: &Policy, request: &Request<'_>, now: Effect) -> Vec<CallCh
         for edit in edits {
             edit.apply(&mut call);
         }
+        // Thousands of calls are tried, and few of them run another command.
+        let other = Seen::default();
+        let seen = if call.argv == request.call.argv { seen } else { &other };
         let request =
             Request { call: &call, token: None, approval: None, standing: None, ..*request };
-        decide(policy, &request).decision.effect
+        let as_is = Supposed { without: &[], allowed: false };
+        decide_supposing(policy, &request, &as_is, seen).decision.effect
     };
     let change = |edits: &[&Value]| {
         let decision = decided(edits);
@@ -177,7 +184,12 @@ const fn wanted(now: Effect) -> Effect {
     }
 }
 
-fn other_rules(policy: &Policy, request: &Request<'_>, now: &Decision) -> Option<RuleChange> {
+fn other_rules(
+    policy: &Policy,
+    request: &Request<'_>,
+    now: &Decision,
+    seen: &Seen,
+) -> Option<RuleChange> {
     let decides = |trace: &&RuleTrace| trace.action == now.effect;
     if now.rules.iter().filter(decides).any(|trace| trace.layer == Layer::BuiltIn) {
         return None;
@@ -196,7 +208,7 @@ fn other_rules(policy: &Policy, request: &Request<'_>, now: &Decision) -> Option
     let ids: Vec<usize> = without.iter().map(|(id, _)| *id).collect();
     let suppose = |allowed| {
         let supposed = Supposed { without: &ids, allowed };
-        decide_supposing(policy, request, &supposed).decision.effect
+        decide_supposing(policy, request, &supposed, seen).decision.effect
     };
     let names = || without.iter().map(|(_, rule)| rule.name.to_string()).collect();
     let without_them = suppose(false);

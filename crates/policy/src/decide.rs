@@ -8,10 +8,11 @@ use glasshouse_model::{Call, Constraints, Decision, Digest, Effect, Layer, RuleT
 
 use crate::approval::{ApprovalRefusal, ApprovalUse};
 use crate::builtin::{BUILT_INS, BuiltIn, Facts};
+use crate::command::Seen;
 use crate::extension::{Extension, ExtensionError, Opinion};
 use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
-use crate::rule::{Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
+use crate::rule::{Asked, Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
 use crate::standing::{StandingRefusal, StandingUse};
 
 /// What is to be decided, and with what rights.
@@ -97,7 +98,8 @@ pub(crate) fn decide_under(
     policy: &Policy,
     request: &Request<'_>,
 ) -> Verdict {
-    decide_with(built_ins, policy, request, &Supposed { without: &[], allowed: false })
+    let supposed = Supposed { without: &[], allowed: false };
+    decide_with(built_ins, policy, request, &supposed, &Seen::default())
 }
 
 /// Rules as they are not: what a decision is compared with to explain it.
@@ -108,13 +110,14 @@ pub(crate) struct Supposed<'a> {
     pub(crate) allowed: bool,
 }
 
-/// As [`decide`], under other rules.
+/// As [`decide`], under other rules; `seen` is of the same command.
 pub(crate) fn decide_supposing(
     policy: &Policy,
     request: &Request<'_>,
     supposed: &Supposed<'_>,
+    seen: &Seen,
 ) -> Verdict {
-    decide_with(BUILT_INS, policy, request, supposed)
+    decide_with(BUILT_INS, policy, request, supposed, seen)
 }
 
 fn decide_with(
@@ -122,6 +125,7 @@ fn decide_with(
     policy: &Policy,
     request: &Request<'_>,
     supposed: &Supposed<'_>,
+    seen: &Seen,
 ) -> Verdict {
     let mut ledger = Ledger::default();
     let facts = Facts::new(request.call);
@@ -142,9 +146,10 @@ fn decide_with(
         ledger.grant_use = Some(used);
         return ledger.verdict(policy, request, None);
     }
+    let asked = Asked { call: request.call, seen };
     for id in policy.index.candidates(request.call) {
         let rule = &policy.rules[id];
-        if !supposed.without.contains(&id) && rule.contributes_found(request.call) {
+        if !supposed.without.contains(&id) && rule.contributes_found(asked) {
             ledger.add_rule(policy, rule, request.call);
         }
     }

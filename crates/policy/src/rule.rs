@@ -7,9 +7,10 @@ use glasshouse_model::suggest;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 
+use crate::command::Seen;
+use crate::network;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
-use crate::{command, network};
 
 /// Every syscall that Glasshouse makes or will.
 const KNOWN_SYSCALLS: &[&str] = &[
@@ -73,6 +74,13 @@ pub(crate) fn check_syscall(name: &str) -> Result<(), NoSyscall> {
         Some(_) => return Ok(()),
     };
     Err(NoSyscall { why, meant })
+}
+
+/// A call that rules are asked about, and what one of them has read of it for the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) seen: &'a Seen,
 }
 
 #[derive(Debug)]
@@ -186,18 +194,18 @@ pub(crate) struct CommandPatterns {
 
 impl Rule {
     /// Whether the rule has a say: its conditions hold and no `except` lifts it.
-    pub(crate) fn contributes(&self, call: &Call) -> bool {
-        self.when.match_call(call) && self.means(call) && !self.is_lifted(call)
+    pub(crate) fn contributes(&self, asked: Asked<'_>) -> bool {
+        self.when.match_call(asked) && self.means(asked.call) && !self.is_lifted(asked)
     }
 
     /// As [`Rule::contributes`] when the index has found the rule by syscall and path.
-    pub(crate) fn contributes_found(&self, call: &Call) -> bool {
+    pub(crate) fn contributes_found(&self, asked: Asked<'_>) -> bool {
         self.when.0.iter().all(|condition| match condition {
             Condition::Syscall(_) => true,
-            Condition::Path(patterns) => !patterns.excludes(call),
-            other => other.holds(call),
-        }) && self.means(call)
-            && !self.is_lifted(call)
+            Condition::Path(patterns) => !patterns.excludes(asked.call),
+            other => other.holds(asked),
+        }) && self.means(asked.call)
+            && !self.is_lifted(asked)
     }
 
     /// A rule that names no host opens no address: who allows hosts in general means names.
@@ -205,8 +213,8 @@ impl Rule {
         self.effect != Effect::Allow || !network::is_to_address(call) || self.when.names_hosts()
     }
 
-    pub(crate) fn is_lifted(&self, call: &Call) -> bool {
-        self.excepts.iter().any(|except| except.match_call(call))
+    pub(crate) fn is_lifted(&self, asked: Asked<'_>) -> bool {
+        self.excepts.iter().any(|except| except.match_call(asked))
     }
 }
 
@@ -216,8 +224,8 @@ impl Conditions {
         Self(conditions)
     }
 
-    pub(crate) fn match_call(&self, call: &Call) -> bool {
-        self.0.iter().all(|condition| condition.holds(call))
+    pub(crate) fn match_call(&self, asked: Asked<'_>) -> bool {
+        self.0.iter().all(|condition| condition.holds(asked))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -322,7 +330,8 @@ impl Condition {
     }
 
     /// A condition on something that the call does not have does not hold.
-    pub(crate) fn holds(&self, call: &Call) -> bool {
+    pub(crate) fn holds(&self, asked: Asked<'_>) -> bool {
+        let call = asked.call;
         let caller = &call.caller;
         match self {
             Self::Syscall(names) => names.iter().any(|name| **name == *call.syscall),
@@ -356,7 +365,7 @@ impl Condition {
                 .as_deref()
                 .is_some_and(|path| paths.iter().any(|pattern| pattern.matches(path))),
             Self::Change(classes) => call.change.is_some_and(|class| classes.contains(&class)),
-            Self::Command(commands) => commands.match_call(call),
+            Self::Command(commands) => commands.match_call(asked),
         }
     }
 }
@@ -382,12 +391,12 @@ impl LabelPattern {
 }
 
 impl CommandPatterns {
-    fn match_call(&self, call: &Call) -> bool {
-        call.argv.as_ref().is_some_and(|argv| {
+    fn match_call(&self, asked: Asked<'_>) -> bool {
+        asked.call.argv.as_ref().is_some_and(|argv| {
             if self.wide {
-                command::could_run(argv, &self.prefixes)
+                asked.seen.could_run(argv, &self.prefixes)
             } else {
-                command::runs_only(argv, &self.prefixes, self.exact)
+                asked.seen.runs_only(argv, &self.prefixes, self.exact)
             }
         })
     }

@@ -10,6 +10,7 @@ use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
 use glasshouse_model::{Code, Effect, Rate};
 
 use crate::codes;
+use crate::command::Seen;
 use crate::error::{Error, Result};
 use crate::extension::ExtensionText;
 use crate::limits::{
@@ -18,7 +19,7 @@ use crate::limits::{
     MAX_SECRET_PATTERNS,
 };
 use crate::network::{HostPattern, WEB_PORTS};
-use crate::rule::{Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
+use crate::rule::{Asked, Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
 use crate::sketch::CallSketch;
 use crate::yaml::{Key, Kind, Node, Reader};
 
@@ -456,7 +457,8 @@ impl RuleReader<'_> {
                     .map_err(|error| fail(codes::BAD_VALUE, &error))?
                     .into_call()
                     .map_err(|error| fail(codes::BAD_VALUE, &error.report().why))?;
-                if rule.contributes(&call) != expected {
+                let asked = Asked { call: &call, seen: &Seen::default() };
+                if rule.contributes(asked) != expected {
                     let why = if expected {
                         "the rule does not match it, and should"
                     } else {

@@ -12,10 +12,11 @@ use glasshouse_model::{BranchId, Call, Digest, PrincipalKind, Seq};
 use serde_json::Value;
 
 use crate::codes;
+use crate::command::Seen;
 use crate::error::{Error, Result};
 use crate::grant::{GrantId, GrantUse, REVOKED, UseCounters};
 use crate::limits::{MAX_GRANT_DEPTH, MAX_SOURCE_BYTES};
-use crate::rule::{Condition, Conditions};
+use crate::rule::{Asked, Condition, Conditions};
 use crate::source::conditions;
 use crate::write::match_for;
 use crate::yaml::Reader;
@@ -64,7 +65,7 @@ impl GrantRule {
     /// Whether a call is one of those.
     #[must_use]
     pub fn matches(&self, call: &Call) -> bool {
-        self.conditions.match_call(call)
+        self.conditions.match_call(Asked { call, seen: &Seen::default() })
     }
 
     /// The rule as a person is shown it: with calls that it matches, and near ones that it does not.

@@ -71,6 +71,8 @@ fn commands() {
 #[test]
 fn unreadable() {
     let deep = "$(".repeat(MAX_SCRIPT_DEPTH + 1);
+    let sums = format!("a {}1{}", "$((".repeat(49), "))".repeat(49));
+    let arrays = format!("{}1{}", "a=(".repeat(49), ")".repeat(49));
     for script in [
         "'",
         "\"",
@@ -91,6 +93,8 @@ fn unreadable() {
         "a >",
         "a (b)",
         "a=(b",
+        "a=()()",
+        "a=(b)=(c)",
         "$'\\''",
         "${ rm; }",
         "${| rm; }",
@@ -100,6 +104,8 @@ fn unreadable() {
         "a $((1)",
         "coproc x { a; }",
         &deep,
+        &sums,
+        &arrays,
     ] {
         assert_eq!(read(script), None, "{script}");
     }
@@ -107,7 +113,8 @@ fn unreadable() {
 
 #[test]
 fn nested_brackets_cost_no_more_than_their_budget() {
-    for part in ["$((a) ", "case a in $(", "$(if ", "`", "((", "${a:-"] {
+    let parts = ["$((a) ", "$((", "a=(", "case a in $(", "$(if ", "`", "((", "${a:-"];
+    for part in parts {
         for count in [10, 60, 5_000] {
             let _ = read(&part.repeat(count));
         }

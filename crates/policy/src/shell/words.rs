@@ -14,11 +14,15 @@ impl Cursor<'_, '_> {
     pub(super) fn word(&mut self) -> Read<Word> {
         let mut word = Word::default();
         let begin = self.at;
-        let mut pattern = false;
+        let (mut pattern, mut array) = (false, false);
         while let Some(c) = self.peek(0) {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
-                '(' if word.text.ends_with('=') && word.is_assignment() => self.array(&mut word)?,
+                // One for each word, so what stands before it is looked at once.
+                '(' if !array && word.text.ends_with('=') && word.is_assignment() => {
+                    array = true;
+                    self.array(&mut word)?;
+                }
                 '(' => break,
                 '<' | '>' if self.peek(1) == Some('(') => {
                     self.at += 2;
@@ -56,11 +60,13 @@ impl Cursor<'_, '_> {
 
     /// `name=(..)`.
     fn array(&mut self, word: &mut Word) -> Read<()> {
+        self.reader.descend()?;
         self.at += 1;
         word.unknown = true;
         loop {
             self.skip_lines()?;
             if self.take_if(")") {
+                self.reader.depth -= 1;
                 return Ok(());
             }
             self.some_word()?;
@@ -205,6 +211,7 @@ impl Cursor<'_, '_> {
 
     /// `((..))`, if that is what stands here; else nothing is taken: `( (a); b)` begins the same way.
     pub(super) fn arithmetic(&mut self, opening: usize) -> Read<bool> {
+        self.reader.descend()?;
         let (begin, found) = (self.at, self.reader.found.len());
         self.at += opening;
         let mut depth = 2_usize;
@@ -217,6 +224,7 @@ impl Cursor<'_, '_> {
                 }
                 ')' if depth == 2 && self.peek(1) == Some(')') => {
                     self.at += 2;
+                    self.reader.depth -= 1;
                     return Ok(true);
                 }
                 ')' if depth == 2 => break,
@@ -232,6 +240,7 @@ impl Cursor<'_, '_> {
             }
         }
         // Read again as commands.
+        self.reader.depth -= 1;
         self.reader.paid(self.at - begin)?;
         self.at = begin;
         self.reader.found.truncate(found);

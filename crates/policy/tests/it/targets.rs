@@ -5,6 +5,7 @@
 pub(crate) mod naive;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use glasshouse_model::{Call, CanonicalPath, Digest, Effect};
 use glasshouse_policy::{
@@ -26,11 +27,15 @@ pub(crate) const TARGETS: [(&str, Target); 5] = [
     ("policy-shell", shell),
 ];
 
-/// A policy that allows what no built-in rule denies.
-const ALLOW_ALL: &str = "capabilities: [{ name: everything, match: {}, action: allow }]";
+/// Rules that allow what no built-in rule denies.
+const ALLOW_ALL: &str = "[{ name: everything, match: {}, action: allow }]";
 
 fn compile(text: &str) -> Option<Policy> {
     Policy::compile(&[Source::new("p.yaml", text)], &Protected::default()).ok()
+}
+
+fn loaded(rules: &str) -> Policy {
+    compile(&format!("capabilities: {rules}")).expect("the rules load")
 }
 
 fn read_call(text: &str) -> Option<Call> {
@@ -86,6 +91,7 @@ fn one_policy(text: &str) {
     assert_eq!(policy.version(), again.version());
     let _ = lint(&policy);
     let plain = naive::read(text);
+    let turn = text.len() % (4 * CALLS.len());
     for (at, text_of_call) in CALLS.iter().enumerate() {
         let call = read_call(text_of_call).expect("a call of the table");
         let request = Request::new(&call, 0);
@@ -95,8 +101,8 @@ fn one_policy(text: &str) {
         if let Some(expected) = expected {
             assert_eq!(verdict.decision.effect, expected, "{text_of_call}\n{text}");
         }
-        // Explaining tries many other calls, so one of these has to do.
-        if at == text.len() % CALLS.len() {
+        // Explaining tries thousands of other calls, so one of these has to do, and of four texts one.
+        if at == turn {
             let explained = explain(&policy, &request);
             assert_eq!(explained.decision, verdict.decision, "{text_of_call}\n{text}");
         }
@@ -200,17 +206,18 @@ pub(crate) fn call(data: &[u8]) {
         assert!(path.is_root() || parts().all(is_plain), "{path}");
         assert!(!path.as_str().chars().any(char::is_control), "{path:?}");
     }
-    let all = compile(ALLOW_ALL).expect("the policy loads");
-    let decided = effect(&all, &call);
-    assert_eq!(decided, effect(&all, &call), "{text}");
-    let plain = naive::read(ALLOW_ALL).expect("it is YAML");
+    // Each input is asked of the same policies: reading them is most of what an input would cost.
+    static ALL: LazyLock<Policy> = LazyLock::new(|| loaded(ALLOW_ALL));
+    static NONE: LazyLock<Policy> = LazyLock::new(|| loaded("[]"));
+    let decided = effect(&ALL, &call);
+    assert_eq!(decided, effect(&ALL, &call), "{text}");
+    let plain = naive::read(&format!("capabilities: {ALLOW_ALL}")).expect("it is YAML");
     if let Some(expected) = naive::decide(&plain, &call) {
         assert_eq!(decided, expected, "{text}");
     }
     // What nothing allows is never allowed, whatever the call says of itself.
-    let none = compile("").expect("an empty policy loads");
     let revokes = call.syscall == "grant.revoke";
-    assert!(revokes || effect(&none, &call) != Effect::Allow, "{text}");
+    assert!(revokes || effect(&NONE, &call) != Effect::Allow, "{text}");
 }
 
 /// A pattern and a path behind the first line end: the pattern, the index of a policy and a table of all
@@ -310,20 +317,19 @@ pub(crate) fn shell(data: &[u8]) {
     if script.len() > 4_000 {
         return;
     }
-    let finds = |argv: &[&str]| is_denied(argv, "rm -rf");
-    let found = finds(&["sh", "-c", script]);
-    let taken = is_allowed(&["sh", "-c", script], "rm -rf");
+    let found = is_found(&["sh", "-c", script]);
+    let taken = is_allowed(&["sh", "-c", script]);
     assert!(found || !taken, "allowed as the command and not found as it: {script:?}");
     if found {
         let quoted = format!("sh -c '{}'", script.replace('\'', r"'\''"));
-        assert!(finds(&["env", "sh", "-c", script]), "{script:?}");
-        assert!(finds(&["sh", "-c", &quoted]), "{quoted:?}");
+        assert!(is_found(&["env", "sh", "-c", script]), "{script:?}");
+        assert!(is_found(&["sh", "-c", &quoted]), "{quoted:?}");
     }
     // A command behind it, whatever stands before: found, or the whole is unreadable, which counts as found.
     if !script.contains("zz-last") {
         let longer = format!("{script}\n\nzz-last x\n");
-        assert!(is_denied(&["sh", "-c", &longer], "zz-last"), "{longer:?}");
-        assert!(!is_allowed(&["sh", "-c", &longer], "rm -rf"), "{longer:?}");
+        assert!(is_last_found(&["sh", "-c", &longer]), "{longer:?}");
+        assert!(!is_allowed(&["sh", "-c", &longer]), "{longer:?}");
     }
     if let Some(commands) = plain_commands(script) {
         let begins = |words: &Vec<&str>| words.starts_with(&["rm", "-rf"]);
@@ -341,18 +347,28 @@ fn shell_call(argv: &[&str]) -> Call {
     read_call(&sketch.to_string()).expect("a command is a call")
 }
 
-fn is_allowed(argv: &[&str], prefix: &str) -> bool {
-    let rule = format!(
-        "capabilities: [{{ name: a, match: {{ syscall: shell.run, argv_prefix: {prefix} }}, action: allow }}]"
-    );
-    effect(&compile(&rule).expect("the rule loads"), &shell_call(argv)) == Effect::Allow
+fn is_allowed(argv: &[&str]) -> bool {
+    static RULE: LazyLock<Policy> = LazyLock::new(|| {
+        loaded("[{ name: a, match: { syscall: shell.run, argv_prefix: rm -rf }, action: allow }]")
+    });
+    effect(&RULE, &shell_call(argv)) == Effect::Allow
 }
 
-fn is_denied(argv: &[&str], prefix: &str) -> bool {
-    let rules = format!(
-        "capabilities: [{{ name: a, match: {{}}, action: allow }}, {{ name: d, match: {{ argv_prefix: {prefix} }}, action: deny }}]"
-    );
-    effect(&compile(&rules).expect("the rules load"), &shell_call(argv)) == Effect::Deny
+fn is_found(argv: &[&str]) -> bool {
+    static RULES: LazyLock<Policy> = LazyLock::new(|| unless("rm -rf"));
+    effect(&RULES, &shell_call(argv)) == Effect::Deny
+}
+
+fn is_last_found(argv: &[&str]) -> bool {
+    static RULES: LazyLock<Policy> = LazyLock::new(|| unless("zz-last"));
+    effect(&RULES, &shell_call(argv)) == Effect::Deny
+}
+
+/// Allows everything but a command.
+fn unless(prefix: &str) -> Policy {
+    loaded(&format!(
+        "[{{ name: a, match: {{}}, action: allow }}, {{ name: d, match: {{ argv_prefix: {prefix} }}, action: deny }}]"
+    ))
 }
 
 /// The commands of a script that is nothing but plain words and separators. `None` for any other, and where a

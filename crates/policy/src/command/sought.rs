@@ -1,0 +1,179 @@
+//! The beginning of a command that a rule looks for.
+//!
+//! Words are read from the end of a line to its beginning, and what stands behind a word is remembered as
+//! far as it matters. So a line of any length is read once, however many of its words could begin a
+//! command; trying each of them would cost the more the longer the rest is, and more than that for each
+//! further operand.
+
+use super::{base_name, is_short, text};
+use crate::shell::{ShellWord, looked_at};
+
+/// Options of well-known programs that stand before a subcommand and take the next word as value.
+const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[(
+    "git",
+    &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"],
+)];
+
+/// Long spellings of short options, where the same letter means the same to every program here.
+const LONG_OPTIONS: &[(&str, char)] =
+    &[("--recursive", 'r'), ("--recursive", 'R'), ("--force", 'f')];
+
+/// A program, its first operands in this order and its options in any, and how much of them the words
+/// that were read so far hold.
+pub(super) struct Sought<'p> {
+    program: &'p str,
+    /// Options that take the next word as value, where they are known.
+    with_value: Option<&'static [&'static str]>,
+    operands: Vec<&'p str>,
+    options: Vec<Wanted<'p>>,
+    /// Whether the line goes on with words that are not known.
+    open: bool,
+    /// For each operand, whether what was read could go on with it and those behind it.
+    next: Vec<bool>,
+    /// The same one word earlier.
+    after: Vec<bool>,
+    /// Whether one of the words that were read is not known.
+    unknown: bool,
+}
+
+/// An option, and whether it was read.
+enum Wanted<'p> {
+    Long(&'p str, bool),
+    /// Each letter can stand in a word of its own.
+    Short(Vec<(char, bool)>),
+}
+
+impl<'p> Sought<'p> {
+    pub(super) fn new(program: &'p str, more: &'p [Box<str>], open: bool) -> Self {
+        let name = base_name(program);
+        let (options, operands): (Vec<&str>, Vec<&str>) =
+            more.iter().map(|word| &**word).partition(|word| word.starts_with('-'));
+        let with_value = OPTIONS_WITH_VALUE.iter().find(|(of, _)| *of == name);
+        Self {
+            program,
+            with_value: with_value.map(|(_, options)| *options),
+            next: vec![open; operands.len() + 1],
+            after: vec![open; operands.len() + 1],
+            operands,
+            options: options.into_iter().map(Wanted::new).collect(),
+            open,
+            unknown: false,
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Begins with another line, at its end.
+    pub(super) fn forget(&mut self) {
+        for row in [&mut self.next, &mut self.after] {
+            row.fill(self.open);
+            // Nothing is wanted behind the last operand.
+            if let Some(last) = row.last_mut() {
+                *last = true;
+            }
+        }
+        self.forget_options();
+    }
+
+    fn forget_options(&mut self) {
+        self.unknown = false;
+        self.options.iter_mut().for_each(Wanted::forget);
+    }
+
+    /// Whether a command of this word and those that were read could begin with what is sought: the same
+    /// program wherever it lies, the same subcommands behind whatever options, the same options in any
+    /// order and spelling.
+    pub(super) fn begins_with(&self, word: &ShellWord) -> bool {
+        // A name without a slash stands for that program wherever it lies.
+        let is_program = |word: &str| {
+            word == self.program || (!self.program.contains('/') && base_name(word) == self.program)
+        };
+        text(word).is_some_and(is_program)
+            && self.next[0]
+            && (self.open || self.unknown || self.options.iter().all(Wanted::was_read))
+    }
+
+    /// Takes the word before those that were read; `behind` is the one behind it.
+    pub(super) fn read(&mut self, word: &ShellWord, behind: Option<&ShellWord>) {
+        looked_at(1);
+        let row = (0..=self.operands.len()).map(|at| self.goes_on(at, word, behind)).collect();
+        self.after = std::mem::replace(&mut self.next, row);
+        match text(word) {
+            // No option stands behind it.
+            Some("--") => self.forget_options(),
+            Some(text) => self.options.iter_mut().for_each(|option| option.read(text)),
+            None => self.unknown = true,
+        }
+    }
+
+    /// Whether the operands from `at` on could follow, this word first. An option may take the word
+    /// behind it as its value, so that word may be an operand or not.
+    fn goes_on(&self, at: usize, word: &ShellWord, behind: Option<&ShellWord>) -> bool {
+        let Some(wanted) = self.operands.get(at) else { return true };
+        let Some(word) = text(word) else { return true };
+        if !word.starts_with('-') {
+            return word == *wanted && self.next[at + 1];
+        }
+        let value_follows = match self.with_value {
+            Some(options) => options.contains(&word),
+            None => is_option(word) && !word.contains('='),
+        };
+        match behind {
+            Some(ShellWord::Many) if value_follows => true,
+            Some(ShellWord::One) if value_follows => self.with_value.is_none() || self.after[at],
+            Some(ShellWord::Text(value)) if value_follows && !value.starts_with('-') => {
+                let is_operand = self.with_value.is_none() && value == *wanted;
+                self.after[at] || (is_operand && self.after[at + 1])
+            }
+            _ => self.next[at],
+        }
+    }
+}
+
+impl<'p> Wanted<'p> {
+    fn new(option: &'p str) -> Self {
+        if is_short(option) {
+            Self::Short(option[1..].chars().map(|letter| (letter, false)).collect())
+        } else {
+            Self::Long(option, false)
+        }
+    }
+
+    fn forget(&mut self) {
+        match self {
+            Self::Long(_, read) => *read = false,
+            Self::Short(letters) => letters.iter_mut().for_each(|(_, read)| *read = false),
+        }
+    }
+
+    fn was_read(&self) -> bool {
+        match self {
+            Self::Long(_, read) => *read,
+            Self::Short(letters) => letters.iter().all(|(_, read)| *read),
+        }
+    }
+
+    fn read(&mut self, word: &str) {
+        match self {
+            // Programs take an unambiguous beginning of a long option for the whole.
+            Self::Long(wanted, read) => {
+                let name = word.split('=').next().unwrap_or_default();
+                *read |= name == *wanted || (name.len() > 2 && wanted.starts_with(name));
+            }
+            Self::Short(letters) => {
+                for (letter, read) in letters {
+                    *read |= (is_short(word) && word[1..].contains(*letter))
+                        || LONG_OPTIONS.iter().any(|(long, short)| {
+                            short == letter && word.len() > 2 && long.starts_with(word)
+                        });
+                }
+            }
+        }
+    }
+}
+
+fn is_option(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-') && word != "--"
+}
