@@ -283,10 +283,10 @@ impl Inner {
             // Later words mean something else than they say.
             "alias" | "hash" if !rest.is_empty() => return Err(Unreadable),
             // A value that is expanded later may be a command: as a prompt, or inside arithmetic.
-            "export" | "declare" | "typeset" | "readonly" | "local" => {
-                if rest.iter().filter_map(text).any(holds_substitution) {
-                    return Err(Unreadable);
-                }
+            "export" | "declare" | "typeset" | "readonly" | "local"
+                if rest.iter().filter_map(text).any(holds_substitution) =>
+            {
+                return Err(Unreadable);
             }
             "git" => inner.git(words)?,
             "eval" => {

@@ -90,7 +90,7 @@ fn begin_sweeping(log: Log, home: PathBuf, every: Duration) -> Sender<()> {
 /// What cannot be removed stays, and `sandbox gc` says why.
 fn sweep_all(log: &Log, home: &Path) {
     let _ = SandboxHost::gc(home, false);
-    SandboxHost::gc_groups(false);
+    let _ = SandboxHost::gc_groups(false);
     let _ = sweep(log, home, MAX_BRANCHES, false);
 }
 
