@@ -76,7 +76,7 @@ pub use keeping::{
 };
 pub use keys::PublicKey;
 pub use lease::{LEASE_TTL_US, Lease};
-pub use log::{Events, Later, Log, Naming, Options};
+pub use log::{Events, HeldLog, Later, Log, Naming, Options};
 pub use merge::MergeBranch;
 pub use observe::{Observer, Operation};
 pub use own::{ACCESS, own_session};

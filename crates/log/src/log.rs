@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use glasshouse_model::body::LogErased;
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Seq, SessionId, TenantId};
@@ -72,6 +72,19 @@ pub struct Log {
     inner: Arc<Inner>,
 }
 
+/// A log that others hold open, for as long as they do: who waits for something does not keep it from being
+/// closed.
+#[derive(Clone)]
+pub struct HeldLog(Weak<Inner>);
+
+impl HeldLog {
+    /// The log, unless nobody holds it any more.
+    #[must_use]
+    pub fn get(&self) -> Option<Log> {
+        self.0.upgrade().map(|inner| Log { inner })
+    }
+}
+
 struct Inner {
     tenant: TenantId,
     store: Arc<dyn Store>,
@@ -106,6 +119,12 @@ impl Log {
     /// does already.
     pub fn observe(&self, observer: Arc<dyn Observer>) -> bool {
         self.inner.observed.by(observer)
+    }
+
+    /// The same for whoever waits, and does not hold it open.
+    #[must_use]
+    pub fn held(&self) -> HeldLog {
+        HeldLog(Arc::downgrade(&self.inner))
     }
 
     /// The tenant.

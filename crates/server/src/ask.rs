@@ -25,7 +25,7 @@ use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
 /// Header with the name of a request.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Longest name.
 const MAX_KEY_BYTES: usize = 128;
 
@@ -259,6 +259,19 @@ impl Ask {
     /// What the client has already.
     pub(crate) fn if_none_match(&self) -> Option<&str> {
         self.header(IF_NONE_MATCH)
+    }
+
+    /// Refuses a name that would be of no use: who gives a request one relies on its being done once.
+    ///
+    /// # Errors
+    /// `request_invalid`.
+    pub(crate) fn check_unnamed(&self) -> Result<()> {
+        if self.method != Method::POST || !self.headers.contains_key(IDEMPOTENCY_KEY) {
+            return Ok(());
+        }
+        Err(invalid("an Idempotency-Key is of no use here")
+            .why("this request is done as often as it is sent")
+            .fix("leave the key out, and look what is there before you send the request again"))
     }
 
     /// The request's name, where its sender gave it one: the same one is done once.

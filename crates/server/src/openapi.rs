@@ -136,10 +136,15 @@ fn query_parameters(query: Shape, generator: &mut SchemaGenerator) -> Vec<Value>
     let required = whole["required"].as_array().cloned().unwrap_or_default();
     let members = whole["properties"].as_object().cloned().unwrap_or_default();
     let parameter = |(name, schema): (String, Value)| {
-        json!({
+        let mut parameter = json!({
             "name": name, "in": "query", "required": required.contains(&json!(name)),
-            "description": schema["description"], "schema": without_null(schema),
-        })
+        });
+        // A text, where there is one: the format knows no `null` here.
+        if schema["description"].is_string() {
+            parameter["description"] = schema["description"].clone();
+        }
+        parameter["schema"] = without_null(schema);
+        parameter
     };
     members.into_iter().map(parameter).collect()
 }
@@ -190,6 +195,24 @@ mod tests {
         }
         let kept = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(kept == made, "GLASSHOUSE_BLESS=1 writes it anew");
+    }
+
+    /// The failure: parameters without a comment had the description `null`, which no tool reads.
+    #[test]
+    fn every_text_of_the_description_is_one() {
+        fn texts(value: &Value, at: &str) {
+            for (key, value) in value.as_object().into_iter().flatten() {
+                let is_text = ["description", "summary", "operationId", "$ref", "title"]
+                    .contains(&key.as_str());
+                // Members of a schema may have any name; what they are is an object.
+                assert!(!is_text || value.is_string() || value.is_object(), "{at}/{key}: {value}");
+                texts(value, &format!("{at}/{key}"));
+            }
+            for value in value.as_array().into_iter().flatten() {
+                texts(value, at);
+            }
+        }
+        texts(&document(), "");
     }
 
     #[test]

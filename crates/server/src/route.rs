@@ -177,6 +177,11 @@ impl Route {
         self
     }
 
+    /// Whether requests to it may have a header beside those that all have.
+    pub(crate) fn knows(&self, header: &str) -> bool {
+        self.told.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header))
+    }
+
     const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.told.headers = headers;
         self

@@ -144,5 +144,5 @@ fn a_probe_compiles_the_code_that_this_server_would_run() {
     check("export default 1", "trusted", true, Value::Null, json!([]));
     check("export default <Missing/>", "trusted", false, json!("script_name_unknown"), json!([]));
     check("export default <p>", "trusted", false, json!("script_source_invalid"), json!([]));
-    check("export default 1", "strict", false, json!("plan_source_denied"), json!([]));
+    check("export default 1", "strict", false, json!("plan_capability_denied"), json!([]));
 }

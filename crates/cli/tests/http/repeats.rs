@@ -20,6 +20,27 @@ fn count(served: &Served, session: &str, kind: &str) -> usize {
     page["events"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count()
 }
 
+/// Where a request is done as often as it is sent, its name is refused and nothing is done.
+#[test]
+fn a_key_that_would_be_ignored_is_refused() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let key = json!({ "roles": ["viewer"] });
+    for (path, body) in [
+        ("/v1/keys", key.clone()),
+        ("/v1/plans", json!({ "plan": "{}" })),
+        ("/v1/plans/clear", json!({})),
+        ("/v1/audit/verify", json!({})),
+    ] {
+        let refused = keyed(&served, path, "k1", &body).expect(400);
+        assert_eq!(refused.code(), "request_invalid", "{path}");
+    }
+    let keys = || served.get("/v1/keys").json()["keys"].as_array().unwrap().len();
+    assert_eq!(keys(), 0);
+    served.post("/v1/keys", &key).expect(201);
+    assert_eq!(keys(), 1, "the control");
+}
+
 #[test]
 fn a_session_is_started_once_for_one_key() {
     let place = Place::new();

@@ -107,11 +107,11 @@ fn e2e_a_request_of_a_killed_process_is_ended_at_the_next_start() {
         command.current_dir(&project);
         command
     };
-    let (url, gone) = serve_then_hang(Vec::new());
+    // It may be killed before it sends what it recorded, or while it is answered: neither has an end.
+    let (url, _gone) = serve_then_hang(Vec::new());
     let mut running = place.spawn(ask(&url));
     let killed = place.wait_for("the request", |events| count(events, &Kind::ModelRequested) == 1);
     running.kill_9();
-    gone.recv_timeout(Duration::from_secs(10)).expect("a killed process keeps its connection");
     let ends = || {
         let log = place.log();
         let main =

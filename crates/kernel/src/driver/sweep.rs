@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime};
 
-use glasshouse_log::Log;
+use glasshouse_log::{HeldLog, Log};
 use glasshouse_model::BranchId;
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_sandbox::workspace::{Hold, Keep, sweep_bases};
@@ -38,7 +38,7 @@ impl Kernel {
     /// Sweeps unless that was done lately, and from then on every hour, on a thread that ends with this
     /// value. The end of the process may cut it off at any place. Idempotent.
     pub fn keep_swept(&self) {
-        let start = || begin_sweeping(self.log.clone(), self.home.clone(), self.sweeping.every);
+        let start = || begin_sweeping(self.log.held(), self.home.clone(), self.sweeping.every);
         self.sweeping.thread.get_or_init(start);
     }
 
@@ -63,7 +63,7 @@ impl Default for Sweeping {
     }
 }
 
-fn begin_sweeping(log: Log, home: PathBuf, every: Duration) -> Sender<()> {
+fn begin_sweeping(log: HeldLog, home: PathBuf, every: Duration) -> Sender<()> {
     let (kept, ended) = channel();
     std::thread::spawn(move || {
         let stamp = home.join("run").join(STAMP);
@@ -73,6 +73,7 @@ fn begin_sweeping(log: Log, home: PathBuf, every: Duration) -> Sender<()> {
             let age = swept.and_then(|time| time.elapsed().ok()).unwrap_or(every);
             let mut rest = every.saturating_sub(age);
             if rest.is_zero() {
+                let Some(log) = log.get() else { return };
                 // First, so that of two processes that start at once only one sweeps.
                 if std::fs::write(&stamp, b"").is_ok() {
                     sweep_all(&log, &home);

@@ -12,7 +12,7 @@ use glasshouse_model::{Digest, Draft, Exit, Kind};
 use glasshouse_plan::patch::{Live, Patch};
 use glasshouse_plan::state::{Action, Host, State, StateLimits, apply};
 use glasshouse_plan::{
-    Context, Event, Html, Limits, Plan, Profile, Report, check, check_to_run, parse, render,
+    Context, Event, Html, Limits, Plan, Profile, Report, check_to_run, parse, render,
 };
 use glasshouse_tools::sanitise::Masker;
 use serde_json::{Map, Value, json};
@@ -396,7 +396,7 @@ fn show(
         Some(changed) => parse(&changed.to_string(), &profile.limits()).map_err(unread)?,
         None => plan,
     };
-    let report = stages.of("check", || check(&plan, profile));
+    let report = stages.of("check", || check_to_run(&plan, profile, LANES));
     if !report.safe {
         return Err(Failure::unsafe_plan(report, Some(given)));
     }
