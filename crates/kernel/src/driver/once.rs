@@ -201,10 +201,7 @@ impl Kernel {
         let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
         // However the command ended, the sandbox is over.
-        let ended = sandbox.destroy();
-        record.append(vec![Draft::new(Kind::SandboxDestroyed, &record.sandbox(one))])?;
-        let run = ran?;
-        ended?;
+        let run = record.over(one, ran, sandbox.destroy())?;
         let blobs = Blobs(self.log.clone());
         let seal = workspace.seal(&blobs, &workspace.unchanged())?;
         let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
@@ -476,6 +473,19 @@ impl<'a> Record<'a> {
             code: None,
             attestation: None,
         }
+    }
+
+    /// Records that a sandbox is over; answers what ran in it.
+    fn over<T>(
+        &self,
+        one: &OneCommand,
+        ran: glasshouse_sandbox::Result<T>,
+        ended: glasshouse_sandbox::Result<()>,
+    ) -> Result<T> {
+        self.append(vec![Draft::new(Kind::SandboxDestroyed, &self.sandbox(one))])?;
+        let run = ran?;
+        ended?;
+        Ok(run)
     }
 
     /// Records what was frozen, and whether a sandbox was made on it.
