@@ -99,7 +99,7 @@ fn a_group_that_stays_busy_is_found_by_a_later_sweep() {
         }
         let Home { directory, host } = home;
         drop((sandbox, host));
-        assert_eq!(groups(&prefix), [busy.clone()], "killed: {is_killed}");
+        assert_eq!(groups(&prefix), std::slice::from_ref(&busy), "killed: {is_killed}");
         assert_eq!(SandboxHost::gc(directory.path(), true).unwrap()[0], busy);
         assert_eq!(SandboxHost::gc(directory.path(), false).unwrap(), [""; 0].map(PathBuf::from));
         fs::remove_dir(busy.join("child")).unwrap();
