@@ -56,6 +56,8 @@ fn snapshots(fixture: &Fixture, id: &str) -> Vec<PathBuf> {
     let mut found: Vec<_> =
         fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     found.sort();
+    // A file that is replaced while the directory is read is listed twice.
+    found.dedup();
     found
 }
 

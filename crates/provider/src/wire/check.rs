@@ -1,6 +1,8 @@
 //! Checks a dialect's reader on streams as servers send them: each read whole, cut in two at every
 //! byte and byte by byte; and each truncated at every byte, which must never look whole.
 
+use std::collections::BTreeMap;
+
 use super::Reader;
 use crate::peer::Peer;
 use crate::{Completion, Delta, Dialect, Error, Finish, codes};
@@ -98,15 +100,18 @@ fn same_in_any_pieces(dialect: Dialect, raw: &[u8], completion: &Completion, del
 /// What was shown is what was answered.
 pub(crate) fn deltas_add_up(completion: &Completion, deltas: &[Delta]) {
     let (mut text, mut reasoning) = (String::new(), String::new());
-    let mut calls: Vec<(String, String, String)> = Vec::new();
+    // A call whose name comes late starts behind those after it.
+    let mut calls: BTreeMap<usize, (String, String, String)> = BTreeMap::new();
     for delta in deltas {
         match delta {
             Delta::Text(piece) => text.push_str(piece),
             Delta::CallStarted { index, id, tool } => {
-                assert_eq!(*index, calls.len());
-                calls.push((id.clone(), tool.clone(), String::new()));
+                let begun = (id.clone(), tool.clone(), String::new());
+                assert_eq!(calls.insert(*index, begun), None);
             }
-            Delta::CallArguments { index, fragment } => calls[*index].2.push_str(fragment),
+            Delta::CallArguments { index, fragment } => {
+                calls.get_mut(index).unwrap().2.push_str(fragment)
+            }
             Delta::Reasoning(piece) => reasoning.push_str(piece),
             Delta::Usage(_) => {}
         }
@@ -119,7 +124,7 @@ pub(crate) fn deltas_add_up(completion: &Completion, deltas: &[Delta]) {
             .iter()
             .map(|c| (c.id.clone(), c.tool.clone(), c.arguments.clone()))
             .collect();
-        assert_eq!(calls, whole);
+        assert_eq!(calls.into_values().collect::<Vec<_>>(), whole);
     }
 }
 
