@@ -1,8 +1,10 @@
 //! Snapshots spare work and change nothing: whatever lies in the cache, a fold is what the events say.
 
+use std::cell::{Cell, RefCell};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use glasshouse_log::{Append, Log, Projection};
 use glasshouse_model::{Digest, Event, TenantId};
@@ -24,11 +26,13 @@ fn folded(log: &Log, id: &str) -> (u64, u64) {
 fn folded_to(log: &Log, id: &str, to: u64) -> (u64, u64) {
     FOLDED.with(|count| count.set(0));
     let state: Sum = log.project_to(&branch(id), to).unwrap();
-    (state.sum, FOLDED.with(std::cell::Cell::get))
+    (state.sum, FOLDED.with(Cell::get))
 }
 
 thread_local! {
-    static FOLDED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static FOLDED: Cell<u64> = const { Cell::new(0) };
+    /// Where the next fold of this thread tells that it has begun, and what it waits for then.
+    static HALT: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
 }
 
 impl Projection for Sum {
@@ -37,6 +41,10 @@ impl Projection for Sum {
 
     fn apply(&mut self, event: &Event) {
         FOLDED.with(|count| count.set(count.get() + 1));
+        if let Some((begun, go_on)) = HALT.take() {
+            begun.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
         self.sum += event.body["n"].as_u64().unwrap_or(0);
         self.seen += 1;
     }
@@ -51,13 +59,13 @@ impl Projection for Sum {
     }
 }
 
+/// Snapshots of a branch; what is still being written is none.
 fn snapshots(fixture: &Fixture, id: &str) -> Vec<PathBuf> {
     let dir = fixture.path().join("cache/snapshots/sum-3").join(id);
+    let entries = fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
     let mut found: Vec<_> =
-        fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+        entries.filter(|path| path.extension().is_some_and(|end| end == "snapshot")).collect();
     found.sort();
-    // A file that is replaced while the directory is read is listed twice.
-    found.dedup();
     found
 }
 
@@ -166,27 +174,54 @@ fn every_snapshot_is_compared_not_only_the_newest() {
     assert!(!files[1].exists());
 }
 
+/// Whether a snapshot is what the events of these tests say, the numbers from 1 on.
+fn is_sound(file: &Path) -> bool {
+    // Those who fold keep two and remove the rest.
+    let Ok(text) = fs::read_to_string(file) else { return true };
+    let (_, state) = text.split_once('\n').unwrap();
+    let (sum, seen) = state.split_once(' ').unwrap();
+    let (sum, seen): (u64, u64) = (sum.parse().unwrap(), seen.parse().unwrap());
+    sum == seen * (seen + 1) / 2
+}
+
 /// The failure: who had read a wrong snapshot before it was found kept what came of it afterwards, and the
 /// log was said to be repaired.
-/// Now: a repair waits for folds that began before it, and what is folded during it is not kept.
+/// Now: a repair waits for folds that began before it.
 #[test]
-#[ignore = "fails in one run of eight, which is not explained yet; the soak runs it"]
+fn a_repair_waits_for_folds_that_began_before_it() {
+    let fixture = Fixture::of_events(100);
+    let log = fixture.log();
+    folded(log, "b_main");
+    forge(&snapshots(&fixture, "b_main")[0], "7 100");
+    (101..=200).for_each(|n| drop(fixture.append(n)));
+    let ((tell_begun, begun), (tell_on, go_on)) = (channel(), channel());
+    let (tell_repaired, repaired) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            HALT.set(Some((tell_begun, go_on)));
+            assert_eq!(folded(log, "b_main").0, 15_057, "the control: it began at the wrong one");
+        });
+        begun.recv().unwrap();
+        scope.spawn(move || {
+            log.check_projection::<Sum>(&branch("b_main")).unwrap();
+            tell_repaired.send(()).unwrap();
+        });
+        let patience = std::time::Duration::from_millis(200);
+        let waits = repaired.recv_timeout(patience).is_err();
+        tell_on.send(()).unwrap();
+        assert!(waits);
+    });
+    let files = snapshots(&fixture, "b_main");
+    assert!(!files.is_empty() && files.iter().all(|file| is_sound(file)), "{files:?}");
+}
+
+/// The same for folds that begin while it goes on: what comes of them is not kept.
+#[test]
 fn what_is_repaired_stays_so_while_others_fold() {
     const ROUNDS: u64 = 25;
     let fixture = Fixture::new();
     let log = fixture.log();
     let done = AtomicBool::new(false);
-    let is_sound = |file: &PathBuf| {
-        let Ok(text) = fs::read_to_string(file) else { return true };
-        // One that is being written does not have its digest, and is passed over.
-        let Some((label, state)) = text.split_once('\n') else { return true };
-        if !label.contains(&Digest::of(state.as_bytes()).to_string()) {
-            return true;
-        }
-        let (sum, seen) = state.split_once(' ').unwrap();
-        let (sum, seen): (u64, u64) = (sum.parse().unwrap(), seen.parse().unwrap());
-        sum == seen * (seen + 1) / 2
-    };
     let mut forged = 0;
     std::thread::scope(|scope| {
         // Also when something is wrong: whoever waits for those below would wait for ever.
@@ -211,8 +246,10 @@ fn what_is_repaired_stays_so_while_others_fold() {
                 assert!(is_sound(file), "round {round}: {}", file.display());
             }
             for file in files {
+                // Those who fold keep two and remove the rest.
                 if let Ok(text) = fs::read_to_string(&file) {
-                    forge(&file, &format!("7 {}", text.rsplit(' ').next().unwrap()));
+                    let state = format!("7 {}", text.rsplit(' ').next().unwrap());
+                    fs::write(&file, forged_as(&text, &state)).unwrap();
                 }
             }
             // These make what is folded from a wrong state worth keeping.
@@ -232,13 +269,17 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Replaces a state by another one, in the form of a snapshot.
-fn forge(file: &std::path::Path, state: &str) {
-    let text = String::from_utf8(fs::read(file).unwrap()).unwrap();
+/// Replaces the state of a snapshot by another one.
+fn forge(file: &Path, state: &str) {
+    fs::write(file, forged_as(&fs::read_to_string(file).unwrap(), state)).unwrap();
+}
+
+/// The text of a snapshot with another state, in the form of a snapshot.
+fn forged_as(text: &str, state: &str) -> String {
     let (label, _) = text.split_once('\n').unwrap();
     let mut label: serde_json::Value = serde_json::from_str(label).unwrap();
     label["digest"] = Digest::of(state.as_bytes()).to_string().into();
-    fs::write(file, format!("{label}\n{state}")).unwrap();
+    format!("{label}\n{state}")
 }
 
 #[test]
