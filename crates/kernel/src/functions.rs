@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use glasshouse_model::Digest;
 use glasshouse_sandbox::{Cancel, SandboxHost};
 use glasshouse_script::{
-    Engine, Language, Limits, Makes, Program, Ran, Result, Runtime, Source, Stores, Task, Worker,
+    Engine, Language, Limits, Makes, Program, Ran, Result, Runtime, Source, Task, Worker,
 };
 use serde_json::Value;
 
@@ -30,13 +30,7 @@ impl Functions {
     ) -> Result<(Self, Worker<'static>)> {
         let worker = ENGINE.worker(&host)?;
         let manifest = Default::default();
-        let source = Source {
-            code,
-            language,
-            runtime: Runtime::Renderify,
-            manifest: &manifest,
-            stores: Stores::default(),
-        };
+        let source = Source::new(code, language, Runtime::Renderify, &manifest);
         let program = worker.compile(&source, &Cancel::new()?)?;
         Ok((Self { program, host }, worker))
     }

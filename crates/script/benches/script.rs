@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
-use glasshouse_script::{Engine, Language, Limits, Ran, Runtime, Source, Stores, Task, compile};
+use glasshouse_script::{Engine, Language, Limits, Ran, Runtime, Source, Task, compile};
 
 const RUNS: usize = 200;
 
@@ -164,13 +164,7 @@ fn rules(place: &Place, engine: &Engine, runs: usize) {
             return { effect: 'require_review', reason: 'the schema changes' };
     }";
     let runtime = Runtime::Renderify;
-    let source = Source {
-        code,
-        language: Language::Ts,
-        runtime,
-        manifest: &manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(code, Language::Ts, runtime, &manifest);
     let task = Task {
         export: "evaluate".to_owned(),
         or_default: false,
@@ -191,13 +185,7 @@ fn rules(place: &Place, engine: &Engine, runs: usize) {
 
 fn compiled(code: &str) {
     let manifest = BTreeMap::new();
-    let source = Source {
-        code,
-        language: Language::Tsx,
-        runtime: Runtime::Preact,
-        manifest: &manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(code, Language::Tsx, Runtime::Preact, &manifest);
     compile(&source).unwrap();
 }
 
@@ -220,13 +208,7 @@ fn run_until(
     cancel: &Cancel,
 ) -> glasshouse_script::Result<Ran> {
     let manifest = BTreeMap::new();
-    let source = Source {
-        code,
-        language: Language::Tsx,
-        runtime: Runtime::Preact,
-        manifest: &manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(code, Language::Tsx, Runtime::Preact, &manifest);
     let task = Task {
         export: "default".to_owned(),
         or_default: false,

@@ -142,6 +142,19 @@ pub struct Source<'a> {
     pub stores: Stores,
 }
 
+impl<'a> Source<'a> {
+    /// A source that may use no storage.
+    #[must_use]
+    pub const fn new(
+        code: &'a str,
+        language: Language,
+        runtime: Runtime,
+        manifest: &'a BTreeMap<String, String>,
+    ) -> Self {
+        Self { code, language, runtime, manifest, stores: Stores::NONE }
+    }
+}
+
 /// A compiled source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
@@ -222,13 +235,7 @@ impl Faults {
 /// use glasshouse_script::{Language, Runtime, Source, compile};
 /// let compile = |code| {
 ///     let manifest = Default::default();
-///     compile(&Source {
-///         code,
-///         language: Language::Tsx,
-///         runtime: Runtime::Preact,
-///         manifest: &manifest,
-///         stores: Default::default(),
-///     })
+///     compile(&Source::new(code, Language::Tsx, Runtime::Preact, &manifest))
 /// };
 /// let module = compile("export default (props: { n: number }) => <p>{props.n}</p>").unwrap();
 /// assert!(module.imports[0].ends_with("jsxRuntime.module.js"));
@@ -250,13 +257,8 @@ pub fn compile(source: &Source<'_>) -> Result<Module, Faults> {
 #[must_use]
 pub fn carried(address: &str) -> Option<Module> {
     let carried = vendor::carried(address)?;
-    let source = Source {
-        code: carried.text,
-        language: Language::Js,
-        runtime: Runtime::Preact,
-        manifest: &BTreeMap::new(),
-        stores: Stores::default(),
-    };
+    let manifest = BTreeMap::new();
+    let source = Source::new(carried.text, Language::Js, Runtime::Preact, &manifest);
     compile_from(&source, Origin::Program).ok()
 }
 

@@ -6,7 +6,7 @@ use glasshouse_model::Kind;
 use serde_json::{Value, json};
 
 use crate::harness::{Place, count};
-use crate::repositories::{calls, says, serve, serve_then_hang};
+use crate::repositories::{calls, says, serve, serve_then_cut, serve_then_hang};
 
 /// Writes the user's own price file.
 fn prices(place: &Place, yaml: &str) -> std::path::PathBuf {
@@ -71,6 +71,24 @@ fn e2e_provider_test_closes_a_running_stream() {
     assert!(closed_after < Duration::from_millis(200), "{closed_after:?}");
     let (_, events) = place.events();
     assert_eq!(count(&events, &Kind::ModelFailed), 1, "the cancelled one");
+}
+
+/// What arrived of an answer that was cut is kept, and no secret in it, also none that has a letter as an escape.
+#[test]
+fn e2e_c7_what_arrived_of_an_answer_is_kept_and_masked() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let token = "0123456789abcdefghijABCDEFGHIJ456789";
+    let url = serve_then_cut(&format!("half of it, {{\"a\": \"gh\\u0070_{token}\"}} and"));
+    let arguments = ["--provider", "openai-compatible", "--base-url", &url, "--model", "m"];
+    let ran = place.run_in(&project, &[&["say something", "--json"][..], &arguments].concat());
+    assert!(!ran.stdout.contains(token), "{ran:?}");
+    let (_, events) = place.events();
+    let mut partial = events.iter().filter(|event| *event.kind() == Kind::ModelPartial);
+    let body = &partial.next().unwrap_or_else(|| panic!("{ran:?}")).body;
+    let text = body["text"].as_str().unwrap();
+    assert!(text.starts_with("half of it") && text.ends_with(" and"), "{body}");
+    assert!(text.contains("[secret:") && !text.contains(token), "{body}");
 }
 
 /// A file plays the model for an interface too, as for a task.

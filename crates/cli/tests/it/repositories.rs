@@ -141,6 +141,19 @@ pub(crate) fn serve_then_hang(answers: Vec<Vec<Value>>) -> (String, mpsc::Receiv
     (url, gone)
 }
 
+/// A server that begins one answer, closes in the middle of it, and is gone.
+pub(crate) fn serve_then_cut(words: &str) -> String {
+    let (listener, url) = listen();
+    let begun = says(words).remove(0);
+    std::thread::spawn(move || {
+        let Ok((client, _)) = listener.accept() else { return };
+        drop(listener);
+        let (mut client, _) = read_request(client);
+        let _ = client.write_all(format!("{STREAM_HEAD}data: {begun}\n\n").as_bytes());
+    });
+    url
+}
+
 fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

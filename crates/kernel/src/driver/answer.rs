@@ -44,6 +44,18 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
+/// Masks words as they were written and, where letters of them are escapes of JSON, as these are read: a plan
+/// is an answer in JSON.
+pub(super) fn mask_words(masker: &Masker, written: &str) -> String {
+    let masked = masker.mask_str(written);
+    if !masked.contains('\\') {
+        return masked;
+    }
+    let plain = plainly(&masked);
+    let masked_plain = masker.mask_str(&plain);
+    if masked_plain == plain { masked } else { masked_plain }
+}
+
 /// Keeps answers.
 pub(super) struct Keeper<'a> {
     pub(super) masker: &'a Masker,
@@ -81,8 +93,8 @@ impl Keeper<'_> {
         });
         let body = ModelCompleted {
             ordinal,
-            text: self.mask_text(&completion.text),
-            reasoning: cut(self.masker.mask_str(&completion.reasoning), MAX_REASONING_BYTES),
+            text: mask_words(self.masker, &completion.text),
+            reasoning: cut(mask_words(self.masker, &completion.reasoning), MAX_REASONING_BYTES),
             calls: calls.collect(),
             finish: finish_word(completion.finish).to_owned(),
             tokens: counted(completion.usage),
@@ -130,23 +142,11 @@ impl Keeper<'_> {
         if mask_texts(self.masker, &mut value) { value.to_string() } else { masked }
     }
 
-    /// Masks words as they were written and, where letters of them are escapes of JSON, as these are read: a plan
-    /// is an answer in JSON.
-    fn mask_text(&self, written: &str) -> String {
-        let masked = self.masker.mask_str(written);
-        if !masked.contains('\\') {
-            return masked;
-        }
-        let plain = plainly(&masked);
-        let masked_plain = self.masker.mask_str(&plain);
-        if masked_plain == plain { masked } else { masked_plain }
-    }
-
     fn holds_secret(&self, completion: &Completion) -> bool {
         let masked = |text: &str| self.masker.mask_str(text) != text;
         let carried = completion.carry.iter().flat_map(|carry| &carry.blocks);
-        self.mask_text(&completion.text) != completion.text
-            || masked(&completion.reasoning)
+        mask_words(self.masker, &completion.text) != completion.text
+            || mask_words(self.masker, &completion.reasoning) != completion.reasoning
             || carried.into_iter().any(|block| self.gives_away(block))
             || completion.calls.iter().any(|call| {
                 self.mask_arguments(&call.arguments) != call.arguments || masked(&call.tool)
@@ -238,6 +238,26 @@ mod tests {
 
     use super::*;
 
+    /// A log of its own, and a mask that knows a secret.
+    struct Place {
+        log: Log,
+        masker: Masker,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let log = Log::open(directory.path(), &glasshouse_model::TenantId::local()).unwrap();
+            let secret = Secret::new("db", b"zq9-correct-horse").unwrap();
+            Self { log, masker: Masker::new(&[secret], &[]).unwrap(), _directory: directory }
+        }
+
+        fn keeper(&self) -> Keeper<'_> {
+            Keeper { masker: &self.masker, log: &self.log }
+        }
+    }
+
     /// An answer of words alone.
     fn said(text: String, raw: Vec<u8>) -> Completion {
         let (reasoning, calls, carry) = (String::new(), Vec::new(), None);
@@ -248,15 +268,15 @@ mod tests {
     /// The failure: a secret with one letter of it as an escape stood in the log as the model had written it.
     #[test]
     fn law_9_escapes_hide_no_secret_in_the_words_of_an_answer() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
-        let secret = Secret::new("db", b"zq9-correct-horse").unwrap();
-        let masker = Masker::new(&[secret], &[]).unwrap();
-        let keeper = Keeper { masker: &masker, log: &log };
+        let place = Place::new();
+        let keeper = place.keeper();
         let check = |written: &str, expected: &str| {
-            assert_eq!(keeper.mask_text(written), expected, "{written}");
+            assert_eq!(mask_words(keeper.masker, written), expected, "{written}");
             let held = keeper.holds_secret(&said(written.to_owned(), Vec::new()));
             assert_eq!(held, written != expected, "{written}");
+            let thought =
+                Completion { reasoning: written.to_owned(), ..said(String::new(), Vec::new()) };
+            assert_eq!(keeper.completed(thought, 0, 1).unwrap().reasoning, expected, "{written}");
         };
         check("it is zq9-correct-horse", "it is [secret:db]");
         check(r#"{"a":"zq9\u002dcorrect-hors\u0065\n"}"#, r#"{"a":"[secret:db]\n"}"#);
@@ -272,11 +292,8 @@ mod tests {
     /// The failure: a signed block is masked inside, and every later request is refused.
     #[test]
     fn h8_signed_blocks_are_kept_whole_or_not_at_all() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
-        let secret = Secret::new("db", b"zq9-correct-horse").unwrap();
-        let masker = Masker::new(&[secret], &[]).unwrap();
-        let keeper = Keeper { masker: &masker, log: &log };
+        let place = Place::new();
+        let keeper = place.keeper();
         let check = |block: &str, kept: bool| {
             let carry = Carry {
                 dialect: "anthropic".to_owned(),
@@ -295,7 +312,10 @@ mod tests {
         check(r#"{"input":{"a":[{"b":"zq9-correct-horse"}]}}"#, false);
         // Letters of a cipher that look like a token of an issuer.
         let cipher = "gAAA-sk-Zx9Qw8Er7Ty6Ui5Op4As3Df2";
-        assert!(masker.mask_str(cipher).contains("[secret"), "the control: elsewhere it is masked");
+        assert!(
+            place.masker.mask_str(cipher).contains("[secret"),
+            "the control: elsewhere it is masked"
+        );
         check(&format!(r#"{{"type":"reasoning","encrypted_content":"{cipher}"}}"#), true);
         check(&format!(r#"{{"type":"redacted_thinking","data":"{cipher}"}}"#), true);
         check(&format!(r#"{{"type":"text","text":"{cipher}"}}"#), false);
@@ -307,16 +327,14 @@ mod tests {
     /// An answer that no event holds ended the turn without an end of its request.
     #[test]
     fn an_answer_that_is_too_large_is_an_error_and_its_bytes_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = Log::open(dir.path(), &glasshouse_model::TenantId::local()).unwrap();
-        let masker = Masker::new(&[], &[]).unwrap();
-        let keeper = Keeper { masker: &masker, log: &log };
+        let place = Place::new();
+        let keeper = place.keeper();
         let check = |text_bytes: usize, code: Option<&str>| {
             let text = "y".repeat(text_bytes);
             let raw = format!("raw {text_bytes}").into_bytes();
             let kept = keeper.completed(said(text, raw.clone()), 0, 1);
             assert_eq!(kept.err().map(|error| error.code()), code, "{text_bytes}");
-            assert_eq!(log.blob(&glasshouse_model::Digest::of(&raw)).unwrap(), raw);
+            assert_eq!(place.log.blob(&glasshouse_model::Digest::of(&raw)).unwrap(), raw);
         };
         check(10, None);
         check(MAX_ANSWER_BYTES - 1_000, None);

@@ -6,6 +6,7 @@ use glasshouse_model::body::{CallStatus, NamedRequest, TurnStarted};
 use glasshouse_model::{Actor, Draft, Kind, Principal, PrincipalKind};
 use tokio::task::JoinSet;
 
+use super::answer::mask_words;
 use super::approvals::Asked;
 use super::model::Arrived;
 use super::network::Said;
@@ -249,6 +250,8 @@ impl Session {
             return Ok(());
         }
         let ordinal = self.state().ordinal;
+        // What came in pieces was masked as it was written; escapes are read in the whole.
+        let [text, reasoning] = [text, reasoning].map(|words| mask_words(&self.masker, &words));
         let body = glasshouse_model::body::ModelPartial { ordinal, text, reasoning };
         self.recorder.observe(Draft::new(Kind::ModelPartial, &body)).await
     }

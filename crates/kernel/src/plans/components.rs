@@ -13,8 +13,8 @@ use glasshouse_plan::state::State;
 use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
 use glasshouse_plan::{Event, Plan, Profile, parse};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Stores,
-    Task, Worker, is_carried,
+    DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Task,
+    Worker, is_carried,
 };
 use glasshouse_tools::sanitise::Masker;
 use serde::Deserialize;
@@ -221,13 +221,7 @@ fn linked(
     let code = format!(
         "{NODE_JS}\n{WALK}\nexport default async (input) => {{\n{loads}  return walked(input);\n}};\n"
     );
-    let source = Source {
-        code: &code,
-        language: Language::Js,
-        runtime: Runtime::Renderify,
-        manifest: finding.manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(&code, Language::Js, Runtime::Renderify, finding.manifest);
     let program = worker.compile(&source, stop)?;
     Ok(program.with(&worker.graph(program.wants(), finding, stop)?))
 }

@@ -6,7 +6,7 @@ use glasshouse_plan::Plan;
 use glasshouse_plan::json::Json;
 use glasshouse_sandbox::{Cancel, HostConfig, SandboxHost};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Stores, Task,
+    DEFAULT_EXPORT, Engine, Error, Language, Limits, Makes, Ran, Runtime, Source, Task,
 };
 use serde_json::Value;
 
@@ -56,13 +56,12 @@ impl Place {
         let place = |entry: Json<'_>| Some(entry.get("resolvedUrl")?.as_text()?.to_owned());
         let manifest =
             manifest.filter_map(|(name, entry)| Some((name.to_owned(), place(entry)?))).collect();
-        let source = Source {
-            code: text("code").unwrap_or_default(),
-            language: text("language").and_then(Language::parse).unwrap_or(Language::Js),
-            runtime: task.runtime,
-            manifest: &manifest,
-            stores: Stores::default(),
-        };
+        let source = Source::new(
+            text("code").unwrap_or_default(),
+            text("language").and_then(Language::parse).unwrap_or(Language::Js),
+            task.runtime,
+            &manifest,
+        );
         let cancel = Cancel::new()?;
         let worker = self.engine.worker(&self.host)?;
         let program = worker.compile(&source, &cancel)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, Language, Module, Origin, Places, Runtime, Source, Stores, compile_at, fault};
+use super::{Faults, Language, Module, Origin, Places, Runtime, Source, compile_at, fault};
 use crate::codes;
 
 /// What the bytes of a module are.
@@ -123,13 +123,7 @@ pub(crate) fn foreign(
             format!("export default JSON.parse({});", literal(text))
         }
     };
-    let source = Source {
-        code: &code,
-        language: language(address),
-        runtime: Runtime::Preact,
-        manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(&code, language(address), Runtime::Preact, manifest);
     let places = Places::new(&code);
     compile_at(&source, Origin::Module, Some(address), &places)
 }

@@ -20,6 +20,9 @@ const NAMES: [&str; 2] = ["localStorage", "sessionStorage"];
 pub struct Stores([bool; NAMES.len()]);
 
 impl Stores {
+    /// None at all.
+    pub(super) const NONE: Self = Self([false; NAMES.len()]);
+
     /// Those of a list of names; names of anything else are left out.
     pub fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let mut stores = Self::default();

@@ -3,13 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn try_compile(code: &str, language: Language, runtime: Runtime) -> Result<Module, Faults> {
-    compile(&Source {
-        code,
-        language,
-        runtime,
-        manifest: &BTreeMap::new(),
-        stores: Stores::default(),
-    })
+    compile(&Source::new(code, language, runtime, &BTreeMap::new()))
 }
 
 fn faults(code: &str) -> Vec<(String, u32, u32)> {
@@ -60,13 +54,7 @@ fn imports_get_their_addresses() {
         "https://ga.jspm.io/npm:pinned@2.0.0/x.js".to_owned(),
     )]);
     let check = |code: &str, want: &[&str]| {
-        let source = Source {
-            code,
-            language: Language::Ts,
-            runtime: Runtime::Preact,
-            manifest: &manifest,
-            stores: Stores::default(),
-        };
+        let source = Source::new(code, Language::Ts, Runtime::Preact, &manifest);
         let module = compile(&source).unwrap();
         assert_eq!(module.imports, want, "{code}");
         for address in want {
@@ -153,13 +141,7 @@ fn what_code_must_not_reach_for_is_refused_however_it_is_spelled() {
             "{code}: {found:?}"
         );
         let manifest = BTreeMap::new();
-        let source = Source {
-            code,
-            language: Language::Tsx,
-            runtime: Runtime::Preact,
-            manifest: &manifest,
-            stores: Stores::default(),
-        };
+        let source = Source::new(code, Language::Tsx, Runtime::Preact, &manifest);
         assert!(compile_from(&source, Origin::Program).is_ok(), "control: {code}");
     }
 }
@@ -236,14 +218,9 @@ fn d5_who_compiled_is_in_the_digest_and_is_what_is_built_in() {
     let (name, version) = COMPILER.split_once(' ').unwrap();
     assert_eq!(name, "oxc");
     assert!(lock.contains(&format!("name = \"oxc_parser\"\nversion = \"{version}\"")));
+    let manifest = BTreeMap::new();
     let module = try_compile("export default 1", Language::Js, Runtime::Preact).unwrap();
-    let source = Source {
-        code: "export default 1",
-        language: Language::Js,
-        runtime: Runtime::Preact,
-        manifest: &BTreeMap::new(),
-        stores: Stores::default(),
-    };
+    let source = Source::new("export default 1", Language::Js, Runtime::Preact, &manifest);
     assert_eq!(module.digest, digest(&source, &module.code));
     assert_ne!(module.digest, digest(&source, "export default 1"));
 }

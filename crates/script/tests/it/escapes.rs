@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::Cancel;
-use glasshouse_script::{Language, Limit, Limits, Runtime, Source, Stores, Task, codes};
+use glasshouse_script::{Language, Limit, Limits, Runtime, Source, Task, codes};
 use serde_json::Value;
 
 use crate::node::{self, Bait};
@@ -39,13 +39,7 @@ fn end(code: &str, language: Language, task: &Task) -> (String, glasshouse_scrip
     let worker = engine().worker(host()).unwrap();
     let cancel = Cancel::new().unwrap();
     let manifest = Default::default();
-    let source = Source {
-        code,
-        language,
-        runtime: task.runtime,
-        manifest: &manifest,
-        stores: Stores::default(),
-    };
+    let source = Source::new(code, language, task.runtime, &manifest);
     let program = match worker.compile(&source, &cancel) {
         Ok(program) => program,
         Err(error) => return (error.code().to_owned(), Default::default()),

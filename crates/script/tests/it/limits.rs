@@ -183,13 +183,12 @@ fn a_cancelled_run_is_over_and_says_so() {
     let worker = engine().worker(host()).unwrap();
     let cancel = Cancel::new().unwrap();
     let manifest = Default::default();
-    let source = glasshouse_script::Source {
-        code: "export default () => { while (true) {} }",
-        language: glasshouse_script::Language::Js,
-        runtime: Runtime::Renderify,
-        manifest: &manifest,
-        stores: glasshouse_script::Stores::default(),
-    };
+    let source = glasshouse_script::Source::new(
+        "export default () => { while (true) {} }",
+        glasshouse_script::Language::Js,
+        Runtime::Renderify,
+        &manifest,
+    );
     let program = worker.compile(&source, &Cancel::new().unwrap()).unwrap();
     let later = cancel.clone();
     let canceller = std::thread::spawn(move || later.cancel());
@@ -228,13 +227,12 @@ fn a_prepared_worker_serves_one_plan() {
         (0, "export default () => 'x'", "x"),
         (0, "export default () => 'y'", "y"),
     ] {
-        let source = glasshouse_script::Source {
+        let source = glasshouse_script::Source::new(
             code,
-            language: glasshouse_script::Language::Js,
-            runtime: Runtime::Renderify,
-            manifest: &manifest,
-            stores: glasshouse_script::Stores::default(),
-        };
+            glasshouse_script::Language::Js,
+            Runtime::Renderify,
+            &manifest,
+        );
         let worker = engine.worker(host()).unwrap();
         let program = worker.compile(&source, &cancel).unwrap();
         let ran = worker.run(&program, &short(), &cancel).unwrap();
