@@ -499,11 +499,12 @@ fn e2e_g2_words_are_no_names() {
     let place = Place::new();
     let check = |language: &str, code: &str, want: Result<&str, &str>| {
         let plan = plan(&place, "words", &json!({"code": code, "language": language}), &json!({}));
-        for command in ["render-plan", "check"] {
+        let also: &[&str] = if want.is_ok() { &["pin"] } else { &[] };
+        for command in ["render-plan", "check"].iter().chain(also) {
             let ran = place.run(&["ui", command, &plan, "--profile", "trusted"]);
             let status = ran.status;
             match want {
-                Ok(made) if command == "render-plan" => {
+                Ok(made) if *command == "render-plan" => {
                     assert_eq!((status, ran.stdout.trim_end()), (Some(0), made), "{code}: {ran:?}");
                 }
                 Ok(_) => assert_eq!(status, Some(0), "{command} {code}: {ran:?}"),

@@ -37,7 +37,7 @@ const LANE: &str = "isolated-vm";
 /// All lanes of this host.
 pub const LANES: &[&str] = &[LANE];
 /// Lanes that `web/lanes/` has.
-const LANES_OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
+pub(super) const LANES_OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
 

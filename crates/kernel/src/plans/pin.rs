@@ -207,7 +207,9 @@ impl Pinner<'_> {
         let text = written(plan, &named.collect(), &Graph::default())?;
         let assumed = glasshouse_plan::parse(&text, &profile.limits());
         let assumed = assumed.map_err(|error| super::of_plan(&error))?;
-        let report = glasshouse_plan::check(&assumed, &profile);
+        // Its source is compiled before anything is fetched for it.
+        let lanes = [super::LANES, super::code::LANES_OF_BROWSERS].concat();
+        let report = glasshouse_plan::check_to_run(&assumed, &profile, &lanes);
         if report.safe { Ok(()) } else { Err(super::refused(&report)) }
     }
 }
