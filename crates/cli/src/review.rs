@@ -10,7 +10,7 @@ use glasshouse_model::body::GrantScope;
 use glasshouse_model::{Actor, PrincipalKind};
 use glasshouse_provider::{ReviewAnswer, ScriptedReview};
 
-use crate::command::review::rule_lines;
+use crate::command::review::{asked_lines, rule_lines};
 use crate::output::{self, visible};
 
 /// Asks at the terminal. Without one nobody is asked.
@@ -42,10 +42,8 @@ impl Reviewer for Terminal {
         for reason in &item.request.reasons {
             output::note(&format!("  because {}", visible(reason, false)));
         }
-        let patch = item.patch.iter().flat_map(|patch| patch.lines());
-        for line in item.request.shown.lines().chain(patch) {
-            output::note(&format!("  | {}", visible(line, false)));
-        }
+        let asked = asked_lines(&item.request, item.patch.as_deref());
+        asked.iter().for_each(|line| output::note(line));
         let offer = item.request.offer.as_ref();
         if let Some(offer) = offer {
             output::note(

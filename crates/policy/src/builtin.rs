@@ -6,7 +6,7 @@ use glasshouse_model::{Call, CanonicalPath, Effect, PrincipalKind};
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::glob::Components;
-use crate::limits::MAX_BUILT_INS;
+use crate::limits::{MAX_BUILT_INS, MAX_FILE_NAME_BYTES};
 use crate::reserved::{Reserved, fold, reserved};
 
 /// What this installation has to protect besides the workspace's own directories.
@@ -66,6 +66,8 @@ pub(crate) struct Facts<'a> {
     changes: bool,
     names_git: bool,
     names_glasshouse: bool,
+    /// A component that no file can be called.
+    name_too_long: bool,
     host_path: HostPath,
 }
 
@@ -83,6 +85,7 @@ impl<'a> Facts<'a> {
             changes: !READ_ONLY.contains(&call.syscall.as_str()),
             names_git: false,
             names_glasshouse: false,
+            name_too_long: false,
             host_path: match call.host_path.as_deref().map(host_components) {
                 None => HostPath::Absent,
                 Some(None) => HostPath::Unreadable,
@@ -90,6 +93,7 @@ impl<'a> Facts<'a> {
             },
         };
         for component in call.path.iter().flat_map(Components::of) {
+            facts.name_too_long |= component.len() > MAX_FILE_NAME_BYTES;
             match reserved(component) {
                 None => {}
                 Some(Reserved::Git) => facts.names_git = true,
@@ -160,10 +164,11 @@ pub(crate) const BUILT_INS: &[BuiltIn] = &[
         applies: |_, facts| facts.changes && facts.names_git,
     },
     BuiltIn {
-        name: "host-path-canonical",
+        name: "canonical-path",
         effect: Effect::Deny,
-        reason: "a host path has to be absolute, without `..` and control characters",
-        applies: |_, facts| matches!(facts.host_path, HostPath::Unreadable),
+        reason: "a path has to be one that a file can have: no name in it above 255 bytes; and on \
+                 the host absolute, without `..` and control characters",
+        applies: |_, facts| facts.name_too_long || matches!(facts.host_path, HostPath::Unreadable),
     },
     BuiltIn {
         name: "protect-home",

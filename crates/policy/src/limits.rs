@@ -13,6 +13,9 @@ pub const MAX_LIST_ITEMS: usize = 1_000;
 pub const MAX_PATTERNS: usize = 50_000;
 /// Longest path pattern in bytes; a path component rarely exceeds 255.
 pub const MAX_PATTERN_BYTES: usize = 512;
+/// Longest name of a file in bytes, as Linux has it. A longer one is denied before patterns are tried: their
+/// time grows with the name, and thousands of them on a name of 4 KB took most of a minute.
+pub const MAX_FILE_NAME_BYTES: usize = 255;
 /// Most patterns that one brace expression may stand for, since nesting multiplies.
 pub const MAX_BRACE_EXPANSIONS: usize = 64;
 /// Most patterns for secrets in a policy; each is looked for in every output.

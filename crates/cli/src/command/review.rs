@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use glasshouse_kernel::driver::{ApprovalName, GrantRow, GrantState, PendingApproval};
 use glasshouse_kernel::{Answer, Wider, codes};
-use glasshouse_model::body::{ApprovalSubject, GrantRule, GrantScope};
+use glasshouse_model::body::{ApprovalRequested, ApprovalSubject, GrantRule, GrantScope};
 use glasshouse_model::{Digest, Exit, Principal, PrincipalKind, TenantId};
 
 use crate::args::{ApproveArguments, GrantsCommand, ReviewCommand, ScopeArgument};
@@ -80,15 +80,46 @@ fn show(name: &ApprovalName, json: bool) -> Result<u8, Error> {
     for reason in &request.reasons {
         output::data(&format!("  because {}", visible(reason, false)));
     }
-    for line in request.shown.lines().chain(patch.iter().flat_map(|patch| patch.lines())) {
-        output::data(&format!("  | {}", visible(line, false)));
-    }
+    asked_lines(request, patch.as_deref()).iter().for_each(|line| output::data(line));
     if let Some(offer) = &request.offer {
         output::data("  with a wider --scope also calls like it:");
         rule_lines(offer).iter().for_each(|line| output::data(line));
     }
     output::data(&format!("  digest {}", request.args_digest));
     Ok(Exit::Done.status())
+}
+
+/// What is to be approved: a call's arguments name by name, the lines of a text as lines; the diff of a merge.
+pub(crate) fn asked_lines(request: &ApprovalRequested, patch: Option<&str>) -> Vec<String> {
+    let arguments = serde_json::from_str::<serde_json::Map<_, _>>(&request.shown).ok();
+    let lines: Vec<String> = match &arguments {
+        Some(arguments) => {
+            let mut each: Vec<_> =
+                arguments.iter().map(|(name, value)| argument(name, value)).collect();
+            // Where to, before a long text of what.
+            each.sort_by_key(|lines| lines.len() > 1);
+            each.concat()
+        }
+        None => request.shown.lines().map(str::to_owned).collect(),
+    };
+    let patch = patch.into_iter().flat_map(str::lines).map(str::to_owned);
+    lines.into_iter().chain(patch).map(|line| format!("  | {}", visible(&line, false))).collect()
+}
+
+fn argument(name: &str, value: &serde_json::Value) -> Vec<String> {
+    match value.as_str() {
+        // A return that no line feed follows stays in its line, where it is made visible.
+        Some(text) if text.contains('\n') => {
+            let mut lines = vec![format!("{name}:")];
+            lines.extend(text.split_terminator('\n').map(|line| format!("    {line}")));
+            if !text.ends_with('\n') {
+                lines.push("    (no line end at the end)".to_owned());
+            }
+            lines
+        }
+        Some(text) => vec![format!("{name}: {text}")],
+        None => vec![format!("{name}: {value}")],
+    }
 }
 
 /// A rule with its examples.
@@ -200,5 +231,47 @@ fn until(expires_us: u64) -> String {
         secs @ 120..7_200 => format!("{} min", secs / 60),
         secs @ 7_200..172_800 => format!("{} h", secs / 3_600),
         secs => format!("{} days", secs / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_shown_in_lines() {
+        let check = |shown: &str, expected: &[&str]| {
+            let request = serde_json::json!({
+                "tool": "fs.write", "args_digest": Digest::ZERO, "shown": shown, "reasons": [],
+                "policy_version": Digest::ZERO, "base": Digest::ZERO,
+            });
+            let request: ApprovalRequested = serde_json::from_value(request).unwrap();
+            let lines = asked_lines(&request, None);
+            let lines: Vec<_> =
+                lines.iter().map(|line| line.strip_prefix("  | ").unwrap()).collect();
+            assert_eq!(lines, expected, "{shown}");
+        };
+        check(
+            r#"{"path":"a.sh","content":"one\n  two\n\nlast"}"#,
+            &[
+                "path: a.sh",
+                "content:",
+                "    one",
+                "      two",
+                "    ",
+                "    last",
+                "    (no line end at the end)",
+            ],
+        );
+        check(r#"{"content":"x\n","path":"a"}"#, &["path: a", "content:", "    x"]);
+        check(
+            r#"{"argv":["rm","-rf","a b"],"timeout_ms":5}"#,
+            &[r#"argv: ["rm","-rf","a b"]"#, "timeout_ms: 5"],
+        );
+        // What would write over the line, or turn it around, is seen.
+        check(r#"{"path":"a\rb\u001b[2K\u202ec"}"#, &["path: a\u{fffd}b\u{fffd}[2K\u{fffd}c"]);
+        // A text that was cut, or is no object, is shown as it is.
+        check(r#"{"path":"a… (9 bytes in all)"#, &[r#"{"path":"a… (9 bytes in all)"#]);
+        check("2 files\nsrc/a", &["2 files", "src/a"]);
     }
 }

@@ -52,6 +52,9 @@ fn built_ins(call: &Call) -> Option<Option<Effect>> {
         if !path.as_str().is_ascii() {
             return None;
         }
+        if path.as_str().split('/').any(|name| name.len() > 255) {
+            return Some(Some(Effect::Deny));
+        }
         if changes && path.as_str().split('/').any(is_protected) {
             return Some(Some(Effect::Deny));
         }
