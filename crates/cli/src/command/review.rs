@@ -242,7 +242,7 @@ mod tests {
     fn a_question_is_shown_in_lines() {
         let check = |shown: &str, expected: &[&str]| {
             let request = serde_json::json!({
-                "tool": "fs.write", "args_digest": Digest::ZERO, "shown": shown, "reasons": [],
+                "subject": "call", "tool": "fs.write", "args_digest": Digest::ZERO, "shown": shown, "reasons": [],
                 "policy_version": Digest::ZERO, "base": Digest::ZERO,
             });
             let request: ApprovalRequested = serde_json::from_value(request).unwrap();

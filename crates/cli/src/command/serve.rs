@@ -40,6 +40,13 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
     runtime.block_on(async {
+        // Heard from here on: whoever is told that it listens may stop it in the same instant.
+        let listen_to = |kind| {
+            signal(kind)
+                .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))
+        };
+        let mut ended = listen_to(SignalKind::terminate())?;
+        let mut interrupted = listen_to(SignalKind::interrupt())?;
         let server = Server::start(kernel, &data, Arc::new(Own), listening, telemetry()).await?;
         output::data(&format!("listening on {scheme}://{}", server.address()));
         if let Some(file) = server.token_file() {
@@ -47,17 +54,15 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
         }
         notify::tell(notify::READY);
         begun(&server);
-        let mut ended = signal(SignalKind::terminate())
-            .map_err(|e| Error::new(codes::TURN_FAILED, "signals cannot be heard").why(e))?;
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            _ = interrupted.recv() => {}
             _ = ended.recv() => {}
         }
         notify::tell(notify::STOPPING);
         output::note("stopping; press Ctrl-C again to end at once");
         tokio::select! {
             () = server.stop() => Ok(Exit::Done.status()),
-            _ = tokio::signal::ctrl_c() => Ok(Exit::Cancelled.status()),
+            _ = interrupted.recv() => Ok(Exit::Cancelled.status()),
         }
     })
 }

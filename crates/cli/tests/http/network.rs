@@ -1,7 +1,7 @@
 //! Connections: encrypted ones, both protocols, and what the way here may do to a request.
 
 use std::io::{Read, Write};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -322,4 +322,29 @@ fn who_started_it_is_told_that_it_is_ready_and_that_it_stops() {
     // Where nobody listens it serves all the same.
     let served = Served::with_environment(&place, &[("NOTIFY_SOCKET", "/nowhere/at/all")]);
     assert_eq!(served.get("/v1/health").status, 200);
+}
+
+/// The server said that it listened and began to hear signals afterwards: one that was stopped in between was
+/// killed by the signal, and nothing of it was closed. Seen where the machine was busy.
+#[test]
+fn a_server_that_says_it_listens_can_be_stopped() {
+    for signal in ["TERM", "INT"] {
+        for _ in 0..4 {
+            let place = Place::new();
+            let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let mut line = [0];
+            // Its first words: no more is read, so that nothing lies between them and the signal.
+            child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+            let pid = child.id().to_string();
+            assert!(
+                Command::new("kill")
+                    .args([&format!("-{signal}"), &pid])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+        }
+    }
 }
