@@ -10,6 +10,7 @@ mod dependencies;
 mod links;
 mod manifest;
 mod notes;
+mod shown;
 mod size;
 mod text;
 
@@ -144,6 +145,7 @@ const RULES: &[Rule] = &[
     dependencies::unused,
     links::resolve,
     notes::names,
+    shown::tests,
 ];
 
 /// `cargo xtask tidy`.
