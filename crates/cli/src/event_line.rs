@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use glasshouse_kernel::session::debt::told;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommitCreated, DebtUpdated,
-    ExemptionDecided, ExemptionRequested, MergeAnswered, MergeFailed, MergeProposed,
+    ApprovalRequested, ApprovalResolved, BudgetCharged, CallEnd, CommandUsage, CommitCreated,
+    DebtUpdated, ExemptionDecided, ExemptionRequested, MergeAnswered, MergeFailed, MergeProposed,
     MessageReceived, ModeChanged, ModelCompleted, ModelFailed, PolicyDecided, SessionCreated,
     TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceSealed,
@@ -57,9 +57,18 @@ impl Lines {
     fn call_end(&self, end: &CallEnd) -> String {
         let code = end.code.as_ref().map_or_else(String::new, |code| format!(" {code}"));
         let exit = end.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
-        let result = format!("{}{code}{exit}, {}", end.status.as_str(), millis(end.duration_us));
+        let used = end.usage.as_ref().map_or_else(String::new, used);
+        let took = millis(end.duration_us);
+        let result = format!("{}{code}{exit}, {took}{used}", end.status.as_str());
         format!("{result}: {}", self.call(end.call))
     }
+}
+
+/// What a command used, in words.
+pub(crate) fn used(it: &CommandUsage) -> String {
+    let memory = it.memory_peak_bytes.div_ceil(1 << 20);
+    let written = it.stdout_bytes.saturating_add(it.stderr_bytes);
+    format!(", {} of processor, {memory} MiB, {written} bytes written", millis(it.cpu_us))
 }
 
 /// What the user, the model and the rules said and did.

@@ -84,6 +84,7 @@ pub(crate) use fetch::{NoPage, page};
 pub use grants::{GrantRow, GrantState};
 pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
+pub use mounts::Toolchain;
 pub use network::{Credential, NetworkSettings};
 pub use once::{OneCommand, OneResult};
 pub use overview::Overview;
@@ -453,10 +454,24 @@ pub struct Session {
 type TaskEnd = Vec<Draft>;
 
 impl Drop for Session {
+    /// Ends the sandbox and tells of it: however a session is left, each sandbox that it made has an end in
+    /// the log. A process that is killed leaves that to whoever opens or sweeps the branch next.
     fn drop(&mut self) {
         // Nothing refers to the workspace of finished work; what it held is in the log.
-        if self.state().turn.is_none() && self.state().base_is_stale() {
-            lock(&self.workbench).clear();
+        let is_finished = self.state().turn.is_none() && self.state().base_is_stale();
+        let told = in_place(|| {
+            let mut bench = lock(&self.workbench);
+            if is_finished {
+                bench.clear();
+            }
+            bench.end_live(None);
+            bench.take_events()
+        });
+        let last = boxes::last_told(self.state().sandbox.as_ref(), told);
+        // Nobody is left to hear of an error. A log that takes nothing, or a branch that is another process's
+        // by now, is told of the end when it is opened next.
+        if !last.is_empty() && self.recorder.append(last, Vec::new()).is_ok() {
+            let _ = self.recorder.log().sign_head();
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::Digest;
 
 pub use call::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
-    FileMutated, GrantUsed, PolicyDecided, SandboxEvent, SandboxExamined, ToolProposed,
-    ToolStarted,
+    CommandUsage, FileMutated, GrantUsed, PolicyDecided, SandboxEvent, SandboxExamined,
+    ToolProposed, ToolStarted,
 };
 pub use contents::{NamedBlob, named_blobs, sealed_files};
 pub use grant::{

@@ -1,25 +1,24 @@
 //! The doctor: builds a sandbox, attacks it, and says what held.
 
+mod attacks;
 mod examination;
 mod hosts;
 
-use std::fs;
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use serde::{Deserialize, Serialize};
 
+use self::attacks::{Attack, Bait, REACHED, Shown, words};
 pub use self::examination::Examination;
 use crate::host::{self, probe};
-use crate::tree;
 use crate::{
-    Cancel, Command, Error, HostConfig, Level, Limit, OverlayDirs, ReadOnlyMount, Result, Sandbox,
-    SandboxHost, SandboxSpec, Status, TemplateName, codes,
+    Cancel, Command, Error, HostConfig, Level, Limit, ReadOnlyMount, Result, Sandbox, SandboxHost,
+    SandboxSpec, Status, TemplateName, codes,
 };
+
+/// What is said of an attack that got through.
+const SUCCEEDED: &str = "the attack succeeded";
+/// More processes, and more memory, than the small sandbox has; the usual one has more of both.
+const MANY_PROCESSES: [&str; 2] = ["processes", "40"];
+const MUCH_MEMORY: [&str; 2] = ["memory", "268435456"];
 
 /// Where the attack program is inside.
 const ATTACKER: &str = "/opt/glasshouse/doctor";
@@ -55,6 +54,10 @@ pub struct Probe {
     pub result: String,
     /// What to do when it did not hold; empty when it did.
     pub remedy: String,
+    /// Of an attack `reached` where the same one succeeded without what stops it, or why there is no such
+    /// control here. Empty for what is read and not attacked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub control: String,
 }
 
 impl Probe {
@@ -66,7 +69,14 @@ impl Probe {
 
     fn new(name: &str, claim: &str, failure: Option<(String, &str)>) -> Self {
         let (result, remedy) = failure.unwrap_or_else(|| ("held".to_owned(), ""));
-        Self { name: name.to_owned(), claim: claim.to_owned(), result, remedy: remedy.to_owned() }
+        let control = String::new();
+        Self {
+            name: name.to_owned(),
+            claim: claim.to_owned(),
+            result,
+            remedy: remedy.to_owned(),
+            control,
+        }
     }
 }
 
@@ -112,18 +122,25 @@ fn examine(config: &HostConfig) -> Result<BackendReport> {
     ];
     let broken = "do not run agents on this host; report it with the output of `uname -a`";
     let mut tight = true;
-    for (name, claim, arguments) in bait.attacks() {
+    for Attack { name, claim, arguments, control } in bait.attacks() {
         let failure = attack(&sandbox, &arguments, None);
+        let (failure, control) = match (failure, control.run(config)) {
+            (failure, Shown::Told(control)) => (failure, control),
+            (Some(failure), Shown::Broken(why)) => (Some(failure), format!("none: {why}")),
+            (None, Shown::Broken(why)) => (Some(format!("not measured: {why}")), String::new()),
+        };
         tight &= failure.is_none();
-        probes.push(Probe::new(name, claim, failure.map(|found| (found, broken))));
+        let probe = Probe::new(name, claim, failure.map(|found| (found, broken)));
+        probes.push(Probe { control, ..probe });
     }
+    let large = [&MANY_PROCESSES, &MUCH_MEMORY].map(|attack| uncontained(&sandbox, attack));
     let mut level = if tight { sandbox.attestation().level() } else { Level::Refused };
     let ended = sandbox.destroy();
     // One that an attack ended has said enough.
     if tight {
         ended?;
     }
-    for probe in measure_limits(&host, &spec)? {
+    for probe in measure_limits(&host, &spec, large)? {
         if !probe.held() {
             level = level.min(Level::NoCgroup);
         }
@@ -133,29 +150,47 @@ fn examine(config: &HostConfig) -> Result<BackendReport> {
 }
 
 /// Tries to use more than a small sandbox has.
-fn measure_limits(host: &SandboxHost, like: &SandboxSpec) -> Result<[Probe; 2]> {
+fn measure_limits(
+    host: &SandboxHost,
+    like: &SandboxSpec,
+    [many, much]: [Shown; 2],
+) -> Result<[Probe; 2]> {
     let mut spec = like.clone();
     spec.id = "doctor-limits".to_owned();
     (spec.template.memory_bytes, spec.template.max_pids) = (64 << 20, 12);
     let sandbox = host.create(&spec)?;
     let remedy = "delegate the cgroup controllers `memory` and `pids` to this user";
-    let texts = |words: [&str; 2]| words.map(str::to_owned);
-    let processes = attack(&sandbox, &texts(["processes", "40"]), Some(Limit::Pids));
-    let memory = attack(&sandbox, &texts(["memory", "268435456"]), Some(Limit::Memory));
+    let processes = attack(&sandbox, &words(&MANY_PROCESSES), Some(Limit::Pids));
+    let memory = attack(&sandbox, &words(&MUCH_MEMORY), Some(Limit::Memory));
     // The memory limit may have ended the first process too; both attacks have said what they found.
     let _ = sandbox.destroy();
+    let probe = |name, claim, failure: Option<String>, control| {
+        let (failure, control) = match control {
+            Shown::Told(control) => (failure, control),
+            Shown::Broken(why) => {
+                (Some(failure.unwrap_or_else(|| format!("not measured: {why}"))), String::new())
+            }
+        };
+        Probe { control, ..Probe::new(name, claim, failure.map(|found| (found, remedy))) }
+    };
     Ok([
-        Probe::new(
-            "memory-limit",
-            "a command gets no more memory than its sandbox has",
-            memory.map(|found| (found, remedy)),
-        ),
-        Probe::new(
+        probe("memory-limit", "a command gets no more memory than its sandbox has", memory, much),
+        probe(
             "process-limit",
             "a command gets no more processes than its sandbox has",
-            processes.map(|found| (found, remedy)),
+            processes,
+            many,
         ),
     ])
+}
+
+/// The control of an attack on a limit: the same one in a sandbox whose limit is higher.
+fn uncontained(sandbox: &Sandbox, words_of: &[&str]) -> Shown {
+    match attack(sandbox, &words(words_of), None) {
+        Some(found) if found == SUCCEEDED => Shown::Told(REACHED.to_owned()),
+        Some(found) => Shown::Broken(found),
+        None => Shown::Broken("it fails under a higher limit, too".to_owned()),
+    }
 }
 
 fn limits(sandbox: &Sandbox) -> Probe {
@@ -201,109 +236,8 @@ fn attack(sandbox: &Sandbox, arguments: &[String], expected: Option<Limit>) -> O
     match ran.map(|result| result.status) {
         Ok(Status::Exited(code)) if code == probe::REFUSED => None,
         Ok(Status::LimitExceeded(limit)) if Some(limit) == expected => None,
-        Ok(Status::Exited(code)) if code == probe::REACHED => {
-            Some("the attack succeeded".to_owned())
-        }
+        Ok(Status::Exited(code)) if code == probe::REACHED => Some(SUCCEEDED.to_owned()),
         Ok(other) => Some(format!("not measured: the attack ended with {other:?}")),
         Err(error) => Some(format!("not measured: {error}")),
-    }
-}
-
-/// What the attacks try to reach: all made for this purpose, so success harms nobody.
-struct Bait {
-    directory: PathBuf,
-    layers: OverlayDirs,
-    secret: PathBuf,
-    tcp: TcpListener,
-    name: String,
-    _abstract: UnixListener,
-}
-
-impl Bait {
-    fn lay(home: &Path) -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            Error::new(codes::SYSTEM, "cannot prepare the examination").why(error)
-        };
-        static EXAMINATIONS: AtomicU32 = AtomicU32::new(0);
-        let number = EXAMINATIONS.fetch_add(1, Ordering::Relaxed);
-        // Two may run at a time, and an abstract name is the whole machine's.
-        let name = format!("glasshouse-doctor-{}-{number}", std::process::id());
-        let directory = home.join("run").join(&name);
-        let lower = directory.join("base");
-        let layers = OverlayDirs {
-            lowers: vec![lower.clone()],
-            upper: directory.join("upper"),
-            work: directory.join("work"),
-        };
-        for path in [&lower, &layers.upper, &layers.work] {
-            fs::create_dir_all(path).map_err(failed)?;
-        }
-        let secret = directory.join("secret");
-        fs::write(&secret, "bait").map_err(failed)?;
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
-        Ok(Self {
-            secret,
-            tcp: TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?,
-            _abstract: UnixListener::bind_addr(&address).map_err(failed)?,
-            name,
-            layers,
-            directory,
-        })
-    }
-
-    fn attacks(&self) -> Vec<(&'static str, &'static str, Vec<String>)> {
-        let secret = self.secret.display().to_string();
-        let beside = self.directory.join("planted").display().to_string();
-        let owner = std::process::id().to_string();
-        let tcp = self.tcp.local_addr().map_or_else(|_| String::new(), |at| at.to_string());
-        let table: [(&str, &str, &[&str]); 25] = [
-            ("read-secret", "a private file of the user cannot be read", &["read", &secret]),
-            ("write-outside", "no file appears outside", &["write", &beside]),
-            (
-                "write-system",
-                "the system's programs cannot be changed",
-                &["write", "/usr/bin/planted"],
-            ),
-            ("first-process", "the first process cannot be read", &["read", "/proc/1/environ"]),
-            ("signal", "no process outside can be signalled", &["signal", &owner]),
-            ("trace", "no process can be traced", &["trace", &owner]),
-            ("mount", "nothing can be mounted", &["mount"]),
-            ("device", "no device can be made", &["device", "/workspace/planted"]),
-            ("network", "the host's loopback cannot be reached", &["connect", &tcp]),
-            (
-                "abstract-socket",
-                "the host's abstract sockets cannot be reached",
-                &["abstract", &self.name],
-            ),
-            ("vsock", "the machine's host cannot be reached", &["socket", "40"]),
-            ("packet", "no raw network access", &["socket", "17"]),
-            ("namespaces", "no new namespace", &["call", "unshare"]),
-            ("clone", "no new namespace by clone", &["call", "clone"]),
-            ("join-namespace", "no namespace is joined", &["call", "setns"]),
-            ("bpf", "no program is loaded into the kernel", &["call", "bpf"]),
-            ("keys", "the kernel's keys cannot be reached", &["call", "keyctl"]),
-            ("perf", "nothing is measured about others", &["call", "perf"]),
-            ("page-faults", "no page fault is held up", &["call", "userfaultfd"]),
-            ("handles", "no file is opened past its directories", &["call", "open_by_handle"]),
-            ("terminal", "nothing is typed into a terminal", &["call", "terminal"]),
-            ("kernel-settings", "no setting changes", &["write", "/proc/sys/kernel/hostname"]),
-            ("dns", "no name server can be asked", &["connect", "1.1.1.1:53"]),
-            ("io_uring", "no unfiltered system calls through io_uring", &["call", "io_uring"]),
-            ("descriptors", "commands inherit nothing but standard streams", &["descriptors"]),
-        ];
-        table
-            .into_iter()
-            .map(|(name, claim, arguments)| {
-                (name, claim, arguments.iter().map(|text| (*text).to_owned()).collect())
-            })
-            .collect()
-    }
-}
-
-impl Drop for Bait {
-    fn drop(&mut self) {
-        // Leftovers are harmless and below the run directory.
-        let _ = tree::remove_tree(&self.directory);
     }
 }

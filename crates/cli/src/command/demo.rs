@@ -110,8 +110,7 @@ fn epilogue(dir: &Path, finished: &Finished<'_>, json: bool) -> Result<(), Error
 fn write_report(dir: &Path, finished: &Finished<'_>) -> Result<PathBuf, Error> {
     let missing =
         || Error::new(codes::DEMO_BROKEN, "there is no report").why("no plan was rendered");
-    let events =
-        finished.kernel.log().events(finished.session.branch()).collect::<Result<Vec<_>, _>>()?;
+    let events = finished.kernel.log().events(finished.branch).collect::<Result<Vec<_>, _>>()?;
     let shown = events
         .iter()
         .rev()

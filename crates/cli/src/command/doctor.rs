@@ -1,5 +1,6 @@
 //! `glasshouse doctor`: what isolation this machine gives, by measurement.
 
+use glasshouse_kernel::driver::Toolchain;
 use glasshouse_model::Exit;
 use glasshouse_sandbox::{HostConfig, Level, Probe};
 
@@ -11,12 +12,22 @@ use crate::output::{self, Style, styled};
 pub(crate) fn run(json: bool) -> Result<u8, Error> {
     let config = HostConfig { program: home::program()?, home: home::data_dir()? };
     let mut report = glasshouse_sandbox::doctor(&config);
-    let kept = home::kernel().and_then(|kernel| Ok(kernel.record_examination(&report)?));
+    let here = home::here()?;
+    let (unkept, tools) = match home::kernel() {
+        Ok(kernel) => {
+            let unkept = kernel.record_examination(&report).err().map(Error::from);
+            // A policy that cannot be read is told by whatever needs it.
+            (unkept, kernel.toolchains(&here).unwrap_or_default())
+        }
+        Err(error) => (Some(error), Vec::new()),
+    };
     if let Some(native) = report.backends.first_mut() {
-        native.probes.push(recorded(kept.err()));
+        native.probes.push(recorded(unkept));
     }
     if json {
-        output::json_line(&report);
+        let mut told = serde_json::to_value(&report).unwrap_or_default();
+        told["toolchains"] = serde_json::to_value(&tools).unwrap_or_default();
+        output::json_line(&told);
     } else {
         output::data(&format!("isolation level: {}", report.level));
         for backend in &report.backends {
@@ -27,8 +38,9 @@ pub(crate) fn run(json: bool) -> Result<u8, Error> {
                 } else {
                     styled("FAILS", Style::Bad)
                 };
+                let control = told_of_control(probe);
                 output::data(&format!(
-                    "  {mark}  {}: {} ({})",
+                    "  {mark}  {}: {} ({}{control})",
                     probe.name, probe.claim, probe.result
                 ));
                 if !probe.held() && !probe.remedy.is_empty() {
@@ -37,8 +49,26 @@ pub(crate) fn run(json: bool) -> Result<u8, Error> {
                 }
             }
         }
+        output::data(&format!("toolchains that commands in {} read:", here.display()));
+        for Toolchain { name, source, target, is_allowed } in &tools {
+            let (source, target) = (source.display(), target.display());
+            let denied = if *is_allowed { "" } else { " (denied by the policy: not mounted)" };
+            let line = format!("  {name}: {source} at {target}{denied}");
+            output::data(&output::visible(&line, false));
+        }
+        if tools.is_empty() {
+            output::data("  none: the project needs none, or there are none");
+        }
     }
     Ok(if report.level == Level::Refused { Exit::NoIsolation } else { Exit::Done }.status())
+}
+
+/// What is told of an attack that was not seen to succeed where nothing stops it.
+fn told_of_control(probe: &Probe) -> String {
+    match probe.control.strip_prefix("none: ") {
+        Some(why) => format!("; no control: {why}"),
+        None => String::new(),
+    }
 }
 
 /// Whether sandboxes to come know what was found: without that they go on claiming what they read back.
@@ -52,5 +82,6 @@ fn recorded(failure: Option<Error>) -> Probe {
         claim: "later sandboxes know what was found: it is in the log".to_owned(),
         result,
         remedy,
+        control: String::new(),
     }
 }

@@ -143,15 +143,16 @@ impl Work {
             ));
         }
         let report = drive(&runtime, &mut session, Some(task))?;
-        then(&Finished { kernel: &self.kernel, session: &session, report: &report })?;
-        tell(&self.kernel, session.id(), session.branch(), &report, self.json)
+        let (id, branch) = put_away(session);
+        then(&Finished { kernel: &self.kernel, branch: &branch, report: &report })?;
+        tell(&self.kernel, &id, &branch, &report, self.json)
     }
 }
 
 /// A turn that came to rest.
 pub(crate) struct Finished<'a> {
     pub(crate) kernel: &'a Kernel,
-    pub(crate) session: &'a Session,
+    pub(crate) branch: &'a BranchId,
     pub(crate) report: &'a TurnReport,
 }
 
@@ -193,7 +194,13 @@ pub(crate) fn resume(
         people.secrets,
     ))?;
     let report = drive(&runtime, &mut session, message)?;
-    tell(kernel, session.id(), session.branch(), &report, json)
+    let (id, branch) = put_away(session);
+    tell(kernel, &id, &branch, &report, json)
+}
+
+/// Ends what a session holds, which is told in the log: what is said of the log after that stays true.
+fn put_away(session: Session) -> (SessionId, BranchId) {
+    (session.id().clone(), session.branch().clone())
 }
 
 /// Lets work go on only where the user stands.

@@ -26,6 +26,28 @@ fn finished(served: &Served, project: &Path, message: &str) -> (String, Vec<Valu
     (session, frames.into_iter().map(|frame| frame.data).collect())
 }
 
+/// The failure: see `e2e_the_last_sandbox_of_a_session_has_an_end_too`. A server gives a session up after each
+/// turn, and stops turns when it is told to stop itself.
+#[test]
+fn e2e_a_server_tells_the_end_of_every_sandbox() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let mut served = Served::new(&place);
+    let (ended, _) = finished(&served, &project, "read it");
+    let running = served.session(&project, SLOW);
+    served.turn(&running, "sleep");
+    served.events_of(&running).until("tool.started");
+    served.stop();
+    let log = place.log();
+    for row in log.sessions().unwrap() {
+        let events = log.read(&row.main, 1, 100_000).unwrap();
+        crate::harness::assert_each_sandbox_ended_once(&events);
+        let made = crate::harness::count(&events, &glasshouse_model::Kind::SandboxCreated);
+        let is_ours = [&ended, &running].contains(&&row.session.to_string());
+        assert_eq!(made, usize::from(is_ours), "{}", row.session);
+    }
+}
+
 fn delete(served: &Served, session: &str, query: &str) -> crate::client::Answer {
     served.send(&format!("DELETE /v1/sessions/{session}{query}"), &[], None)
 }

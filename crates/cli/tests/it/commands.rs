@@ -284,6 +284,34 @@ fn e2e_doctor_reports_levels_by_measurement() {
             assert!(probe[key].is_string(), "{probe}");
         }
     }
+    let secret = probes.iter().find(|probe| probe["name"] == "read-secret").unwrap();
+    assert_eq!(secret["control"], "reached");
+    let dns = probes.iter().find(|probe| probe["name"] == "dns").unwrap();
+    let told = place.run(&["doctor"]).expect_status(0).stdout;
+    assert!(told.contains("; no control: it would ask somebody on the Internet)"), "{told}");
+    assert!(dns["control"].as_str().unwrap().starts_with("none: "));
+}
+
+/// What commands on a project read of this machine is shown, as the project's policy decides it.
+#[test]
+fn e2e_doctor_shows_the_toolchains_of_the_project_it_stands_in() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let check = |expected: &[bool]| {
+        let report = place.run_in(&project, &["doctor", "--json"]).expect_status(0).last();
+        let told = report["toolchains"].as_array().unwrap();
+        let ours = told.iter().filter(|tool| tool["name"] == "node-modules");
+        let allowed: Vec<_> = ours.map(|tool| tool["is_allowed"].as_bool().unwrap()).collect();
+        assert_eq!(allowed, expected, "{report}");
+        let lines = place.run_in(&project, &["doctor"]).expect_status(0).stdout;
+        assert_eq!(lines.contains("denied by the policy: not mounted"), expected == [false]);
+    };
+    check(&[]);
+    std::fs::write(project.join("package.json"), r#"{"name":"a"}"#).unwrap();
+    std::fs::create_dir(project.join("node_modules")).unwrap();
+    check(&[true]);
+    place.accept_rule(&project, "{ name: none, match: { syscall: sandbox.mount }, action: deny }");
+    check(&[false]);
 }
 
 #[test]

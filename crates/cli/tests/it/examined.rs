@@ -16,6 +16,7 @@ fn examined_as(place: &Place, level: &str) {
         claim: String::new(),
         result: "held".to_owned(),
         remedy: String::new(),
+        control: String::new(),
     };
     let native = BackendReport { name: "native".to_owned(), level, probes: vec![made] };
     let program = Path::new(env!("CARGO_BIN_EXE_glasshouse"));

@@ -281,6 +281,20 @@ pub(crate) fn assert_each_ended_once(events: &[Event]) {
     }
     let ends = events.iter().filter(|event| event.kind().ends_turn()).count();
     assert_eq!(ends, count(events, &Kind::TurnStarted), "each turn ends once");
+    assert_each_sandbox_ended_once(events);
+}
+
+/// Every sandbox that was made has exactly one end, before the next one is made.
+pub(crate) fn assert_each_sandbox_ended_once(events: &[Event]) {
+    let mut is_open = false;
+    for event in events {
+        match event.kind() {
+            Kind::SandboxCreated => assert!(!std::mem::replace(&mut is_open, true), "{event:?}"),
+            Kind::SandboxDestroyed => assert!(std::mem::take(&mut is_open), "{event:?}"),
+            _ => {}
+        }
+    }
+    assert!(!is_open, "the last one has no end");
 }
 
 /// The status words of calls, by the model's id.

@@ -18,6 +18,7 @@ mod crash;
 mod debts;
 mod demo;
 mod egress;
+mod endings;
 mod examined;
 mod exemptions;
 mod extension;

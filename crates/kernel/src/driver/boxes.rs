@@ -1,12 +1,52 @@
 //! Sandboxes as the log tells of them.
 
 use glasshouse_model::body::SandboxEvent;
-use glasshouse_model::{BranchId, Kind, Seq, SessionId};
+use glasshouse_model::{BranchId, Draft, Kind, Seq, SessionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Kernel;
 use crate::Result;
+use crate::session::State;
+
+/// State of a sandbox whose end was told.
+const ENDED: &str = "destroyed";
+/// Code of an end that came with the end of the process around the sandbox.
+pub(super) const LOST: &str = glasshouse_sandbox::codes::SANDBOX_LOST.name;
+
+/// The end of a sandbox as an event.
+pub(super) fn ended(made: &SandboxEvent, code: Option<&str>) -> Draft {
+    let (sandbox, template) = (made.sandbox.clone(), made.template.clone());
+    let code = code.map(str::to_owned);
+    let body = SandboxEvent { sandbox, template, isolation: None, code, attestation: None };
+    Draft::new(Kind::SandboxDestroyed, &body)
+}
+
+/// The end of a sandbox that an earlier process made and told no end of: it ended with that process.
+pub(super) fn lost(state: &State) -> Option<Draft> {
+    state.sandbox.as_ref().map(|made| ended(made, Some(LOST)))
+}
+
+/// What is still to be told of a branch's sandboxes when nothing of them is left: `told` is what happened since
+/// the last append. Whatever was given up on the way, each that was made ends once.
+pub(super) fn last_told(open: Option<&SandboxEvent>, told: Vec<Draft>) -> Vec<Draft> {
+    let mut open = open.cloned();
+    let mut last = Vec::with_capacity(told.len() + 1);
+    for draft in told {
+        let body = serde_json::from_value::<SandboxEvent>(draft.body.clone()).ok();
+        match draft.kind {
+            Kind::SandboxCreated => {
+                last.extend(open.take().map(|made| ended(&made, None)));
+                open = body;
+            }
+            Kind::SandboxDestroyed if open.take().is_none() => continue,
+            _ => {}
+        }
+        last.push(draft);
+    }
+    last.extend(open.map(|made| ended(&made, None)));
+    last
+}
 
 /// A sandbox that a branch made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -80,15 +120,16 @@ fn fold(
     let state = match event.kind() {
         Kind::SandboxCreated => "live",
         Kind::SandboxFailed => "failed",
-        Kind::SandboxDestroyed => "destroyed",
+        Kind::SandboxDestroyed => ENDED,
         _ => return,
     };
     // A body that was erased tells nothing any more.
     let Ok(body) = event.body_as::<SandboxEvent>() else { return };
-    if state == "destroyed" {
+    if state == ENDED {
+        let is_lost = body.code.as_deref() == Some(LOST);
         let known = rows.iter_mut().skip(first).rev().find(|row| row.sandbox == body.sandbox);
         if let Some(row) = known {
-            row.state = state;
+            row.state = if is_lost { "gone" } else { state };
         }
         return;
     }

@@ -5,10 +5,10 @@ use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Draft, Effect, Kind, Principal, SessionId};
 
-use super::Kernel;
 use super::cells::decides_later;
 use super::journal::Journal;
 use super::recorder::expand;
+use super::{Kernel, boxes};
 use crate::session::State;
 use crate::{Error, Result, codes};
 
@@ -79,7 +79,7 @@ impl Kernel {
     /// Tells a branch's last events, and ends it.
     fn end_branch(&self, row: &BranchRow, lease: &Lease, last: Vec<Draft>) -> Result<()> {
         let mut state = self.state_of(&row.branch)?;
-        let mut drafts = Vec::new();
+        let mut drafts: Vec<Draft> = boxes::lost(&state).into_iter().collect();
         if let Some(turn) = state.turn {
             let end = TurnEnd {
                 turn,

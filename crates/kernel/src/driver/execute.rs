@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use glasshouse_log::{CellWrite, Log};
-use glasshouse_model::body::{CallEnd, CallStatus, ChangedPath, Coverage, ToolStarted};
+use glasshouse_model::body::{
+    CallEnd, CallStatus, ChangedPath, CommandUsage, Coverage, ToolStarted,
+};
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Draft, Fault, Kind, Principal, SessionId, State,
 };
@@ -98,6 +100,7 @@ struct End {
     output: Vec<u8>,
     strategy: Strategy,
     background_processes: u32,
+    usage: Option<CommandUsage>,
     /// Of a test run.
     verdict: Option<Verdict>,
     /// Of a validating test run: see [`TestEvidence::earlier_exit_code`].
@@ -115,6 +118,7 @@ impl End {
             output: text.into(),
             strategy: Strategy::Head,
             background_processes: 0,
+            usage: None,
             verdict: None,
             earlier_exit_code: None,
             coverage: None,
@@ -328,6 +332,7 @@ impl Execution {
             text: text.text,
             truncated: text.truncated,
             background_processes: end.background_processes,
+            usage: end.usage,
         };
         Draft::new(kind, &body)
     }
@@ -385,8 +390,12 @@ impl Execution {
                     true => self.validate_earlier(bench, timeout_ms)?,
                     false => None,
                 };
-                let end = self.run_tests(bench, timeout_ms)?;
-                Ok(End { earlier_exit_code: earlier, ..end })
+                let mut end = self.run_tests(bench, timeout_ms)?;
+                if let Some(earlier) = earlier {
+                    end.earlier_exit_code = Some(earlier.proven_exit_code());
+                    end.usage = both(earlier.usage, end.usage);
+                }
+                Ok(end)
             }
             _ => Err(Error::new(codes::TURN_FAILED, "the call names no path")),
         }
@@ -407,16 +416,14 @@ impl Execution {
     /// Before the tests are run on what would be merged: the tests as they were before, alone, on the
     /// sources as they are now. What the agent wrote as tests runs as a program beside the others and
     /// can do to them what it likes; here it is absent. Leaves everything as it was, in a new sandbox.
-    fn validate_earlier(&self, bench: &mut Workbench, timeout_ms: u64) -> Result<Option<i32>> {
+    fn validate_earlier(&self, bench: &mut Workbench, timeout_ms: u64) -> Result<Option<End>> {
         let Some(earlier) = bench.with_earlier_tests()? else {
             return bench.start_anew(NewCache::Empty).map(|()| None);
         };
         let sealed = bench.sealed()?.clone();
         bench.accept(earlier, None)?;
-        let ran = bench
-            .start_anew(NewCache::Empty)
-            .and_then(|()| self.run_tests(bench, timeout_ms))
-            .map(|end| end.proven_exit_code());
+        let ran =
+            bench.start_anew(NewCache::Empty).and_then(|()| self.run_tests(bench, timeout_ms));
         bench.accept(sealed, None)?;
         // The cache holds what the earlier tests built of the new sources, and nothing of new tests.
         bench.start_anew(NewCache::Kept)?;
@@ -468,10 +475,28 @@ pub(super) fn changed_path(change: &Change) -> ChangedPath {
     ChangedPath { path: change.path.to_string(), change: change.kind.as_str().to_owned() }
 }
 
+/// What a command used, as events tell it.
+pub(super) const fn used_by(result: &RunResult) -> CommandUsage {
+    CommandUsage {
+        cpu_us: result.usage.cpu_us,
+        memory_peak_bytes: result.usage.memory_peak_bytes,
+        stdout_bytes: result.stdout_bytes,
+        stderr_bytes: result.stderr_bytes,
+    }
+}
+
+fn both(first: Option<CommandUsage>, second: Option<CommandUsage>) -> Option<CommandUsage> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.then(second)),
+        (one, other) => one.or(other),
+    }
+}
+
 fn command_end(output: Vec<u8>, result: &RunResult) -> End {
     let mut end = End {
         strategy: Strategy::Middle,
         background_processes: result.background_processes,
+        usage: Some(used_by(result)),
         ..End::done(output)
     };
     match &result.status {

@@ -10,11 +10,46 @@ use glasshouse_policy::Policy;
 use glasshouse_sandbox::ReadOnlyMount;
 use glasshouse_sandbox::toolchain::{self, Homes, Inside, ToolMount};
 use glasshouse_sandbox::view;
+use serde::Serialize;
 
+use super::Kernel;
 use super::decide::decide_uncounted;
+use crate::Result;
 
 /// Where a sandbox finds the branch's writable cache.
 pub(super) const CACHE_TARGET: &str = "/cache";
+
+/// A toolchain that a project needs and this user has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Toolchain {
+    /// Its name in decisions.
+    pub name: String,
+    /// Directory outside.
+    pub source: PathBuf,
+    /// Where commands find it.
+    pub target: PathBuf,
+    /// Whether the policy of the project lets it be mounted.
+    pub is_allowed: bool,
+}
+
+impl Kernel {
+    /// What a sandbox on a project would have mounted to read, each as the project's policy decides it now.
+    ///
+    /// # Errors
+    /// As [`Kernel::project_policy`]; the policy's load errors.
+    pub fn toolchains(&self, project: &Path) -> Result<Vec<Toolchain>> {
+        let policy = self.project_rules(project)?;
+        let tools = tools_of(project);
+        let (allowed, _) = permitted(&policy, self.log().tenant(), &tools);
+        let told = tools.into_iter().map(|tool| Toolchain {
+            is_allowed: allowed.contains(&tool),
+            name: tool.name,
+            source: tool.source,
+            target: tool.target,
+        });
+        Ok(told.collect())
+    }
+}
 
 /// Where a sandbox finds things.
 fn inside() -> Inside {

@@ -25,14 +25,14 @@ use glasshouse_sandbox::{
 use glasshouse_tools::sanitise::{Masker, Secret};
 
 use super::decide::{decide_uncounted, now_us};
-use super::execute::{changed_path, check_isolation};
+use super::execute::{changed_path, check_isolation, used_by};
 use super::journal::Journal;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running, allowed_by_hand, to_the_log};
 use super::rules::shipped;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
-use super::{Kernel, examined, operation_id};
+use super::{Kernel, boxes, examined, operation_id};
 use crate::merge::{self, Authority, Input, OperationDir};
 use crate::session::{USER, WEB};
 use crate::{Error, Result, codes};
@@ -223,6 +223,7 @@ impl Kernel {
             isolation: Some(isolation.clone()),
             output: Some(stdout.clone()),
             background_processes: run.background_processes,
+            usage: Some(used_by(&run)),
             ..end(id, status, None, exit_code, super::model::elapsed_us(started))
         };
         let mut ends = [Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)];
@@ -324,7 +325,7 @@ impl Kernel {
         let isolation = sandbox.attestation().to_string();
         if let Err(error) = check_isolation(demanded, &isolation) {
             drop(sandbox);
-            record.append(vec![Draft::new(Kind::SandboxDestroyed, &record.sandbox(one))])?;
+            record.append(vec![boxes::ended(&record.sandbox(one), None)])?;
             return Err(error);
         }
         let started = ToolStarted { call: id, isolation };
@@ -438,6 +439,7 @@ fn end(
         text: String::new(),
         truncated: false,
         background_processes: 0,
+        usage: None,
     }
 }
 
@@ -482,7 +484,8 @@ impl<'a> Record<'a> {
         ran: glasshouse_sandbox::Result<T>,
         ended: glasshouse_sandbox::Result<()>,
     ) -> Result<T> {
-        self.append(vec![Draft::new(Kind::SandboxDestroyed, &self.sandbox(one))])?;
+        let lost = ran.as_ref().is_err_and(|e| e.is(glasshouse_sandbox::codes::SANDBOX_LOST));
+        self.append(vec![boxes::ended(&self.sandbox(one), lost.then_some(boxes::LOST))])?;
         let run = ran?;
         ended?;
         Ok(run)

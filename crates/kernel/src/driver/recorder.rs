@@ -76,6 +76,11 @@ impl Recorder {
         drafts: Vec<Draft>,
         cells: Vec<CellWrite>,
     ) -> Result<()> {
+        self.append(drafts, cells)
+    }
+
+    /// The same where nothing can wait.
+    pub(crate) fn append(&mut self, drafts: Vec<Draft>, cells: Vec<CellWrite>) -> Result<()> {
         if drafts.is_empty() {
             return Ok(());
         }

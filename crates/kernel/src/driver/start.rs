@@ -20,7 +20,7 @@ use super::place::is_within;
 use super::rates::Rates;
 use super::recorder::Recorder;
 use super::workbench::Workbench;
-use super::{Kernel, Session, debt, lock, rules};
+use super::{Kernel, Session, boxes, debt, lock, rules};
 use crate::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES};
 use crate::session::VOID_APPROVALS;
 use crate::{Error, Result, codes};
@@ -247,6 +247,7 @@ impl Session {
         let found = if turn.is_some() { "interrupted" } else { "at_rest" };
         let resumed = SessionResumed { epoch, found: found.to_owned() };
         let mut drafts = vec![Draft::new(Kind::SessionResumed, &resumed)];
+        drafts.extend(boxes::lost(self.state()));
         drafts.extend(self.void_after_restore()?);
         if let Some(turn) = turn {
             let end = TurnEnd {

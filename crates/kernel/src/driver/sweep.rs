@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime};
 
-use glasshouse_log::{HeldLog, Log};
+use glasshouse_log::{Append, HeldLog, Log};
 use glasshouse_model::BranchId;
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_sandbox::workspace::{Hold, Keep, sweep_bases};
 
-use super::{Kernel, recorder};
+use super::{Kernel, boxes, recorder};
 use crate::{Error, Result, codes};
 
 /// Time between two sweeps that nobody asked for.
@@ -109,12 +109,27 @@ fn sweep(log: &Log, home: &Path, max_branches: usize, dry_run: bool) -> Result<V
             continue;
         }
         if !dry_run {
+            // A log that does not take it now is told nothing: what is gone is gone.
+            let _ = tell_lost(log, &branch);
             glasshouse_sandbox::remove_tree(&dir).map_err(|e| unusable(&dir, &e))?;
         }
         removed.push(dir);
     }
     removed.extend(sweep_bases(&home.join("cache/bases"), &run, Keep::default(), dry_run)?);
     Ok(removed)
+}
+
+/// Tells the end of a sandbox that went with a process that was killed.
+fn tell_lost(log: &Log, branch: &BranchId) -> Result<()> {
+    let mut state = recorder::fold(log, branch)?;
+    let Some(lost) = boxes::lost(&state) else { return Ok(()) };
+    let session = log.branch(branch)?.session;
+    let lease = log.acquire_lease(branch)?;
+    let events = recorder::expand(&mut state, (log.tenant(), &session, branch), vec![lost])?;
+    let append = Append::new(session, branch.clone(), events);
+    log.append(Append { epoch: Some(lease.epoch()), ..append })?;
+    log.sign_head()?;
+    Ok(())
 }
 
 /// Whether unfinished work is in a branch's directory, or may be.

@@ -26,7 +26,7 @@ use glasshouse_sandbox::{
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running};
 use super::start::put;
-use super::{Kernel, examined};
+use super::{Kernel, boxes, examined};
 use crate::classify::{Classifier, Contents};
 use crate::{Error, Result, codes};
 
@@ -171,6 +171,7 @@ impl Workbench {
 
     /// Copies the project into the cache and puts an empty layer above it.
     pub(super) fn freeze(&mut self, seq: Seq) -> Result<Frozen> {
+        self.end_live(None);
         self.open = None;
         self.forget_work();
         let base = Arc::new(freeze(&self.project, &self.bases, self.owner())?);
@@ -318,13 +319,7 @@ impl Workbench {
         if has_network {
             spec.env = self.network.environment(spec.env);
         }
-        let mut event = SandboxEvent {
-            sandbox: self.name.clone(),
-            template: self.template.as_str().to_owned(),
-            isolation: None,
-            code: None,
-            attestation: None,
-        };
+        let mut event = self.named();
         examined::tell(&self.machine, &self.host)?;
         let made = match has_network {
             true => self.host.create_with_egress(&spec, self.network.egress()?),
@@ -468,7 +463,7 @@ impl Workbench {
     /// Makes programs run in a sandbox of this template from now on, on the files as they are.
     pub(super) fn use_template(&mut self, template: TemplateName) {
         if self.template != template {
-            self.end_live();
+            self.end_live(None);
             self.template = template;
         }
     }
@@ -522,7 +517,7 @@ impl Workbench {
     /// After a fault: the files as they were sealed, and a sandbox host that is alive.
     pub(super) fn take_back(&mut self, error: &Error) -> Result<()> {
         if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) {
-            self.end_live();
+            self.end_live(Some(boxes::LOST));
             self.host = Arc::new(SandboxHost::start(self.host_config.clone())?);
         }
         self.rollback()
@@ -538,28 +533,32 @@ impl Workbench {
         let rolled_back = open.workspace.rollback(&open.sealed, &self.blobs);
         if was_live {
             self.cache = CACHE;
-            self.say_destroyed();
+            self.say_destroyed(None);
         }
         Ok(rolled_back?)
     }
 
-    /// Ends the sandbox, if one lives; the files stay.
-    fn end_live(&mut self) {
+    /// Ends the sandbox, if one lives; the files stay. `code` says why, where nobody wanted it.
+    pub(super) fn end_live(&mut self, code: Option<&str>) {
         if let Some(live) = self.open.as_mut().and_then(|open| open.live.take()) {
             end(live);
-            self.say_destroyed();
+            self.say_destroyed(code);
         }
     }
 
-    fn say_destroyed(&mut self) {
-        let event = SandboxEvent {
+    fn say_destroyed(&mut self, code: Option<&str>) {
+        self.events.push(boxes::ended(&self.named(), code));
+    }
+
+    /// The sandbox as events name it.
+    fn named(&self) -> SandboxEvent {
+        SandboxEvent {
             sandbox: self.name.clone(),
             template: self.template.as_str().to_owned(),
             isolation: None,
             code: None,
             attestation: None,
-        };
-        self.events.push(Draft::new(Kind::SandboxDestroyed, &event));
+        }
     }
 
     /// How the project tests itself.

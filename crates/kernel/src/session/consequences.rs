@@ -254,6 +254,7 @@ pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String
         text,
         truncated: false,
         background_processes: 0,
+        usage: None,
     };
     Draft::new(status.kind(), &body)
 }

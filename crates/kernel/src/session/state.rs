@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, Carry, CommitCreated,
-    DebtUpdated, ExemptionRequested, MergeProposed, ModelCompleted, Outcome, SessionCreated,
-    TestEvidence, ToolProposed, TurnEnd, WorkspaceFrozen,
+    DebtUpdated, ExemptionRequested, MergeProposed, ModelCompleted, Outcome, SandboxEvent,
+    SessionCreated, TestEvidence, ToolProposed, TurnEnd, WorkspaceFrozen,
 };
 use glasshouse_model::{
     BranchId, Call, CallId, Digest, Event, Mode, Seq, State as Workflow, Usage,
@@ -239,6 +239,9 @@ pub struct State {
     pub no_isolation: bool,
     /// Isolation of the latest sandboxed call.
     pub isolation: Option<String>,
+    /// The sandbox that was made last, until its end is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxEvent>,
     /// What the branch derives from.
     pub taint: Taint,
     /// Turns that named requests started, by the names, and the digests of the requests.
@@ -251,7 +254,7 @@ pub struct State {
 impl Projection for State {
     const NAME: &'static str = "session";
     /// Goes up with every change of what folding does or of the state's shape.
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
 
     fn apply(&mut self, event: &Event) {
         Self::apply(self, event);
@@ -377,7 +380,7 @@ mod tests {
         let shape = (State::VERSION, Digest::of(&saved).hex()[..16].to_owned());
         assert_eq!(
             shape,
-            (4, "26f5d6f99b562118".to_owned()),
+            (5, "26f5d6f99b562118".to_owned()),
             "{}",
             String::from_utf8_lossy(&saved)
         );

@@ -165,6 +165,7 @@ impl Simulation {
             text: text.to_owned(),
             truncated: false,
             background_processes: 0,
+            usage: None,
         };
         self.append(Draft::new(status.kind(), &body))
     }

@@ -244,6 +244,36 @@ pub struct CallEnd {
     /// Processes that the command left behind and that were killed.
     #[serde(default)]
     pub background_processes: u32,
+    /// What its commands used; absent for a call that ran none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<CommandUsage>,
+}
+
+/// What the commands of a call used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandUsage {
+    /// Processor time of all processes, in microseconds.
+    pub cpu_us: u64,
+    /// Peak memory of the sandbox; without limits for all processes together, of the largest process.
+    pub memory_peak_bytes: u64,
+    /// Bytes written to standard output.
+    pub stdout_bytes: u64,
+    /// Bytes written to standard error.
+    pub stderr_bytes: u64,
+}
+
+impl CommandUsage {
+    /// Of two commands, one after the other.
+    #[must_use]
+    pub const fn then(self, next: Self) -> Self {
+        let memory = if self.memory_peak_bytes > next.memory_peak_bytes { self } else { next };
+        Self {
+            cpu_us: self.cpu_us.saturating_add(next.cpu_us),
+            memory_peak_bytes: memory.memory_peak_bytes,
+            stdout_bytes: self.stdout_bytes.saturating_add(next.stdout_bytes),
+            stderr_bytes: self.stderr_bytes.saturating_add(next.stderr_bytes),
+        }
+    }
 }
 
 /// `sandbox.created`, `.failed`, `.destroyed`.
@@ -256,7 +286,7 @@ pub struct SandboxEvent {
     /// Isolation level reached, for example `native:full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<String>,
-    /// Error code of a failure.
+    /// Error code of a failure; of an end `sandbox_lost`, where it went with its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// What was measured from inside.

@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, test_kill_process};
 
 /// Exit status: the attack succeeded.
@@ -47,6 +47,17 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
             .map(drop),
         ["socket", family] => socket(family),
         ["descriptors"] => descriptors(),
+        // Controls, which nothing contains: one leaves nothing behind, one has what an attack looks for.
+        ["apart", "mount"] => {
+            apart().and_then(|()| Ok(mount("none", "/tmp", "tmpfs", MountFlags::empty(), None)?))
+        }
+        ["apart", "device"] => apart()
+            .and_then(|()| Ok(mount("none", "/tmp", "tmpfs", MountFlags::empty(), None)?))
+            .and_then(|()| device("/tmp/planted")),
+        ["inherited", "descriptors"] => {
+            let more = fs::File::open("/dev/null");
+            more.and_then(|more| descriptors().map(|()| drop(more)))
+        }
         ["spawn"] => std::process::Command::new("/bin/true").status().map(drop),
         ["call", name] => call(name),
         ["memory", bytes] => number(bytes).and_then(memory),
@@ -103,6 +114,15 @@ fn raw(result: i64) -> io::Result<()> {
 fn trace(pid: Pid) -> io::Result<()> {
     // SAFETY: seizing reads no memory of ours; the tracee is released when this process ends.
     raw(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid.as_raw_nonzero().get(), 0usize, 0usize) })
+}
+
+/// Leaves the machine's mounts alone from here on: what is mounted now is this process's own.
+fn apart() -> io::Result<()> {
+    let user = if rustix::process::geteuid().is_root() { 0 } else { libc::CLONE_NEWUSER };
+    // SAFETY: changes this process only, which has one thread and ends right after.
+    raw(i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS | user) }))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(mount_change("/", private)?)
 }
 
 /// Makes a device node for this machine's memory device.

@@ -19,6 +19,17 @@ fn the_doctor_measures_and_reports() {
         assert!(probe.held() || may_fail, "{probe:?}");
         assert_eq!(probe.held(), probe.remedy.is_empty(), "{probe:?}");
     }
+    // What is read back is no attack; each attack either succeeds elsewhere, or it is told why not.
+    let attacks = probes.iter().filter(|probe| !probe.control.is_empty());
+    let (reached, told): (Vec<_>, Vec<_>) = attacks.partition(|probe| probe.control == "reached");
+    assert!(told.iter().all(|probe| probe.control.starts_with("none: ")), "{told:?}");
+    assert_eq!(reached.len() + told.len(), 27, "{probes:#?}");
+    // What a user, or a kernel, may not do anywhere differs; these work everywhere.
+    let certain = ["read-secret", "write-outside", "write-system", "signal", "descriptors"];
+    for name in certain.iter().chain(&["network", "abstract-socket", "memory-limit"]) {
+        assert!(reached.iter().any(|probe| probe.name == *name), "{name}: {told:?}");
+    }
+    assert!(reached.len() >= if is_root() { 20 } else { 15 }, "{told:#?}");
     let json = serde_json::to_value(&report).unwrap();
     let first = &json["backends"][0];
     assert_eq!(first["name"], "native");
@@ -53,6 +64,26 @@ fn what_was_found_is_stamped_on_every_sandbox_and_no_file_betters_it() {
     assert_ne!(found.level, Level::Refused);
     home.host.set_examined(found.level_now());
     assert_eq!(home.host.create(&spec).unwrap().attestation().level(), found.level);
+}
+
+/// The failure: a probe was believed when it failed, whatever the reason, so an examination by a broken program
+/// found that everything held.
+#[test]
+fn an_attack_that_fails_everywhere_shows_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    // Makes sandboxes as the real one does, and refuses itself every attack.
+    let broken = home.path().join("broken");
+    let real = program();
+    let script =
+        format!("#!/bin/sh\n[ \"$2\" = probe ] && exit 1\nexec {} \"$@\"\n", real.display());
+    std::fs::write(&broken, script).unwrap();
+    std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let report = doctor(&HostConfig { program: broken, home: home.path().to_owned() });
+    assert_eq!(report.level, Level::Refused, "{report:#?}");
+    let probes = &report.backends[0].probes;
+    let secret = probes.iter().find(|probe| probe.name == "read-secret").unwrap();
+    assert_eq!(secret.result, "not measured: it fails without a sandbox, too ()");
+    assert!(probes[0].held(), "the control: a sandbox was made");
 }
 
 #[test]

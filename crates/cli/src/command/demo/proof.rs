@@ -28,7 +28,7 @@ const CHANGED: (&[u8], &[u8]) = (b"\"kind\":\"tool.denied\"", b"\"kind\":\"tool.
 /// Checks all of it.
 pub(super) fn check(finished: &Finished<'_>, home: &Path) -> Result<(), Error> {
     let log = finished.kernel.log();
-    let events = log.events(finished.session.branch()).collect::<Result<Vec<_>, _>>()?;
+    let events = log.events(finished.branch).collect::<Result<Vec<_>, _>>()?;
     every_call_is_accounted_for(&events)?;
     nothing_keeps_the_secret(log, &events)?;
     a_tunnel_for_another_host_is_refused(home)?;

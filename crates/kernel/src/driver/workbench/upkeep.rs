@@ -9,6 +9,7 @@ use crate::{Error, Result, codes};
 impl Workbench {
     /// Ends the sandbox and removes everything that the branch has on disk outside the log.
     pub(in crate::driver) fn clear(&mut self) {
+        self.end_live(None);
         self.open = None;
         // What stays is found by the next sweep.
         let _ = glasshouse_sandbox::remove_tree(&self.dir);

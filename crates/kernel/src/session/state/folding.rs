@@ -4,8 +4,8 @@ use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BranchForked, BranchMerged,
     BudgetCharged, CallEnd, ContextCompacted, ContextPinned, LogRecovered, MergeAnswered,
     MergeApplied, MergedWorkspace, MessageReceived, ModeChanged, ModelCompleted, ModelFailed,
-    ModelRequested, PolicyDecided, TestEvidence, ToolProposed, ToolStarted, TurnEnd, TurnStarted,
-    WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
+    ModelRequested, PolicyDecided, SandboxEvent, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
+    TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
 };
 use glasshouse_model::{
     BranchId, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow,
@@ -16,6 +16,11 @@ use super::{
     State, Summary, VOID_APPROVALS, input_tokens, total_tokens,
 };
 use crate::session::{compaction, repetition, schemas};
+
+/// A sandbox without what was measured in it.
+fn unmeasured(made: SandboxEvent) -> SandboxEvent {
+    SandboxEvent { attestation: None, ..made }
+}
 
 impl State {
     /// Folds one event. Unknown kinds change nothing but the head.
@@ -121,16 +126,20 @@ impl State {
                 event.body_as::<glasshouse_model::body::Egress>()?;
             }
             Kind::BudgetCharged => self.charged(event.body_as()?),
+            // One whose body was erased is forgotten; nothing else rests on it.
+            Kind::SandboxCreated => self.sandbox = event.body_as().ok().map(unmeasured),
+            Kind::SandboxDestroyed => self.sandbox = None,
             _ => {}
         }
         Ok(())
     }
 
-    /// What a fork does not take over: answers of people, and what the parent had spent, which stays the
-    /// parent's.
+    /// What a fork does not take over: answers of people, the parent's sandbox, and what the parent had
+    /// spent, which stays the parent's.
     fn forked(&mut self, parent: BranchId) {
         let spent = std::mem::take(&mut self.usage);
         self.elsewhere.insert(parent, spent);
+        self.sandbox = None;
         self.void_answers();
     }
 
