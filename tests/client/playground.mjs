@@ -138,6 +138,24 @@ try {
   await until('routes', 'document.querySelectorAll("section").length > 30')
   await picture('docs.png')
   report.routes = await run('document.querySelectorAll("section").length')
+  // Names of members and of other schemas, and values: what a schema says and its text does not.
+  report.untold = await run(`(${async () => {
+    const words = schema => Object.entries(schema ?? {}).flatMap(([word, value]) => {
+      if (word === '$ref') return [value.split('/').pop()]
+      if (word === 'const') return [JSON.stringify(value)]
+      if (word === 'enum') return value.map(one => JSON.stringify(one))
+      if (word === 'properties') return Object.entries(value).flatMap(([key, one]) => [key, ...words(one)])
+      if (['anyOf', 'oneOf', 'allOf'].includes(word)) return value.flatMap(words)
+      if (word === 'items') return ['list of', ...words(value)]
+      return word === 'additionalProperties' && typeof value === 'object' ? words(value) : []
+    })
+    const told = await (await fetch('/openapi.json')).json()
+    return Object.entries(told.components.schemas).flatMap(([own, schema]) => {
+      const text = document.querySelector(`[data-schema="${own}"] pre`)?.textContent ?? ''
+      const missing = words(schema).filter(word => !text.includes(word))
+      return text === '' || text.includes('undefined') || missing.length ? [`${own}: ${missing}`] : []
+    })
+  }})()`)
   report.outside = requests.filter(one => !one.startsWith(`${url}/`) && !/^(data|about|blob):/.test(one))
   console.log(JSON.stringify(report))
   end(0)

@@ -21,7 +21,7 @@ const CLIENT: &str = "sdk/typescript/src/api.ts";
 const PROJECT: &str = "sdk/typescript";
 
 const HEAD: &str = "// Written by `cargo xtask sdk` from docs/reference/openapi.json.
-import { type Connection, type More, type Server, Transport } from './runtime.ts'
+import { type Connection, type Lines, type More, type Server, Transport } from './runtime.ts'
 
 ";
 
@@ -115,7 +115,8 @@ fn function(path: &str, method: &str, operation: &Value) -> String {
     let (send, kind) = match media.as_str() {
         "text/event-stream" => ("stream", "Promise<Connection>".to_owned()),
         "application/json" => ("json", format!("Promise<{answer}>")),
-        "text/plain" => ("text", "Promise<string>".to_owned()),
+        "application/x-ndjson" => ("lines", "Promise<Lines>".to_owned()),
+        media if media.starts_with("text/") => ("text", "Promise<string>".to_owned()),
         _ => ("bytes", "Promise<Uint8Array>".to_owned()),
     };
     let place = path.replace('{', "${encodeURIComponent(").replace('}', ")}");
@@ -273,6 +274,25 @@ mod tests {
             "{\n  /** What it is */\n  a: string\n  b?: unknown\n}",
         );
         check(json!({}), "unknown");
+    }
+
+    /// The failure: the stream of a plan came as one array of bytes, when all of it was there.
+    #[test]
+    fn what_an_operation_answers_decides_how_it_is_read() {
+        let check = |media: &str, sends: &str, kind: &str| {
+            let schema = json!({ "schema": { "type": "boolean" } });
+            let operation = json!({
+                "operationId": "get_it", "responses": { "200": { "content": { media: schema } } },
+            });
+            let made = function("/it", "get", &operation);
+            assert!(made.contains(&format!("this.#transport.{sends}(")), "{media}: {made}");
+            assert!(made.contains(&format!("): Promise<{kind}> {{")), "{media}: {made}");
+        };
+        check("application/json", "json", "boolean");
+        check("text/event-stream", "stream", "Connection");
+        check("application/x-ndjson", "lines", "Lines");
+        check("text/html", "text", "string");
+        check("application/octet-stream", "bytes", "Uint8Array");
     }
 
     #[test]

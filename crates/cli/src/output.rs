@@ -43,7 +43,7 @@ pub(crate) fn json_line(value: &impl Serialize) {
 
 /// JSON text whose strings hold none of the characters that a terminal obeys. The writer of JSON
 /// escapes those below U+0020 itself.
-fn without_controls(json: String) -> String {
+pub(crate) fn without_controls(json: String) -> String {
     let obeyed = |c: char| (c.is_control() && c != '\n') || is_bidi_control(c);
     if !json.contains(obeyed) {
         return json;

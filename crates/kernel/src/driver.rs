@@ -97,7 +97,7 @@ pub use rules::{
     PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
     policy_texts, project_policy, protected, served,
 };
-pub use search::{Find, Found, Search};
+pub use search::{Find, Found, Search, SearchPlace};
 pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};

@@ -562,7 +562,10 @@ impl Plans {
         let (plans, runs) = self.fold.counts();
         let body = PlanHistoryCleared { plans, runs };
         let Some(home) = home else { return Ok(body) };
-        self.append_again(&home, &Draft::new(Kind::PlanHistoryCleared, &body))?;
+        self.append_again(
+            &home,
+            &Draft::new(Kind::PlanHistoryCleared, &body).by(self.user.actor()),
+        )?;
         Ok(body)
     }
 }

@@ -51,6 +51,11 @@ pub(crate) fn add_to_header(header: &mut Vec<u8>, marks: &[CellMark]) -> serde_j
     Ok(())
 }
 
+/// Whether a header may have marks: it has, or a text in it looks like them.
+pub(crate) fn are_marked(header: &[u8]) -> bool {
+    memchr::memmem::find(header, MEMBER).is_some()
+}
+
 fn in_header(header: &[u8]) -> Vec<CellMark> {
     #[derive(Deserialize)]
     struct Anchors {
@@ -58,7 +63,7 @@ fn in_header(header: &[u8]) -> Vec<CellMark> {
         cells: Vec<CellMark>,
     }
     // Few headers have marks, and looking for them is much faster than parsing.
-    if memchr::memmem::find(header, MEMBER).is_none() {
+    if !are_marked(header) {
         return Vec::new();
     }
     serde_json::from_slice::<Anchors>(header).map(|anchors| anchors.cells).unwrap_or_default()

@@ -11,7 +11,7 @@ use crate::store::Store;
 
 /// Lines of one answer that are enough, in bytes; the longest events are a mebibyte.
 const ENOUGH_BYTES: usize = 4 << 20;
-/// Lines that are read before their bytes are counted.
+/// Lines that are read before their bytes are counted; twice as many each time while they are short.
 const LINES_STEP: usize = 16;
 
 /// Events that are held in memory at a time when a whole branch is walked.
@@ -60,8 +60,9 @@ impl<'s> Chain<'s> {
     /// Fewer than asked for come once they are long.
     pub(crate) fn lines(&self, from: Seq, limit: usize) -> Result<Vec<(Seq, String)>> {
         let (mut lines, mut bytes, mut next) = (Vec::new(), 0, from);
+        let mut step = LINES_STEP;
         while lines.len() < limit && bytes < ENOUGH_BYTES {
-            let wanted = LINES_STEP.min(limit - lines.len());
+            let wanted = step.min(limit - lines.len());
             let before = lines.len();
             let defect = self.walk(next, Seq::MAX, wanted, |record, owner, prev| {
                 let line = record.line_within(&self.session, owner, prev)?;
@@ -76,6 +77,9 @@ impl<'s> Chain<'s> {
             if lines.len() - before < wanted {
                 break;
             }
+            // As many as there is room for, were they as long as those so far; each look has a cost of its own.
+            let room = (ENOUGH_BYTES.saturating_sub(bytes)) / (bytes / lines.len()).max(1);
+            step = (2 * step).min(room).max(LINES_STEP);
         }
         Ok(lines)
     }

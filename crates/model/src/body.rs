@@ -22,7 +22,7 @@ use crate::Digest;
 
 pub use call::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
-    CommandUsage, FileMutated, GrantUsed, PolicyDecided, SandboxEvent, SandboxExamined,
+    CommandUsage, FileMutated, GrantUsed, MergeAsked, PolicyDecided, SandboxEvent, SandboxExamined,
     ToolProposed, ToolStarted,
 };
 pub use contents::{NamedBlob, named_blobs, sealed_files};

@@ -21,6 +21,7 @@ use crate::caller::Caller;
 use crate::quota::Exhausted;
 use crate::reply::is_json;
 use crate::rights::{HOST, MANAGE, PROVE, Rights};
+use crate::route::Route;
 use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
@@ -37,6 +38,8 @@ pub(crate) struct Ask {
     pub(crate) tenant: Arc<TenantRow>,
     /// All tenants, for those who may see them.
     pub(crate) shared: Option<Arc<Shared>>,
+    /// The route that it is on.
+    pub(crate) route: &'static Route,
     /// Parts of the path by name.
     pub(crate) parts: BTreeMap<String, String>,
     /// The address.

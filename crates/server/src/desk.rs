@@ -16,8 +16,10 @@ use glasshouse_model::body::NamedRequest;
 use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId};
 
 use crate::chat::{Live, Speaker};
+use crate::faults::Faults;
 use crate::models::{Connected, Models, Settings, Wanted};
 use crate::pool::Meter;
+use crate::problem::{Problem, RETRY_AFTER_S};
 use crate::{Error, Result, codes};
 
 /// Most turns that run at a time.
@@ -32,6 +34,8 @@ const ATTEMPTS: u8 = 8;
 const CLEARING_WITHIN: Duration = Duration::from_secs(10);
 /// How long turns that were stopped may take to end.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(15);
+/// When a server that stops may be there again, in seconds.
+const STOPPING_RETRY_S: u64 = 10;
 /// How long a question waits for its answer, which comes by another request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15 * 60);
 
@@ -114,22 +118,24 @@ pub(crate) struct Desk {
     founding: Mutex<()>,
     meter: Meter,
     live: Live,
+    faults: Faults,
 }
 
 /// Tells the sequence of a turn's first event as soon as it is stored.
 struct Announce(Mutex<Option<mpsc::SyncSender<Result<Seq>>>>, Arc<Desk>, BranchId, Speaker);
 
 impl Announce {
-    fn tell(&self, started: Result<Seq>) {
+    /// False where it was told before.
+    fn tell(&self, started: Result<Seq>) -> bool {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(waiting) = waiting {
-            if let (Ok(seq), Some(running)) = (&started, self.1.lock().get_mut(&self.2)) {
-                running.turn = Some(*seq);
-                self.1.changed.notify_all();
-            }
-            // Whoever asked may have left; the turn runs all the same.
-            let _ = waiting.send(started);
+        let Some(waiting) = waiting else { return false };
+        if let (Ok(seq), Some(running)) = (&started, self.1.lock().get_mut(&self.2)) {
+            running.turn = Some(*seq);
+            self.1.changed.notify_all();
         }
+        // Whoever asked may have left; the turn runs all the same.
+        let _ = waiting.send(started);
+        true
     }
 }
 
@@ -146,7 +152,7 @@ impl Observer for Announce {
 
 impl Desk {
     /// An empty desk; must be called within the runtime that turns use.
-    pub(crate) fn new(kernel: Arc<Kernel>, models: Arc<dyn Models>) -> Self {
+    pub(crate) fn new(kernel: Arc<Kernel>, models: Arc<dyn Models>, faults: Faults) -> Self {
         Self {
             kernel,
             models,
@@ -158,6 +164,7 @@ impl Desk {
             founding: Mutex::default(),
             meter: Meter::default(),
             live: Live::default(),
+            faults,
         }
     }
 
@@ -244,7 +251,8 @@ impl Desk {
     /// `server_stopping`.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::SeqCst) {
-            return Err(Error::new(codes::SERVER_STOPPING, "no turn can be started now"));
+            return Err(Error::new(codes::SERVER_STOPPING, "no turn can be started now")
+                .with(RETRY_AFTER_S, STOPPING_RETRY_S));
         }
         Ok(())
     }
@@ -410,8 +418,13 @@ impl Desk {
             let ran = desk.run(&task, &announce, &cancel);
             desk.meter.took(began.elapsed());
             drop(place);
-            // A turn that began has told so; what went wrong later is in the log.
-            announce.tell(ran.and_then(|()| Err(ended_early())));
+            // A turn that began has told so; what went wrong later is in the log, unless that is what went wrong.
+            let failed = ran.clone().err();
+            if !announce.tell(ran.and_then(|()| Err(ended_early())))
+                && let Some(error) = failed
+            {
+                desk.faults.tell(&Problem::of(error), None);
+            }
         };
         std::thread::Builder::new().name("turn".to_owned()).spawn(run).map_err(|e| {
             drop(Place { desk: self, branch: &here });
@@ -548,14 +561,19 @@ impl Desk {
     }
 
     /// Asks the turn that runs on a branch to stop, and names it; only if it is this one, where one is named. Its
-    /// end is an event.
-    pub(crate) fn cancel(&self, branch: &BranchId, turn: Option<Seq>) -> Option<Seq> {
+    /// end is an event, which names who stopped it.
+    pub(crate) fn cancel(
+        &self,
+        branch: &BranchId,
+        turn: Option<Seq>,
+        by: &Principal,
+    ) -> Option<Seq> {
         let running = self.lock();
         let found = running.get(branch)?;
         if turn.is_some() && found.turn != turn {
             return None;
         }
-        found.cancel.cancel();
+        found.cancel.cancel_as(by.actor());
         found.turn
     }
 

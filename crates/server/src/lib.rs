@@ -18,7 +18,8 @@
 //!   A `Caller` can only be made there; the table of routes says which rights open which route.
 //! - **A tenant is a log** (`shared`): handlers get one tenant's part of the server, so an id of another one is not
 //!   there for them, and nobody has to compare tenants.
-//! - **Keys and files are not here**: who starts the server gives it `Models`.
+//! - **Keys and files are not here**: who starts the server gives it `Models`, and takes what an operator must know
+//!   (`Operator`): the server itself prints nothing.
 #![forbid(unsafe_code)]
 
 mod admit;
@@ -30,6 +31,7 @@ mod clock;
 pub mod codes;
 mod desk;
 mod error;
+mod faults;
 mod gate;
 mod jwt;
 mod keys;
@@ -37,6 +39,7 @@ mod listen;
 mod metrics;
 mod models;
 mod openapi;
+mod page;
 mod pool;
 mod problem;
 mod quota;
@@ -66,6 +69,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use error::{Error, Result};
+pub use faults::Operator;
 pub use jwt::JwtSettings;
 pub use models::{Connected, Models, Settings, Wanted};
 pub use route::reference;
@@ -92,7 +96,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Must be called within a multi-threaded runtime, which turns use too.
+    /// Listens. Must be called within a multi-threaded runtime, which turns use too. `operator` is told of every
+    /// answer that is a fault of ours.
     ///
     /// # Errors
     /// `listen_insecure` for an address that others can reach while nothing is encrypted, or nothing tells who
@@ -104,6 +109,7 @@ impl Server {
         models: Arc<dyn Models>,
         listening: Listening,
         telemetry: Option<Telemetry>,
+        operator: Arc<dyn Operator>,
     ) -> Result<Self> {
         let tls = listening.tls.as_ref().map(tls::acceptor).transpose()?;
         listen::check(&listening, has_keys(&kernel)?)?;
@@ -120,6 +126,7 @@ impl Server {
             stopping: stopping.clone(),
             ending: ending.clone(),
             telemetry,
+            faults: faults::Faults::new(operator),
             pool: Arc::new(pool::Pool::new(WORKERS, MAX_WAITING)),
             metrics: Arc::new(metrics::Metrics::new()),
             counted: Arc::default(),
@@ -146,10 +153,10 @@ impl Server {
         self.token_file.as_deref()
     }
 
-    /// Stops: no new requests, streams end, code of plans is ended, running turns come to rest or are stopped so
-    /// that they can be carried on.
+    /// Stops: no new turns, code of plans is ended, running turns come to rest or are stopped so that they can be
+    /// carried on. What is asked meanwhile is answered, and streams tell of all that; then they say that they end, and
+    /// nobody is listened to any more.
     pub async fn stop(self) {
-        let _ = self.stop.send(true);
         self.ending.cancel();
         let closing: Vec<_> = self
             .shared
@@ -157,10 +164,11 @@ impl Server {
             .into_iter()
             .map(|service| tokio::task::spawn_blocking(move || service.desk.close(TURN_PATIENCE)))
             .collect();
-        let _ = self.serving.await;
         for closed in closing {
             let _ = closed.await;
         }
+        let _ = self.stop.send(true);
+        let _ = self.serving.await;
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::sync::OnceLock;
 
+use hyper::Method;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::problem::{MEDIA_TYPE, Problem};
-use crate::route::{IF_NONE_MATCH, ROUTES, Route};
+use crate::route::{IF_MATCH, IF_NONE_MATCH, ROUTES, Route};
 use crate::shapes;
 
 /// Makes the schema of a type; names of types are references into the document.
@@ -47,7 +48,7 @@ pub(crate) fn document() -> Value {
     let problem = generators.answers.subschema_for::<Problem>();
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
-        let operation = operation(route, &mut generators, &problem);
+        let operation = operation(route, &mut generators);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_lowercase()] = operation;
     }
@@ -63,6 +64,10 @@ pub(crate) fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": { "Problem": {
+                "description": "Why it was not done",
+                "content": { MEDIA_TYPE: { "schema": problem } },
+            } },
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
     })
@@ -75,7 +80,7 @@ pub(crate) fn text() -> &'static str {
     TEXT.get_or_init(|| serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n")
 }
 
-fn operation(route: &Route, generators: &mut Generators, problem: &Schema) -> Value {
+fn operation(route: &Route, generators: &mut Generators) -> Value {
     let Route { method, path, is_open, summary, told, .. } = route;
     let mut parameters: Vec<Value> = parts(path)
         .map(|name| {
@@ -100,15 +105,18 @@ fn operation(route: &Route, generators: &mut Generators, problem: &Schema) -> Va
         "responses": {
             told.status.to_string(): {
                 "description": summary,
-                "content": content,
-            },
-            "default": {
-                "description": "An error",
-                "content": { MEDIA_TYPE: { "schema": problem } },
+                "content": content.clone(),
             },
         },
         "security": if *is_open { json!([]) } else { json!([{ "token": [] }]) },
     });
+    for status in refusals(route) {
+        operation["responses"][status.to_string()] = json!({ "$ref": PROBLEM });
+    }
+    if told.may_be_asked {
+        operation["responses"]["202"] =
+            json!({ "description": "A person is asked first", "content": content });
+    }
     if told.may_be_nothing {
         operation["responses"]["204"] = json!({ "description": "There is nothing" });
     }
@@ -122,6 +130,36 @@ fn operation(route: &Route, generators: &mut Generators, problem: &Schema) -> Va
         });
     }
     operation
+}
+
+/// Statuses of errors that any route may answer: the gate's, those of bodies that come too slowly or are too large, and
+/// faults of ours.
+const OF_ALL: [u16; 7] = [403, 408, 413, 429, 431, 500, 503];
+/// Where the description says what an error is.
+const PROBLEM: &str = "#/components/responses/Problem";
+
+/// Statuses of the errors that a route may answer, in order.
+pub(crate) fn refusals(route: &Route) -> Vec<u16> {
+    let Route { method, path, is_open, told, .. } = route;
+    let changes = *method != Method::GET;
+    let names_something = parts(path).next().is_some();
+    let reads = told.query.is_some() || told.body.is_some() || !told.headers.is_empty();
+    let mut all: Vec<u16> = OF_ALL.to_vec();
+    let mut may = |is_so: bool, statuses: &[u16]| {
+        all.extend(statuses.iter().filter(|_| is_so));
+    };
+    may(!is_open, &[401, 507]);
+    may(reads || names_something, &[400]);
+    may(names_something, &[404]);
+    // What a deleted or archived session said is gone.
+    may(path.contains("{session}"), &[410]);
+    may(changes, &[400, 409]);
+    may(told.body.is_some(), &[415, 422]);
+    may(told.headers.iter().any(|(name, _)| *name == IF_MATCH), &[412]);
+    may(true, told.refuses);
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Names of the parts of a path.
@@ -253,12 +291,37 @@ mod tests {
         }
         let mut generators = Generators::new();
         for route in ROUTES {
-            operation(route, &mut generators, &Schema::default());
+            operation(route, &mut generators);
         }
         let answers = generators.answers.take_definitions(true);
         for (name, schema) in generators.requests.take_definitions(true) {
             assert_eq!(answers.get(&name).unwrap_or(&schema), &schema, "{name}");
         }
+    }
+
+    /// The failure: each route said that it answers anything else as an error, so no answer was ever wrong.
+    #[test]
+    fn a_route_says_which_errors_it_may_answer() {
+        let check = |method: Method, path: &str, expected: &[u16]| {
+            let route = ROUTES.iter().find(|one| one.method == method && one.path == path);
+            let own = refusals(route.unwrap()).into_iter().filter(|one| !OF_ALL.contains(one));
+            assert_eq!(own.collect::<Vec<_>>(), expected, "{method} {path}");
+        };
+        check(Method::GET, "/v1/health", &[]);
+        check(Method::GET, "/v1/whoami", &[401, 507]);
+        check(Method::GET, "/v1/grants", &[400, 401, 507]);
+        check(Method::GET, "/v1/sessions/{session}", &[400, 401, 404, 410, 507]);
+        check(Method::PUT, "/v1/tenants/{tenant}", &[400, 401, 404, 409, 412, 415, 422, 507]);
+        let document = document();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let responses = operation["responses"].as_object().unwrap();
+                assert!(!responses.contains_key("default"), "{method} {path}");
+                let problems = responses.iter().filter(|(_, told)| told["$ref"] == PROBLEM);
+                assert!(problems.count() >= OF_ALL.len(), "{method} {path}");
+            }
+        }
+        assert!(document["components"]["responses"]["Problem"].is_object());
     }
 
     #[test]

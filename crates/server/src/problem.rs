@@ -19,7 +19,7 @@ const TYPE_PREFIX: &str = "urn:glasshouse:error:";
 pub(crate) const RETRY_AFTER_S: &str = "retry_after_s";
 
 /// The body of a problem.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Problem {
     /// Names the code; it is not meant to be fetched.
     #[serde(rename = "type")]
@@ -78,6 +78,18 @@ pub(crate) fn status(code: &str, exit: Exit) -> StatusCode {
 }
 
 impl Problem {
+    pub(crate) const fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The error in a line.
     pub(crate) fn line(&self) -> String {
         format!("{}: {}", self.code, self.detail)
@@ -113,6 +125,9 @@ impl From<Error> for Reply {
         let status = StatusCode::from_u16(problem.status).unwrap_or_default();
         let retry_after_s = problem.context.get(RETRY_AFTER_S).and_then(ContextValue::as_u64);
         let mut reply = Self::of_bytes(status, MEDIA_TYPE, json_bytes(&problem));
+        if status.is_server_error() {
+            reply = reply.told(problem);
+        }
         if let Some(seconds) = retry_after_s {
             reply = reply.header("retry-after", &seconds.to_string());
         }

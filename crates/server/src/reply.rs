@@ -8,6 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
 use crate::chat::Follow;
+use crate::problem::Problem;
 
 /// Media type of JSON.
 const JSON: &str = "application/json";
@@ -18,7 +19,13 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     headers: HeaderMap,
     pub(crate) content: Content,
+    /// What the operator is told of, where it is a fault of ours.
+    fault: Option<Box<Problem>>,
 }
+
+/// A fault of ours, at an answer on its way out.
+#[derive(Debug, Clone)]
+pub(crate) struct Fault(pub(crate) Box<Problem>);
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -42,7 +49,8 @@ impl Reply {
     /// A whole body of some type.
     pub(crate) fn of_bytes(status: StatusCode, media_type: &str, body: Vec<u8>) -> Self {
         let content = Content::Whole(Bytes::from(body));
-        Self { status, headers: HeaderMap::new(), content }.header("content-type", media_type)
+        Self { status, headers: HeaderMap::new(), content, fault: None }
+            .header("content-type", media_type)
     }
 
     /// A value as JSON.
@@ -58,26 +66,34 @@ impl Reply {
     /// A stream of events.
     pub(crate) fn events(branch: BranchId, from: Seq) -> Self {
         let content = Content::Events { branch, from };
-        Self { status: StatusCode::OK, headers: HeaderMap::new(), content }
+        Self { status: StatusCode::OK, headers: HeaderMap::new(), content, fault: None }
     }
 
     /// Lines of JSON as they come.
     pub(crate) fn lines(lines: tokio::sync::mpsc::Receiver<Bytes>) -> Self {
         let content = Content::Lines(lines);
-        let reply = Self { status: StatusCode::OK, headers: HeaderMap::new(), content };
+        let reply =
+            Self { status: StatusCode::OK, headers: HeaderMap::new(), content, fault: None };
         reply.header("content-type", "application/x-ndjson").header("x-accel-buffering", "no")
     }
 
     /// A message of a chat as a stream.
     pub(crate) fn chat(follow: Follow) -> Self {
         let content = Content::Chat(Box::new(follow));
-        Self { status: StatusCode::OK, headers: HeaderMap::new(), content }
+        Self { status: StatusCode::OK, headers: HeaderMap::new(), content, fault: None }
     }
 
     /// Nothing.
     pub(crate) fn empty(status: StatusCode) -> Self {
         let content = Content::Whole(Bytes::new());
-        Self { status, headers: HeaderMap::new(), content }
+        Self { status, headers: HeaderMap::new(), content, fault: None }
+    }
+
+    /// With what the operator is told of it.
+    #[must_use]
+    pub(crate) fn told(mut self, problem: Problem) -> Self {
+        self.fault = Some(Box::new(problem));
+        self
     }
 
     /// Adds a header. What cannot stand in one is left out.
@@ -121,6 +137,9 @@ impl Reply {
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
+        if let Some(problem) = self.fault {
+            response.extensions_mut().insert(Fault(problem));
+        }
         let headers = response.headers_mut();
         if !headers.contains_key("cache-control") {
             headers.insert("cache-control", HeaderValue::from_static("no-store"));

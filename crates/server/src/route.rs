@@ -3,7 +3,7 @@
 use glasshouse_kernel::driver::{
     Explained, Merging, Overview, PendingApproval, SandboxRow, Simulation, TenantRow,
 };
-use glasshouse_kernel::plans::{History, Replayed};
+use glasshouse_kernel::plans::Replayed;
 use glasshouse_log::{EventProof, Verification};
 use glasshouse_model::Decision;
 use glasshouse_policy::Explanation;
@@ -29,11 +29,15 @@ pub(crate) struct Told {
     pub(crate) status: u16,
     /// Whether there may be nothing to answer.
     pub(crate) may_be_nothing: bool,
+    /// Whether it may answer that a person is asked first.
+    pub(crate) may_be_asked: bool,
     pub(crate) media_type: &'static str,
     /// What it answers; where it is no JSON, some text.
     pub(crate) answer: Option<Shape>,
     /// A kind of text that it may answer as well.
     pub(crate) or_text: Option<&'static str>,
+    /// Statuses of errors that do not follow from the rest.
+    pub(crate) refuses: &'static [u16],
     /// Headers that it looks at, and what they say.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
@@ -63,6 +67,8 @@ pub(crate) struct Route {
     pub(crate) spends: Spends,
     /// Whether its answer may go on after it has begun.
     pub(crate) goes_on: bool,
+    /// Whether the tenant's log is told who used it: where what it does leaves no event of its own.
+    pub(crate) is_told: bool,
     /// What it does, for the reference.
     pub(crate) summary: &'static str,
     pub(crate) handler: Handler,
@@ -73,8 +79,10 @@ const JSON: &str = "application/json";
 const KEY: (&str, &str) = ("Idempotency-Key", "Names the request, so that it is done once");
 pub(crate) const IF_NONE_MATCH: (&str, &str) =
     ("If-None-Match", "The entity tag that the client has");
-const IF_MATCH: (&str, &str) =
-    ("If-Match", "Hash of the branch's newest event, as the client knows it");
+pub(crate) const IF_MATCH: &str = "If-Match";
+const IF_MATCH_HASH: (&str, &str) =
+    (IF_MATCH, "Hash of the branch's newest event, as the client knows it");
+const IF_MATCH_TAG: (&str, &str) = (IF_MATCH, "The entity tag of what the client changes");
 const AI_SDK: (&str, &str) =
     ("X-AI-SDK-Version", "The version that the client reads: 6 or 7; 6 unless given");
 const LAST_EVENT_ID: (&str, &str) = ("Last-Event-ID", "The last event that the client has");
@@ -92,13 +100,15 @@ const fn route(
         needs_body: false,
         status: 200,
         may_be_nothing: false,
+        may_be_asked: false,
         media_type: JSON,
         answer: None,
         or_text: None,
+        refuses: &[],
         headers: &[],
     };
-    let (spends, goes_on) = (Spends::No, false);
-    Route { method, path, is_open: false, needs, spends, goes_on, summary, handler, told }
+    let (spends, goes_on, is_told) = (Spends::No, false, false);
+    Route { method, path, is_open: false, needs, spends, goes_on, is_told, summary, handler, told }
 }
 
 const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Route {
@@ -118,6 +128,12 @@ impl Route {
     /// Opened by one of these rights.
     const fn needs(mut self, needs: Rights) -> Self {
         self.needs = needs;
+        self
+    }
+
+    /// The log is told who used it.
+    const fn is_told(mut self) -> Self {
+        self.is_told = true;
         self
     }
 
@@ -172,8 +188,20 @@ impl Route {
         self
     }
 
+    /// May answer that a person is asked first.
+    const fn or_asked(mut self) -> Self {
+        self.told.may_be_asked = true;
+        self
+    }
+
     const fn media(mut self, media_type: &'static str) -> Self {
         self.told.media_type = media_type;
+        self
+    }
+
+    /// May answer these errors, too.
+    const fn refuses(mut self, statuses: &'static [u16]) -> Self {
+        self.told.refuses = statuses;
         self
     }
 
@@ -209,40 +237,40 @@ pub(crate) static ROUTES: &[Route] = &[
     route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),
     post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).answer(shape::<routes::sessions::Closed>),
     get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]).answer(shape::<shapes::EventsPage>),
-    get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).query(shape::<routes::events::Follow>).media("text/event-stream").goes_on().headers(&[LAST_EVENT_ID]),
-    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH]).spends(Within).answer(shape::<routes::turns::Place>),
+    get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).refuses(&[409]).query(shape::<routes::events::Follow>).media("text/event-stream").goes_on().headers(&[LAST_EVENT_ID]),
+    post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH_HASH]).spends(Within).answer(shape::<routes::turns::Place>),
     post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202).answer(shape::<routes::turns::Place>),
     post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202).answer(shape::<routes::turns::Place>),
-    get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).answer(shape::<routes::branches::List>),
+    get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).query(shape::<routes::branches::Listed>).answer(shape::<routes::branches::List>),
     post("/v1/sessions/{session}/branches", "Fork a branch at an event", routes::branches::fork).some_body(shape::<routes::branches::Fork>).status(201).answer(shape::<routes::branches::View>),
-    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>).answer(shape::<Merging>),
+    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>).or_asked().answer(shape::<Merging>),
     get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>).answer(shape::<routes::branches::Differences>),
-    get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs).answer(shape::<routes::insight::Costs>),
+    get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs).query(shape::<routes::insight::Costed>).answer(shape::<routes::insight::Costs>),
     post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)).answer(shape::<routes::insight::Replay>),
     get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>).answer(shape::<Explained>),
     get("/v1/usage", "What all sessions used, by day and model", routes::insight::usage).query(shape::<routes::insight::Since>).answer(shape::<routes::insight::Used>),
-    get("/v1/policy", "The rules that would decide in a project", routes::policy::show).query(shape::<routes::policy::Shown>).answer(shape::<routes::policy::InForce>),
+    get("/v1/policy", "The rules that would decide in a project", routes::policy::show).refuses(&[404, 422]).query(shape::<routes::policy::Shown>).answer(shape::<routes::policy::InForce>),
     post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Decision>),
     post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Explanation>),
-    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).body(shape::<routes::policy::Proposed>).answer(shape::<routes::policy::Review>),
-    post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
-    get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).query(shape::<routes::sandboxes::Chosen>).answer(shape::<routes::sandboxes::List>),
+    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).refuses(&[404]).body(shape::<routes::policy::Proposed>).answer(shape::<routes::policy::Review>),
+    post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).refuses(&[404]).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
+    get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).refuses(&[404]).query(shape::<routes::sandboxes::Listed>).answer(shape::<routes::sandboxes::List>),
     get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>).answer(shape::<SandboxRow>),
-    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).answer(shape::<routes::sandboxes::Swept>),
-    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
+    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).is_told().answer(shape::<routes::sandboxes::Swept>),
+    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).refuses(&[404, 410]).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
     get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
-    get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
-    post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).body(shape::<routes::chat::Said>).media("text/event-stream").goes_on().headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(Within),
+    get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).refuses(&[404, 410]).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
+    post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).refuses(&[404, 410]).body(shape::<routes::chat::Said>).media("text/event-stream").goes_on().headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(Within),
     get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").goes_on().headers(&[AI_SDK]),
     post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).answer(shape::<routes::turns::Place>),
-    get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Which>).answer(shape::<routes::chat::Messages>),
-    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).answer(shape::<routes::approvals::List>),
+    get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Listed>).answer(shape::<routes::chat::Messages>),
+    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).query(shape::<routes::approvals::Listed>).answer(shape::<routes::approvals::List>),
     get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show).answer(shape::<PendingApproval>),
     post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER).answer(shape::<routes::approvals::Answered>),
     get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>).answer(shape::<routes::approvals::GrantList>),
     route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER).answer(shape::<routes::approvals::Revoked>),
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
-    get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::History>).answer(shape::<History>),
+    get("/v1/plans", "Plans with their versions, and the newest runs", routes::plans::history).query(shape::<routes::plans::Listed>).answer(shape::<routes::plans::List>),
     post("/v1/plans", "Show a plan and register it", routes::plans::show).body(shape::<routes::plans::Show>).status(201).spends(Before).answer(shape::<routes::plans::View>),
     post("/v1/plans/probe", "What a plan needs, and whether a profile accepts it", routes::plans::probe).body(shape::<routes::plans::ToProbe>).needs(SEE).spends(Before).answer(shape::<shapes::Probed>),
     post("/v1/plans/prompt", "Let a model make a plan, show it and register it", routes::prompts::whole).body(shape::<routes::prompts::Prompt>).status(201).spends(Within).answer(shape::<routes::plans::View>),
@@ -255,13 +283,14 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).answer(shape::<Verification>),
     get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE).answer(shape::<routes::audit::Checkpoint>),
     get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami).answer(shape::<routes::keys::Whoami>),
-    get("/v1/keys", "Keys of the tenant", routes::keys::list).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
+    get("/v1/keys", "Keys of the tenant", routes::keys::list).query(shape::<routes::keys::Listed>).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
     post("/v1/keys", "Make a key; the answer alone has its text", routes::keys::create).body(shape::<routes::keys::Create>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
     post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
     route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE).answer(shape::<routes::keys::Revoked>),
-    get("/v1/tenants", "Tenants of the server", routes::tenants::list).needs(HOST).answer(shape::<routes::tenants::List>),
+    get("/v1/tenants", "Tenants of the server", routes::tenants::list).query(shape::<routes::tenants::Listed>).needs(HOST).answer(shape::<routes::tenants::List>),
     post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).answer(shape::<TenantRow>),
-    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).answer(shape::<TenantRow>),
+    get("/v1/tenants/{tenant}", "One tenant", routes::tenants::show).needs(HOST).headers(&[IF_NONE_MATCH]).answer(shape::<TenantRow>),
+    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
     route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).answer(shape::<TenantRow>),
     post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).answer(shape::<routes::keys::View>),
     get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE).answer(shape::<EventProof>),

@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use glasshouse_kernel::{Cancel, Kernel};
 use glasshouse_model::body::PolicyDecided;
-use glasshouse_model::{Call, Constraints, Decision, Digest, Draft, Effect, Kind};
+use glasshouse_model::{Call, Constraints, Decision, Digest, Draft, Effect, Kind, Principal};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts as Head;
@@ -27,13 +27,14 @@ use crate::ask::{Ask, IDEMPOTENCY_KEY, Leaving, Refusal};
 use crate::caller::Caller;
 use crate::chat;
 use crate::desk::Desk;
+use crate::faults::{Faults, REQUEST_ID};
 use crate::keys::Keys;
 use crate::listen::MAX_HEADERS;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::problem::RETRY_AFTER_S;
 use crate::quota::{self, Counted, Exhausted};
-use crate::reply::{Content, Reply};
+use crate::reply::{Content, Fault, Reply};
 use crate::rights::{HOST, Rights};
 use crate::route::{ROUTES, Route, Spends};
 use crate::shared::{Shared, unlimited};
@@ -78,6 +79,8 @@ pub(crate) struct Service {
     pub(crate) followed: Arc<AtomicUsize>,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
+    /// Whom faults of ours are told.
+    pub(crate) faults: Faults,
     /// Counts, and sends spans, for as long as this lives.
     pub(crate) watcher: Watcher,
     pub(crate) own: std::sync::Weak<Service>,
@@ -135,11 +138,26 @@ pub(crate) async fn answer(
         Ok(admitted) => request.extensions_mut().insert(admitted),
         Err(error) => {
             shared.metrics.refused();
-            return refuse(error);
+            return told(&shared.parts.faults, refuse(error));
         }
     };
     let mut router = router;
     let Ok(response) = router.call(request).await;
+    told(&shared.parts.faults, response)
+}
+
+/// The route that gave an answer, at that answer on its way out.
+#[derive(Clone)]
+struct Of(&'static Route);
+
+/// Tells the operator of an answer that is a fault of ours, and its client by which name.
+fn told(faults: &Faults, mut response: Response) -> Response {
+    let Some(Fault(problem)) = response.extensions_mut().remove() else { return response };
+    let route = response.extensions_mut().remove::<Of>().map(|of| of.0);
+    let name = faults.tell(&problem, route);
+    if let Some(name) = name.and_then(|name| name.parse().ok()) {
+        response.headers_mut().insert(REQUEST_ID, name);
+    }
     response
 }
 
@@ -211,12 +229,13 @@ async fn handle(
         Content::Chat(_) => chat::with_headers(reply),
         Content::Whole(_) | Content::Lines(_) => reply,
     };
-    let response = reply.into_response(|content| match content {
-        Content::Events { branch, from } => service.streams.body(branch, from),
-        Content::Chat(follow) => follow.body(&service.streams),
+    let mut response = reply.into_response(|content| match content {
+        Content::Events { branch, from } => service.streams.body((branch, from), route),
+        Content::Chat(follow) => follow.body(&service.streams, route),
         Content::Lines(lines) => stream::body_of(lines),
         Content::Whole(bytes) => Body::from(bytes),
     });
+    response.extensions_mut().insert(Of(route));
     match (caller, counted.filter(|_| !is_whole)) {
         // What goes on ends with the right to it.
         (Some(caller), Some(counted)) => {
@@ -272,7 +291,7 @@ async fn work(
     }
     let of_host = caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(HOST));
     let (here, leaving) = Leaving::new();
-    let asked = ask(parts, request, leaving).await?;
+    let asked = ask(route, parts, request, leaving).await?;
     if !route.knows(IDEMPOTENCY_KEY) {
         asked.check_unnamed()?;
     }
@@ -295,7 +314,13 @@ async fn work(
             Spends::Before => quota::check_room(&of, &ask, of.desk.ahead()),
             Spends::No | Spends::Within => Ok(()),
         };
-        let reply = room.and_then(|()| (route.handler)(&of, &ask));
+        let reply = room.and_then(|()| {
+            if route.is_told {
+                // Before it is done: what nobody can be told of is not done.
+                of.kernel.tell_access(vec![used(route, ask.principal()?)], None)?;
+            }
+            (route.handler)(&of, &ask)
+        });
         (reply, ask.refusal.into_inner())
     });
     let (reply, refusal) = done.await?;
@@ -322,21 +347,31 @@ async fn forbid(
     let needed = needed.roles().join(", ");
     let subject = format!("{} {}", route.method, route.path);
     let reason = format!("it needs one of the roles {needed}");
-    let call = Call::new(
-        &format!("server.{}", route.method.as_str().to_lowercase()),
-        caller.principal.clone(),
-    );
+    let draft = decided(route, &caller.principal, Effect::Deny, reason.clone());
+    tell(shared, service, &format!("{}/denied/{subject}", caller.who()), draft).await;
+    Error::new(codes::ROLE_FORBIDDEN, format!("{subject} is not open to the caller")).why(reason)
+}
+
+/// What tells of a route that was used.
+fn used(route: &Route, by: &Principal) -> Draft {
+    let roles = route.needs.roles().join(", ");
+    decided(route, by, Effect::Allow, format!("it is open to the roles {roles}"))
+}
+
+/// What roles said to somebody who asked for a route.
+fn decided(route: &Route, by: &Principal, effect: Effect, reason: String) -> Draft {
+    let syscall = format!("server.{}", route.method.as_str().to_lowercase());
     let decision = Decision {
-        effect: Effect::Deny,
+        effect,
         rules: Vec::new(),
-        reasons: vec![reason.clone()],
+        reasons: vec![reason],
         policy_version: Digest::ZERO,
         constraints: Constraints::default(),
     };
-    let body = PolicyDecided::new(None, call, Some(subject.clone()), decision);
-    let draft = Draft::new(Kind::PolicyDecided, &body).by(caller.principal.actor());
-    tell(shared, service, &format!("{}/denied/{subject}", caller.who()), draft).await;
-    Error::new(codes::ROLE_FORBIDDEN, format!("{subject} is not open to the caller")).why(reason)
+    let subject = format!("{} {}", route.method, route.path);
+    let call = Call::new(&syscall, by.clone());
+    let body = PolicyDecided::new(None, call, Some(subject), decision);
+    Draft::new(Kind::PolicyDecided, &body).by(by.actor())
 }
 
 async fn throttled(shared: &Shared, service: &Arc<Service>, exhausted: Exhausted) -> Error {
@@ -355,7 +390,12 @@ async fn tell(shared: &Shared, service: &Arc<Service>, once: &str, draft: Draft)
 }
 
 /// Takes a request in, its body bounded in size and time.
-async fn ask(parts: Parts, request: Request, leaving: Leaving) -> Result<Ask> {
+async fn ask(
+    route: &'static Route,
+    parts: Parts,
+    request: Request,
+    leaving: Leaving,
+) -> Result<Ask> {
     let parts =
         parts.map_err(|e| crate::ask::invalid("the path cannot be used").why(e.body_text()))?;
     let parts: BTreeMap<String, String> =
@@ -368,7 +408,7 @@ async fn ask(parts: Parts, request: Request, leaving: Leaving) -> Result<Ask> {
     let (caller, tenant, shared) = (None, Arc::new(unlimited()), None);
     let Head { method, uri, headers, .. } = head;
     let refusal = OnceLock::new();
-    Ok(Ask { caller, tenant, shared, parts, uri, headers, body, method, leaving, refusal })
+    Ok(Ask { caller, tenant, shared, route, parts, uri, headers, body, method, leaving, refusal })
 }
 
 async fn collect(body: Body) -> Result<Bytes> {

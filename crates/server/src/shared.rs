@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Token;
 use crate::desk::Desk;
+use crate::faults::Faults;
 use crate::gate::Gate;
 use crate::jwt::Jwt;
 use crate::keys::Keys;
@@ -68,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) ending: Cancel,
     /// Where spans go.
     pub(crate) telemetry: Option<Telemetry>,
+    /// Whom faults of ours are told.
+    pub(crate) faults: Faults,
     pub(crate) pool: Arc<Pool>,
     pub(crate) metrics: Arc<Metrics>,
     /// What the events of all tenants count.
@@ -82,8 +85,10 @@ impl Parts {
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
         // What earlier processes left goes even when no sandbox is ever made.
         kernel.keep_swept();
-        let desk = Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models)));
-        let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone())?);
+        let desk =
+            Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models), self.faults.clone()));
+        let streams =
+            Arc::new(Streams::new(kernel.log(), self.stopping.clone(), self.faults.clone())?);
         let counted = Arc::clone(&self.counted);
         let watcher = Watcher::new(kernel.log(), self.telemetry.clone(), counted)?;
         Ok(Arc::new_cyclic(|own| Service {
@@ -98,6 +103,7 @@ impl Parts {
             pool: Arc::clone(&self.pool),
             metrics: Arc::clone(&self.metrics),
             ending: self.ending.clone(),
+            faults: self.faults.clone(),
             workers: Arc::new(Semaphore::new(WORKERS_OF_ONE)),
             queued: AtomicUsize::new(0),
             followed: Arc::new(AtomicUsize::new(0)),

@@ -14,8 +14,10 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::faults::Faults;
 use crate::problem::Problem;
 use crate::reply::{Reply, json_bytes};
+use crate::route::Route;
 use crate::tide::Tide;
 use crate::{Error, Result, codes};
 
@@ -25,6 +27,8 @@ const PAGE_EVENTS: usize = 256;
 const READERS: usize = 4;
 /// Silence after which a comment says that the connection lives. Below what proxies allow.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long the last frame waits for a slow client.
+const LAST_WITHIN: Duration = Duration::from_secs(1);
 /// What a client waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
@@ -36,6 +40,7 @@ pub(crate) struct Streams {
     readers: Arc<Semaphore>,
     stopping: watch::Receiver<bool>,
     open: AtomicUsize,
+    faults: Faults,
 }
 
 impl Streams {
@@ -43,20 +48,31 @@ impl Streams {
     ///
     /// # Errors
     /// As [`Tide::new`].
-    pub(crate) fn new(log: &Log, stopping: watch::Receiver<bool>) -> Result<Self> {
+    pub(crate) fn new(log: &Log, stopping: watch::Receiver<bool>, faults: Faults) -> Result<Self> {
         let (log, tide) = (log.clone(), Tide::new(log)?);
         let (readers, open) = (Arc::new(Semaphore::new(READERS)), AtomicUsize::new(0));
-        Ok(Self { log, tide, readers, stopping, open })
+        Ok(Self { log, tide, readers, stopping, open, faults })
     }
 
     /// The body of an answer that follows a branch.
-    pub(crate) fn body(self: &Arc<Self>, branch: BranchId, from: Seq) -> Body {
+    pub(crate) fn body(
+        self: &Arc<Self>,
+        (branch, from): (BranchId, Seq),
+        route: &'static Route,
+    ) -> Body {
         // One chunk waits for the client, one is being read: that is all a slow client holds.
         let (chunks, taken) = mpsc::channel(1);
         let streams = Arc::clone(self);
         tokio::spawn(async move {
             let _open = streams.enter();
-            streams.run(branch, from, chunks).await;
+            if let Err(error) = streams.run(branch, from, &chunks).await {
+                // The last thing that it says; where to go on is the client's to know.
+                let problem = Problem::of(error);
+                if problem.code() != codes::SERVER_STOPPING.name {
+                    streams.faults.tell(&problem, Some(route));
+                }
+                let _ = chunks.send_timeout(frame_of(&problem), LAST_WITHIN).await;
+            }
         });
         body_of(taken)
     }
@@ -65,6 +81,11 @@ impl Streams {
     pub(crate) fn enter(self: &Arc<Self>) -> Entered {
         self.open.fetch_add(1, Ordering::Relaxed);
         Entered(Arc::clone(self))
+    }
+
+    /// Whom faults of ours are told.
+    pub(crate) const fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Whether the server stops.
@@ -82,41 +103,39 @@ impl Streams {
         self.open.load(Ordering::Relaxed)
     }
 
-    async fn run(&self, branch: BranchId, from: Seq, chunks: mpsc::Sender<Bytes>) {
+    /// Ends with an error where the server ends it, and without one where the client does.
+    async fn run(&self, branch: BranchId, from: Seq, chunks: &mpsc::Sender<Bytes>) -> Result<()> {
         let mut stopping = self.stopping.clone();
         // Before the first read: what is stored meanwhile is told.
         let mut news = self.tide.watch(&branch);
         let mut next = from;
         let first = Bytes::from(format!("retry: {RETRY_MS}\n\n"));
         if chunks.send(first).await.is_err() {
-            return;
+            return Ok(());
         }
         while !*stopping.borrow() {
             news.borrow_and_update();
-            let chunk = match self.read(&branch, next).await {
-                Ok((chunk, after)) if after > next => {
+            let chunk = match self.read(&branch, next).await? {
+                (chunk, after) if after > next => {
                     next = after;
                     chunk
                 }
-                Ok(_) => tokio::select! {
-                    _ = stopping.changed() => return,
-                    () = chunks.closed() => return,
+                _ => tokio::select! {
+                    _ = stopping.changed() => break,
+                    () = chunks.closed() => return Ok(()),
                     changed = tokio::time::timeout(HEARTBEAT, news.changed()) => match changed {
                         Ok(_) => continue,
                         Err(_) => Bytes::from_static(b": alive\n\n"),
                     },
                 },
-                Err(error) => {
-                    // The last thing that it says; where to go on is the client's to know.
-                    let _ = chunks.send(problem(error)).await;
-                    return;
-                }
             };
             tokio::select! {
-                _ = stopping.changed() => return,
-                sent = chunks.send(chunk) => if sent.is_err() { return },
+                _ = stopping.changed() => break,
+                sent = chunks.send(chunk) => if sent.is_err() { return Ok(()) },
             }
         }
+        Err(Error::new(codes::SERVER_STOPPING, "the stream ends with the server")
+            .fix("connect again after the last event that came"))
     }
 
     /// The next events as text, and the sequence after them.
@@ -189,18 +208,24 @@ fn frames(lines: &[(Seq, String)]) -> String {
         text.push_str(&seq.to_string());
         text.push('\n');
         // White space of somebody else's JSON may hold line ends; a reader puts them together again.
-        for part in line.split(['\n', '\r']) {
+        let has_ends = [b'\n', b'\r'].iter().any(|end| line.as_bytes().contains(end));
+        let mut data = |part: &str| {
             text.push_str("data: ");
             text.push_str(part);
             text.push('\n');
+        };
+        if has_ends {
+            line.split(['\n', '\r']).for_each(data)
+        } else {
+            data(line)
         }
         text.push('\n');
     }
     text
 }
 
-fn problem(error: Error) -> Bytes {
-    let json = String::from_utf8(json_bytes(&Problem::of(error))).unwrap_or_default();
+fn frame_of(problem: &Problem) -> Bytes {
+    let json = String::from_utf8(json_bytes(problem)).unwrap_or_default();
     Bytes::from(format!("event: problem\ndata: {json}\n\n"))
 }
 
@@ -215,6 +240,51 @@ pub(crate) fn with_headers(reply: Reply) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// C8: while nothing happens a comment comes before anything on the way takes the connection for dead. The clock is
+    /// moved on, so the test waits for nothing.
+    #[tokio::test(start_paused = true)]
+    async fn c8_a_silent_stream_says_that_it_lives() {
+        use glasshouse_log::{Append, NewBranch};
+        use glasshouse_model::{Draft, Kind, SessionId, TenantId};
+        use http_body_util::BodyExt as _;
+
+        let home = tempfile::tempdir().unwrap();
+        let log = Log::open(home.path(), &TenantId::local()).unwrap();
+        let session: SessionId = "s_line".parse().unwrap();
+        let branch: BranchId = "b_line".parse().unwrap();
+        let new = NewBranch {
+            session: session.clone(),
+            branch: branch.clone(),
+            name: "main".to_owned(),
+            parent: None,
+        };
+        log.create_branch(new).unwrap();
+        let event = Draft::new(Kind::Heartbeat, &serde_json::json!({}));
+        log.append(Append::new(session, branch.clone(), vec![event])).unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let faults = Faults::new(Arc::new(()));
+        let streams = Arc::new(Streams::new(&log, stopping, faults).unwrap());
+        let mut body = streams.body((branch, 1), &crate::route::ROUTES[0]);
+        let mut next = async || {
+            let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            (tokio::time::Instant::now(), String::from_utf8(frame.to_vec()).unwrap())
+        };
+        assert_eq!(next().await.1, "retry: 1000\n\n");
+        let (mut before, told) = next().await;
+        assert!(told.starts_with("id: 1\n"), "{told}");
+        for _ in 0..3 {
+            let (now, told) = next().await;
+            assert_eq!(told, ": alive\n\n");
+            let waited = now - before;
+            assert!((HEARTBEAT..HEARTBEAT + LAST_WITHIN).contains(&waited), "{waited:?}");
+            before = now;
+        }
+        assert!(HEARTBEAT <= Duration::from_secs(15));
+        stop.send(true).unwrap();
+        let (_, told) = next().await;
+        assert!(told.starts_with("event: problem\ndata: ") && told.contains("server_stopping"));
+    }
 
     #[test]
     fn an_event_is_one_frame_whatever_its_body_holds() {

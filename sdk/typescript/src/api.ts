@@ -1,5 +1,5 @@
 // Written by `cargo xtask sdk` from docs/reference/openapi.json.
-import { type Connection, type More, type Server, Transport } from './runtime.ts'
+import { type Connection, type Lines, type More, type Server, Transport } from './runtime.ts'
 
 /** Who caused an event. */
 export type Actor = {
@@ -35,6 +35,15 @@ export type ApprovalSubject = 'call' | 'merge' | 'policy'
 
 export type Approvals = {
   approvals: Array<PendingApproval>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
+}
+
+export type ApprovalsQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 export type Branch = {
@@ -58,10 +67,14 @@ export type BranchChoice = {
 }
 
 export type BranchCosts = {
+  /** The newest ones, in order. */
   answers: Array<Charge>
   branch: BranchId
   name: string
+  /** How many older answers are in the totals alone. */
+  older_answers: number
   total: Total
+  /** The newest ones, in order. */
   turns: Array<TurnCosts>
 }
 
@@ -70,6 +83,15 @@ export type BranchId = string
 
 export type Branches = {
   branches: Array<Branch>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
+}
+
+export type BranchesQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 /** Changes of a call that are enough together. */
@@ -156,8 +178,19 @@ export type ChatMessages = {
   branch: BranchId
   chat: SessionId
   messages: Array<ChatMessage>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
   /** Whether one is being made; `GET /v1/chat/ID/stream` follows it. */
   running: boolean
+}
+
+export type ChatMessagesQuery = {
+  /** Id or name; the main branch unless it is given. */
+  branch?: string | null
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most turns of the page; each is what a user said and the answer. */
+  limit?: number | null
 }
 
 export type ChatQuery = {
@@ -231,6 +264,13 @@ export type Constraints = {
   ui_profile?: string | null
 }
 
+export type CostsQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
+}
+
 /** The answer to a [`Call`](crate::Call). */
 export type Decision = {
   /** What must hold while acting; the tightest of every allowing rule. */
@@ -251,8 +291,11 @@ export type DeletionQuery = {
 }
 
 export type Diff = {
+  /** In order of their paths. */
   changes: Array<ChangedFile>
   new: BranchId
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
   old: BranchId
   /** The last event that both share. */
   shared: number
@@ -261,8 +304,12 @@ export type Diff = {
 export type DiffQuery = {
   /** Branch to compare, by id or name; the main one unless it is given. */
   branch?: string | null
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
   /** Event of it; the newest unless it is given. */
   from?: number | null
+  /** Most items of the page. */
+  limit?: number | null
   /** Whether patches are left out. */
   names?: boolean
   /** Event of that; the newest unless it is given. */
@@ -339,6 +386,7 @@ export type EventsQuery = {
   branch?: string | null
   /** First sequence. */
   from?: number | null
+  /** Most events of the page. */
   limit?: number | null
 }
 
@@ -416,6 +464,8 @@ export type Finds = {
   finds: Array<Find>
   /** Whether everything was looked at. */
   is_whole: boolean
+  /** Where another search goes on; `null` where everything was looked at. */
+  next: string | null
   /** What was looked for. */
   q: string
 }
@@ -474,10 +524,17 @@ export type GrantState = 'live' | 'expired' | 'turn_over' | 'used_up' | 'revoked
 
 export type Grants = {
   grants: Array<Grant>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
 }
 
 export type GrantsQuery = {
+  /** Whether those that can be used no more are told, too. */
   all?: boolean
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 export type Health = {
@@ -516,6 +573,15 @@ export type KeyRotation = {
 
 export type Keys = {
   keys: Array<Key>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
+}
+
+export type KeysQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 /** What happened: dotted words. */
@@ -523,6 +589,24 @@ export type Kind = string
 
 /** Which layer a rule comes from. */
 export type Layer = 'built_in' | 'grant' | 'file' | 'extension' | 'default'
+
+/** A merge of branches that waits for a person. It is made between just these events of both. */
+export type MergeAsked = {
+  /** Who merges. */
+  by: Principal
+  /** Session of both branches. */
+  session: SessionId
+  /** The branch that ends. */
+  source: BranchId
+  /** Its newest event. */
+  source_seq: number
+  /** Whose version of paths that do not go together is taken; an empty path stands for all. */
+  take?: Array<TakenPath>
+  /** The branch that goes on. */
+  target: BranchId
+  /** Its newest event. */
+  target_seq: number
+}
 
 /** One of the two branches of a merge. */
 export type MergeSide = 'source' | 'target'
@@ -532,6 +616,8 @@ export type MergeStrategy = 'fast_forward' | 'three_way'
 
 /** A merge that was made, or what one would do. */
 export type Merging = {
+  /** The question that a person answers before anything is merged; absent where none is asked. */
+  approval?: ApprovalName | null
   /** Sequence of the last event that both share. */
   base: number
   /** What changes in the target's files. */
@@ -666,10 +752,14 @@ export type PendingApproval = {
   approval: ApprovalName
   /** Digest of the arguments (or of the patch) that the approval is bound to. */
   args_digest: Digest
+  /** When it asked, microseconds since 1970. */
+  asked_us: number
   /** Digest of the frozen base. */
   base: Digest
   /** The call. */
   call?: CallId | null
+  /** The merge of branches that an answer makes, where it is asked for in a session of its own. */
+  merge?: MergeAsked | null
   /** The rule that the approval would be extended by, for a wider scope than the call. */
   offer?: GrantRule | null
   /** The unified diff, for a merge. */
@@ -1032,6 +1122,18 @@ export type PlanVersion = {
   version: number
 }
 
+/** Plans and the newest runs. */
+export type Plans = {
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
+  /** Plans in order of their ids. */
+  plans: Array<PlanHistory>
+  /** The newest runs, the newest first. */
+  runs: Array<PlanRunRecord>
+  /** What the tenant has used of its quota. */
+  usage: PlanUsage
+}
+
 export type PlansCleared = {
   /** True. */
   cleared: boolean
@@ -1041,17 +1143,12 @@ export type PlansCleared = {
   runs: number
 }
 
-/** Everything that is kept, for a person to look at. */
-export type PlansHistory = {
-  /** Plans in order of their ids. */
-  plans: Array<PlanHistory>
-  /** The newest runs, the newest first. */
-  runs: Array<PlanRunRecord>
-  /** What the tenant has used of its quota. */
-  usage: PlanUsage
-}
-
 export type PlansQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
+  /** How many of the newest runs are told. */
   runs?: number | null
 }
 
@@ -1138,6 +1235,18 @@ export type PolicyRule = {
   name: string
   reason: string | null
   source: string | null
+}
+
+/** Who asks for a syscall, always with a tenant. */
+export type Principal = {
+  /** Name within its kind, for example `user:ada` is kind user, id `ada`. */
+  id: string
+  /** Capability tags on the identity (`core_plugin`, `trusted_write`, `third_party`, ...). */
+  tags?: Array<string>
+  /** Tenant. */
+  tenant: TenantId
+  /** Kind. */
+  type: PrincipalKind
 }
 
 /** What kind of principal asks. */
@@ -1247,16 +1356,27 @@ export type Sandbox = {
   template: string
 }
 
+export type SandboxQuery = {
+  /** One of this session, an ended one too; without it one that runs now. */
+  session?: SessionId | null
+}
+
 export type SandboxSweep = {
   /** Whether it is only told what would be removed. */
   dry_run?: boolean
 }
 
 export type Sandboxes = {
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
   sandboxes: Array<Sandbox>
 }
 
 export type SandboxesQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
   /** Those of this session, ended ones too; without it those that run now. */
   session?: SessionId | null
 }
@@ -1269,6 +1389,9 @@ export type SandboxesSwept = {
 }
 
 export type SearchQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most finds of the page. */
   limit?: number | null
   /** Words that stand in one text, in any order and case. */
   q: string
@@ -1315,8 +1438,12 @@ export type SessionClosed = {
 }
 
 export type SessionCosts = {
+  /** Oldest first. */
   branches: Array<BranchCosts>
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
   session: SessionId
+  /** Of all branches. */
   total: Total
 }
 
@@ -1369,6 +1496,7 @@ export type Sessions = {
 export type SessionsQuery = {
   /** Where to go on: `next` of the page before. */
   cursor?: string | null
+  /** Most items of the page. */
   limit?: number | null
 }
 
@@ -1436,7 +1564,16 @@ export type TenantTerms = {
 }
 
 export type Tenants = {
+  /** Cursor of the next page; `null` on the last one. */
+  next: string | null
   tenants: Array<Tenant>
+}
+
+export type TenantsQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 /** Sums of charges. */
@@ -1551,28 +1688,28 @@ export class Glasshouse {
   }
 
   /** The routes, a page that is made of the description. `GET /docs` */
-  getDocs(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/docs`, { more })
+  getDocs(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/docs`, { more })
   }
 
   /** Its script. `GET /docs.js` */
-  getDocsJs(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/docs.js`, { more })
+  getDocsJs(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/docs.js`, { more })
   }
 
   /** The lane sandbox-iframe, with its headers. `GET /lanes/frame.html` */
-  getLanesFrameHtml(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/lanes/frame.html`, { more })
+  getLanesFrameHtml(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/lanes/frame.html`, { more })
   }
 
   /** What a page runs code of plans with. `GET /lanes/host.js` */
-  getLanesHostJs(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/lanes/host.js`, { more })
+  getLanesHostJs(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/lanes/host.js`, { more })
   }
 
   /** The lane sandbox-worker, with its headers. `GET /lanes/worker.html` */
-  getLanesWorkerHtml(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/lanes/worker.html`, { more })
+  getLanesWorkerHtml(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/lanes/worker.html`, { more })
   }
 
   /** This description of the API. `GET /openapi.json` */
@@ -1581,23 +1718,23 @@ export class Glasshouse {
   }
 
   /** The playground of plans, a page. `GET /playground` */
-  getPlayground(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/playground`, { more })
+  getPlayground(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/playground`, { more })
   }
 
   /** Its style. `GET /playground.css` */
-  getPlaygroundCss(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/playground.css`, { more })
+  getPlaygroundCss(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/playground.css`, { more })
   }
 
   /** Its script. `GET /playground.js` */
-  getPlaygroundJs(more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `/playground.js`, { more })
+  getPlaygroundJs(more: More = {}): Promise<string> {
+    return this.#transport.text('GET', `/playground.js`, { more })
   }
 
   /** Questions that wait for a person. `GET /v1/approvals` */
-  getApprovals(more: More = {}): Promise<Approvals> {
-    return this.#transport.json('GET', `/v1/approvals`, { more })
+  getApprovals(query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Approvals> {
+    return this.#transport.json('GET', `/v1/approvals`, { query, more })
   }
 
   /** One question, with what is asked for. `GET /v1/approvals/{approval}` */
@@ -1636,7 +1773,7 @@ export class Glasshouse {
   }
 
   /** Messages of a chat without the one that is being made. `GET /v1/chat/{session}/messages` */
-  getChatBySessionMessages(session: string | number, query: { branch?: string } = {}, more: More = {}): Promise<ChatMessages> {
+  getChatBySessionMessages(session: string | number, query: { branch?: string; cursor?: string; limit?: number } = {}, more: More = {}): Promise<ChatMessages> {
     return this.#transport.json('GET', `/v1/chat/${encodeURIComponent(session)}/messages`, { query, more })
   }
 
@@ -1651,7 +1788,7 @@ export class Glasshouse {
   }
 
   /** Rights that people gave. `GET /v1/grants` */
-  getGrants(query: { all?: boolean } = {}, more: More = {}): Promise<Grants> {
+  getGrants(query: { all?: boolean; cursor?: string; limit?: number } = {}, more: More = {}): Promise<Grants> {
     return this.#transport.json('GET', `/v1/grants`, { query, more })
   }
 
@@ -1666,8 +1803,8 @@ export class Glasshouse {
   }
 
   /** Keys of the tenant. `GET /v1/keys` */
-  getKeys(more: More = {}): Promise<Keys> {
-    return this.#transport.json('GET', `/v1/keys`, { more })
+  getKeys(query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Keys> {
+    return this.#transport.json('GET', `/v1/keys`, { query, more })
   }
 
   /** Make a key; the answer alone has its text. `POST /v1/keys` */
@@ -1691,7 +1828,7 @@ export class Glasshouse {
   }
 
   /** Plans with their versions, and the newest runs. `GET /v1/plans` */
-  getPlans(query: { runs?: number } = {}, more: More = {}): Promise<PlansHistory> {
+  getPlans(query: { cursor?: string; limit?: number; runs?: number } = {}, more: More = {}): Promise<Plans> {
     return this.#transport.json('GET', `/v1/plans`, { query, more })
   }
 
@@ -1716,8 +1853,8 @@ export class Glasshouse {
   }
 
   /** The same, with previews while the plan comes, a JSON object a line. `POST /v1/plans/prompt/stream` */
-  postPlansPromptStream(body: PlanPrompt, more: More = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('POST', `/v1/plans/prompt/stream`, { body, more })
+  postPlansPromptStream(body: PlanPrompt, more: More = {}): Promise<Lines> {
+    return this.#transport.lines('POST', `/v1/plans/prompt/stream`, { body, more })
   }
 
   /** Make a run again and compare. `POST /v1/plans/runs/{run}/replay` */
@@ -1776,7 +1913,7 @@ export class Glasshouse {
   }
 
   /** Sandboxes that run, or those of a session. `GET /v1/sandboxes` */
-  getSandboxes(query: { session?: SessionId | null } = {}, more: More = {}): Promise<Sandboxes> {
+  getSandboxes(query: { cursor?: string; limit?: number; session?: SessionId | null } = {}, more: More = {}): Promise<Sandboxes> {
     return this.#transport.json('GET', `/v1/sandboxes`, { query, more })
   }
 
@@ -1791,7 +1928,7 @@ export class Glasshouse {
   }
 
   /** Words in messages, answers, calls, outputs and commits. `GET /v1/search` */
-  getSearch(query: { limit?: number; q: string; session?: SessionId | null }, more: More = {}): Promise<Finds> {
+  getSearch(query: { cursor?: string; limit?: number; q: string; session?: SessionId | null }, more: More = {}): Promise<Finds> {
     return this.#transport.json('GET', `/v1/search`, { query, more })
   }
 
@@ -1816,8 +1953,8 @@ export class Glasshouse {
   }
 
   /** Branches of a session. `GET /v1/sessions/{session}/branches` */
-  getSessionsBySessionBranches(session: string | number, more: More = {}): Promise<Branches> {
-    return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/branches`, { more })
+  getSessionsBySessionBranches(session: string | number, query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Branches> {
+    return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/branches`, { query, more })
   }
 
   /** Fork a branch at an event. `POST /v1/sessions/{session}/branches` */
@@ -1836,12 +1973,12 @@ export class Glasshouse {
   }
 
   /** What a session's models cost. `GET /v1/sessions/{session}/costs` */
-  getSessionsBySessionCosts(session: string | number, more: More = {}): Promise<SessionCosts> {
-    return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/costs`, { more })
+  getSessionsBySessionCosts(session: string | number, query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<SessionCosts> {
+    return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/costs`, { query, more })
   }
 
   /** Files that differ between two branches, or two events. `GET /v1/sessions/{session}/diff` */
-  getSessionsBySessionDiff(session: string | number, query: { branch?: string; from?: number; names?: boolean; to?: number; with?: string } = {}, more: More = {}): Promise<Diff> {
+  getSessionsBySessionDiff(session: string | number, query: { branch?: string; cursor?: string; from?: number; limit?: number; names?: boolean; to?: number; with?: string } = {}, more: More = {}): Promise<Diff> {
     return this.#transport.json('GET', `/v1/sessions/${encodeURIComponent(session)}/diff`, { query, more })
   }
 
@@ -1886,8 +2023,8 @@ export class Glasshouse {
   }
 
   /** Tenants of the server. `GET /v1/tenants` */
-  getTenants(more: More = {}): Promise<Tenants> {
-    return this.#transport.json('GET', `/v1/tenants`, { more })
+  getTenants(query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Tenants> {
+    return this.#transport.json('GET', `/v1/tenants`, { query, more })
   }
 
   /** Make a tenant. `POST /v1/tenants` */
@@ -1898,6 +2035,11 @@ export class Glasshouse {
   /** Let nobody use a tenant any more. `DELETE /v1/tenants/{tenant}` */
   deleteTenantsByTenant(tenant: string | number, more: More = {}): Promise<Tenant> {
     return this.#transport.json('DELETE', `/v1/tenants/${encodeURIComponent(tenant)}`, { more })
+  }
+
+  /** One tenant. `GET /v1/tenants/{tenant}` */
+  getTenantsByTenant(tenant: string | number, more: More = {}): Promise<Tenant> {
+    return this.#transport.json('GET', `/v1/tenants/${encodeURIComponent(tenant)}`, { more })
   }
 
   /** Change what a tenant may do. `PUT /v1/tenants/{tenant}` */

@@ -1,3 +1,3 @@
 export * from './api.ts'
 export * from './follow.ts'
-export { type Connection, type Frame, GlasshouseError, type More, type Server } from './runtime.ts'
+export { type Connection, type Frame, GlasshouseError, type Lines, type More, type Server } from './runtime.ts'

@@ -54,6 +54,9 @@ export type Frame = {
 /** A stream that is open; leaving the loop closes it. */
 export type Connection = AsyncIterable<Frame>
 
+/** Objects that come one after the other; leaving the loop closes the connection. */
+export type Lines = AsyncIterable<Record<string, unknown>>
+
 /** Sends requests. */
 export class Transport {
   readonly #server: Server
@@ -110,40 +113,61 @@ export class Transport {
     const answer = await this.#send(method, path, request)
     return frames(answer.body ?? new ReadableStream())
   }
+
+  async lines(method: string, path: string, request: Request): Promise<Lines> {
+    const answer = await this.#send(method, path, request)
+    return objects(answer.body ?? new ReadableStream())
+  }
 }
 
-async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
+/** A body's lines. What one ends with may be cut between two pieces of the body, but no line holds its end. */
+async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader()
   const decoder = new TextDecoder()
   let rest = ''
-  let frame: Frame = { id: undefined, event: 'message', data: '' }
-  let hasData = false
   try {
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) return
-      // Lines of this server end with one character, so none is cut in two.
-      const lines = (rest + decoder.decode(value, { stream: true })).split('\n')
-      rest = lines.pop() ?? ''
-      for (const line of lines) {
-        if (line === '') {
-          if (hasData) yield frame
-          frame = { id: frame.id, event: 'message', data: '' }
-          hasData = false
-          continue
-        }
-        const colon = line.indexOf(':')
-        const name = colon < 0 ? line : line.slice(0, colon)
-        const text = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '')
-        if (name === 'id') frame.id = text
-        if (name === 'event') frame.event = text
-        if (name === 'data') {
-          frame.data += hasData ? `\n${text}` : text
-          hasData = true
-        }
-      }
+      if (done) break
+      const whole = (rest + decoder.decode(value, { stream: true })).split('\n')
+      rest = whole.pop() ?? ''
+      yield* whole
     }
+    if (rest !== '') yield rest
   } finally {
     await reader.cancel().catch(() => undefined)
+  }
+}
+
+/** An object a line; one that tells an error is thrown. */
+async function* objects(body: ReadableStream<Uint8Array>): AsyncGenerator<Record<string, unknown>> {
+  for await (const line of lines(body)) {
+    if (line === '') continue
+    const told = JSON.parse(line) as Record<string, unknown>
+    const problem = told.type === 'error' ? told.problem as Record<string, unknown> : undefined
+    if (problem) throw new GlasshouseError(Number(problem.status ?? 0), problem)
+    yield told
+  }
+}
+
+async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<Frame> {
+  let frame: Frame = { id: undefined, event: 'message', data: '' }
+  let hasData = false
+  for await (const line of lines(body)) {
+    if (line === '') {
+      if (hasData) yield frame
+      frame = { id: frame.id, event: 'message', data: '' }
+      hasData = false
+      continue
+    }
+    const colon = line.indexOf(':')
+    const name = colon < 0 ? line : line.slice(0, colon)
+    const text = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '')
+    if (name === 'id') frame.id = text
+    if (name === 'event') frame.event = text
+    if (name === 'data') {
+      frame.data += hasData ? `\n${text}` : text
+      hasData = true
+    }
   }
 }

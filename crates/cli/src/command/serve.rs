@@ -7,7 +7,7 @@ use glasshouse_kernel::{Config, Kernel, codes};
 use glasshouse_model::{Exit, TenantId};
 use glasshouse_provider::Scripted;
 use glasshouse_server::{
-    Connected, Listening, Models, Server, Settings, Telemetry, TlsFiles, Wanted,
+    Connected, Listening, Models, Operator, Server, Settings, Telemetry, TlsFiles, Wanted,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,7 +47,9 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
         };
         let mut ended = listen_to(SignalKind::terminate())?;
         let mut interrupted = listen_to(SignalKind::interrupt())?;
-        let server = Server::start(kernel, &data, Arc::new(Own), listening, telemetry()).await?;
+        let server =
+            Server::start(kernel, &data, Arc::new(Own), listening, telemetry(), Arc::new(Own))
+                .await?;
         output::data(&format!("listening on {scheme}://{}", server.address()));
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
@@ -92,7 +94,7 @@ fn telemetry() -> Option<Telemetry> {
     Some(Telemetry { endpoint, content: content.is_some_and(|value| value == "true") })
 }
 
-/// The models of the person who started the server: their environment, their files, their keys.
+/// The person who started the server: their environment, their files, their keys, and their standard error.
 struct Own;
 
 impl Models for Own {
@@ -109,6 +111,12 @@ impl Models for Own {
 
     fn connect(&self, wanted: Wanted<'_>) -> glasshouse_server::Result<Connected> {
         self.connected(wanted).map_err(Error::into_server)
+    }
+}
+
+impl Operator for Own {
+    fn fault(&self, line: &str) {
+        output::note(&output::without_controls(line.to_owned()));
     }
 }
 

@@ -107,7 +107,7 @@ fn search(
             Error::new(codes::USAGE, "there is nothing to look for").why("no word is given")
         );
     }
-    let found = kernel.search(&Search { words, session, limit })?;
+    let found = kernel.search(&Search { words, session, after: None, limit })?;
     for find in &found.finds {
         if json {
             output::json_line(find);

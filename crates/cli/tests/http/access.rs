@@ -142,46 +142,31 @@ fn every_role_opens_the_routes_of_the_table_and_no_other() {
     assert_eq!(checked, rows.len() * ROLES.len() * 2);
 }
 
-/// Random ids of each shape, and another tenant's ones with a letter changed: never a fault, never a hit.
+/// The failure: of two who wrote a tenant's terms at a time the last one won, and undid what the first had written.
+/// Now who says what they knew is refused once it is so no more, and writes again on what is.
 #[test]
-fn ids_that_are_guessed_hit_nothing() {
+fn of_two_who_write_a_tenant_the_second_is_told() {
     let place = Place::new();
-    let theirs = tenant(&place, "theirs", &[]);
-    tenant(&place, "mine", &[]);
+    tenant(&place, "acme", &["turns_per_day=7"]);
     let served = Served::new(&place);
-    let me = As { served: &served, key: key(&place, "mine", &["admin"], &[]) };
-    let they = As { served: &served, key: key(&place, "theirs", &["admin"], &[]) };
-    let session = they.session(&theirs, TALK);
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |most: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state >> 33).unwrap() % most
+    let tag = |answer: &crate::client::Answer| answer.header("etag").unwrap().to_owned();
+    let read = || served.get("/v1/tenants/acme").expect(200);
+    let write = |tag: &str, turns: u64| {
+        let body = json!({ "quotas": { "turns_per_day": turns } }).to_string();
+        served.send("PUT /v1/tenants/acme", &[("if-match", tag)], Some(&body))
     };
-    let letters = b"abcdefghjkmnpqrstvwxyz0123456789_-.:%/~\\";
-    for round in 0..300 {
-        let id: String = if round % 3 == 0 {
-            let mut bytes = session.clone().into_bytes();
-            let at = 2 + random(bytes.len() - 2);
-            bytes[at] = letters[random(32)];
-            String::from_utf8(bytes).unwrap()
-        } else {
-            let length = 1 + random(80);
-            (0..length).map(|_| char::from(letters[random(letters.len())])).collect()
-        };
-        for line in [
-            format!("GET /v1/sessions/{id}"),
-            format!("GET /v1/sessions/{id}/events"),
-            format!("GET /v1/blobs/{id}"),
-            format!("GET /v1/approvals/{id}"),
-            format!("DELETE /v1/keys/{id}"),
-            format!("GET /v1/plans/{id}/state"),
-        ] {
-            let answer = me.send(&line, None);
-            assert!((400..500).contains(&answer.status), "{line}: {}", answer.text());
-        }
-    }
+    let known = tag(&read());
+    let first = write(&known, 8).expect(200);
+    assert_eq!(write(&known, 9).expect(412).code(), "precondition_failed");
+    assert_eq!(read().json()["quotas"]["turns_per_day"], 8);
+    // What a change answers is what the next one goes on from.
+    let after = tag(&read());
+    assert_eq!(tag(&first), after);
+    write(&after, 9).expect(200);
+    assert_eq!(read().json()["quotas"]["turns_per_day"], 9);
+    let same = served.send("GET /v1/tenants/acme", &[("if-none-match", &tag(&read()))], None);
+    assert_eq!(same.status, 304);
+    assert_eq!(served.get("/v1/tenants/nobody").expect(404).code(), "tenant_not_found");
 }
 
 /// Asks a person about each read of `ask*.txt`.

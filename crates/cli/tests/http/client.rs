@@ -13,6 +13,11 @@ use crate::harness::Place;
 /// Longest that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Silence after which a stream counts as read.
+const SILENCE: Duration = Duration::from_millis(400);
+/// Most of a stream that is read.
+const MAX_STREAM_BYTES: u64 = 1 << 20;
+
 /// `glasshouse serve` on a free port.
 pub(crate) struct Served {
     child: Child,
@@ -106,7 +111,12 @@ impl Served {
     pub(crate) fn raw(&self, request: &str) -> Answer {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
-        read_answer(&mut BufReader::new(stream))
+        let mut reader = BufReader::new(stream);
+        let (status, headers) = read_head(&mut reader);
+        let is_stream =
+            headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        let body = if is_stream { read_stream(reader) } else { read_body(&headers, &mut reader) };
+        Answer { status, headers, body }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -222,6 +232,11 @@ impl Served {
     pub(crate) fn stop(&mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.ended()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -259,13 +274,20 @@ fn read_head(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
     (status, headers)
 }
 
-fn read_answer(reader: &mut impl BufRead) -> Answer {
-    let (status, headers) = read_head(reader);
+/// What a stream says before it is silent: what it is about to tell may take as long as it wants.
+fn read_stream(reader: BufReader<TcpStream>) -> Vec<u8> {
+    reader.get_ref().set_read_timeout(Some(SILENCE)).unwrap();
+    let mut body = Vec::new();
+    let _ = Chunks { reader, left: 0 }.take(MAX_STREAM_BYTES).read_to_end(&mut body);
+    body
+}
+
+fn read_body(headers: &[(String, String)], reader: &mut impl BufRead) -> Vec<u8> {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length = length.map_or(0, |(_, value)| value.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    Answer { status, headers, body }
+    body
 }
 
 /// The body of a chunked answer as one line of bytes.

@@ -80,6 +80,68 @@ fn events(client: &As<'_>) -> Vec<Value> {
         .collect()
 }
 
+/// Each quota, where it is used up, refuses what would use more of it, says which one it is and when to come again, and
+/// nothing else; without it the same request is taken.
+#[test]
+fn each_quota_refuses_what_would_use_more_of_it() {
+    let place = Place::new();
+    let acme = tenant(&place, "acme", &[]);
+    let served = Served::new(&place);
+    let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    let (talk, slow) = (admin.session(&acme, TALK), admin.session(&acme, SLOW));
+    admin.turn(&talk, "one", "turn.completed");
+    let slow_turns = format!("/v1/sessions/{slow}/turns");
+    admin.post(&slow_turns, &json!({ "message": "wait" })).expect(202);
+    let follow = format!("/v1/sessions/{talk}/events/stream");
+    let (status, _open) = begin(&served, &admin.key, &format!("GET {follow}"), None);
+    assert_eq!(status, 200);
+    let turn = |session: &str| {
+        let line = format!("POST /v1/sessions/{session}/turns");
+        (line, Some(json!({ "message": "more" })))
+    };
+    let used = admin.get("/v1/usage").expect(200).json();
+    let today = used["days"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&today["turns"], &used["running_turns"]), (&json!(2), &json!(1)), "{used}");
+    let set = |arguments: &[&str]| {
+        place.run(&[&["tenants", "update", "acme"][..], arguments].concat()).expect_status(0);
+    };
+    let check = |quota: &str, limit: u64, code: &str, (line, body): (String, Option<Value>)| {
+        set(&["--clear", "quotas"]);
+        let ask = || loop {
+            let answer = admin.send(&line, body.as_ref());
+            // The turn before puts away what it used.
+            if answer.code() != "turn_running" && answer.code() != "session_owned" {
+                return answer;
+            }
+        };
+        let limited = format!("{quota}={limit}");
+        set(&["--quota", &limited]);
+        let mut refused = ask();
+        if code == "too_many_requests" {
+            refused = (0..10).map(|_| ask()).find(|answer| answer.status == 429).unwrap();
+        }
+        assert_eq!((refused.status, &*refused.code()), (429, code), "{quota}: {}", refused.text());
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=24 * 3_600).contains(&wait), "{quota} {wait}");
+        if code == "quota_exhausted" {
+            let context = &refused.json()["context"];
+            assert_eq!((&context["quota"], &context["limit"]), (&json!(quota), &json!(limit)));
+        }
+        set(&["--clear", "quotas"]);
+        let taken = ask();
+        assert!(taken.status < 300, "{quota}: {}", taken.text());
+    };
+    let sessions = || ("GET /v1/sessions".to_owned(), None);
+    check("queued_requests", 0, "quota_exhausted", sessions());
+    check("open_streams", 1, "quota_exhausted", (format!("GET {follow}"), None));
+    check("running_turns", 1, "quota_exhausted", turn(&talk));
+    check("turns_per_day", 3, "quota_exhausted", turn(&talk));
+    check("tokens_per_day", 0, "quota_exhausted", turn(&admin.session(&acme, TALK)));
+    check("cost_micros_per_day", 0, "quota_exhausted", turn(&admin.session(&acme, TALK)));
+    check("stored_bytes", 1, "quota_exhausted", turn(&admin.session(&acme, TALK)));
+    check("requests_per_minute", 3, "too_many_requests", sessions());
+}
+
 fn prompt(scenario: &str) -> Value {
     json!({ "prompt": "make one", "provider": "scripted", "scenario": scenario })
 }

@@ -1,7 +1,6 @@
 //! Load on loopback: many who listen, many who work, readers that are slow, and a server that is killed. The short
 //! forms run always, the full ones by `cargo xtask soak`.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -120,72 +119,113 @@ fn read_slowly_and_fast(events: usize, readers: usize) {
     assert!(each < READER_KIB, "{each} KiB for a reader");
 }
 
-/// Killed again and again while sessions run: whoever listens goes on after the last event that it has, and finds
-/// each event once and every turn with one end.
-fn kill(rounds: usize) {
+/// What a client has seen of a session: number and hash of each event.
+type Seen = Vec<(u64, String)>;
+
+fn entry(frame: &crate::client::Frame) -> (u64, String) {
+    (frame.id.unwrap(), frame.data["hash"].as_str().unwrap().to_owned())
+}
+
+/// Starts sessions at one time, and a client for each, which leaves after so many events; answers what each has seen, and
+/// the turn that was acknowledged.
+fn begin_all(
+    served: &Served,
+    project: &std::path::Path,
+    talk: &str,
+    leaves_after: impl Fn(usize) -> usize + Sync,
+    width: usize,
+) -> Vec<(String, u64, Seen)> {
+    let follow = |at: usize| {
+        let session = served.session(project, talk);
+        let acknowledged = served.turn(&session, "go");
+        let mut stream = served.events_of(&session);
+        let mut seen = Vec::new();
+        for _ in 0..leaves_after(at) {
+            let Some(frame) = stream.next() else { break };
+            seen.push(entry(&frame));
+            if frame.data["kind"] == "turn.completed" {
+                break;
+            }
+        }
+        (session, acknowledged, seen)
+    };
+    let follow = &follow;
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..width).map(|at| scope.spawn(move || follow(at))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+/// Goes on where a client left: every event once, as the server stored it, and one end of the turn.
+fn check_whole(served: &Served, session: &str, acknowledged: u64, mut seen: Seen) {
+    let last = seen.last().map_or(0, |(id, _)| *id);
+    let state = served.get(&format!("/v1/sessions/{session}")).json()["state"].clone();
+    // What carried it on was killed, too, in the round after.
+    if state == "interrupted" {
+        served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
+    }
+    let page = || served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
+    let is_told = |event: &serde_json::Value| {
+        event["kind"] == "turn.completed" && event["seq"].as_u64().unwrap() <= last
+    };
+    if !page()["events"].as_array().unwrap().iter().any(is_told) {
+        let path = format!("/v1/sessions/{session}/events/stream");
+        let mut stream = served.follow(&path, &[("last-event-id", &last.to_string())]);
+        seen.extend(stream.until("turn.completed").iter().map(entry));
+    }
+    assert!(seen.iter().map(|(id, _)| *id).eq(1..=seen.len() as u64), "{session}");
+    let all = page();
+    let list = all["events"].as_array().unwrap();
+    for (at, hash) in &seen {
+        assert_eq!(list[usize::try_from(*at).unwrap() - 1]["hash"], *hash, "{session} {at}");
+    }
+    let started = &list[usize::try_from(acknowledged).unwrap() - 1];
+    assert_eq!(started["kind"], "turn.started", "{session}: what was acknowledged is there");
+    let count = |kind: &str| list.iter().filter(|event| event["kind"] == kind).count();
+    assert_eq!(count("turn.completed"), 1, "{session}");
+    assert_eq!(
+        count("turn.started"),
+        count("turn.completed") + count("turn.interrupted"),
+        "{session}"
+    );
+    assert_eq!(count("tool.completed"), 3, "{session}");
+}
+
+/// Killed again and again under load: sessions run and end, clients listen to each and others to one that is silent.
+/// Whoever listens goes on after the last event that it has, and finds each event once and every turn with one end.
+fn kill(rounds: usize, width: usize) {
     let place = Place::new();
+    let line = Line::new(&place);
+    line.append(1_000);
     let project = place.shell_project();
     let steps: String = (0..3)
         .map(|n| format!("  - {{ delay_ms: 30, emit: [ {{ call: {{ id: c{n}, tool: fs.read, args: {{ path: src/tool.sh }} }} }} ] }}\n"))
         .collect();
     let talk = format!("version: 1\nsteps:\n{steps}  - emit: [ {{ text: Done. }} ]\n");
     let mut served = Served::new(&place);
-    let mut seen: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
+    let mut all = Vec::new();
     for round in 0..rounds {
-        let session = served.session(&project, &talk);
-        seen.insert(session.clone(), Vec::new());
-        let acknowledged = served.turn(&session, "go");
-        let mut stream = served.events_of(&session);
+        // They read a little and are kept waiting.
+        let mut listeners: Vec<Stream> =
+            (0..2 * width).map(|_| served.follow(crate::streams::STREAM, &[])).collect();
+        listeners.iter_mut().for_each(|stream| assert_eq!(stream.next().unwrap().id, Some(1)));
         // At another moment each time.
-        for _ in 0..3 + round % 17 {
-            let Some(frame) = stream.next() else { break };
-            let entry = (frame.id.unwrap(), frame.data["hash"].as_str().unwrap().to_owned());
-            seen.get_mut(&session).unwrap().push(entry);
-            if frame.data["kind"].as_str().is_some_and(|kind| kind == "turn.completed") {
-                break;
-            }
-        }
-        assert!(acknowledged > 0);
+        let leaves_after = |at: usize| 3 + (round + 5 * at) % 17;
+        let begun = begin_all(&served, &project, &talk, leaves_after, width);
         served.kill();
         served = Served::new(&place);
-        if served.get(&format!("/v1/sessions/{session}")).json()["state"] == "interrupted" {
-            served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
-        }
-    }
-    for (session, mut events) in seen {
-        let path = format!("/v1/sessions/{session}/events/stream");
-        let last = events.last().map_or(0, |(id, _)| *id);
-        let state = served.get(&format!("/v1/sessions/{session}")).json()["state"].clone();
-        let is_over = state == "answered";
-        // What carried it on was killed, too, in the round after.
-        if state == "interrupted" {
-            served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
-        }
-        let mut stream = served.follow(&path, &[("last-event-id", &last.to_string())]);
-        let all = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
-        let is_told = all["events"].as_array().unwrap().iter().any(|event| {
-            event["kind"] == "turn.completed" && event["seq"].as_u64().unwrap() <= last
-        });
-        if !(is_over && is_told) {
-            for frame in stream.until("turn.completed") {
-                events.push((frame.id.unwrap(), frame.data["hash"].as_str().unwrap().to_owned()));
+        for (session, ..) in &begun {
+            if served.get(&format!("/v1/sessions/{session}")).json()["state"] == "interrupted" {
+                served.post(&format!("/v1/sessions/{session}/turns"), &json!({})).expect(202);
             }
         }
-        assert!(events.iter().map(|(id, _)| *id).eq(1..=events.len() as u64), "{session}");
-        let all = served.get(&format!("/v1/sessions/{session}/events?limit=1000")).json();
-        let list = all["events"].as_array().unwrap();
-        for (at, hash) in &events {
-            assert_eq!(list[usize::try_from(*at).unwrap() - 1]["hash"], *hash, "{session} {at}");
-        }
-        let count = |kind: &str| list.iter().filter(|event| event["kind"] == kind).count();
-        assert_eq!(count("turn.completed"), 1, "{session}");
-        assert_eq!(
-            count("turn.started"),
-            count("turn.completed") + count("turn.interrupted"),
-            "{session}"
-        );
-        assert_eq!(count("tool.completed"), 3, "{session}");
+        all.extend(begun);
     }
+    assert_eq!(all.len(), rounds * width);
+    for (session, acknowledged, seen) in all {
+        check_whole(&served, &session, acknowledged, seen);
+    }
+    served.follow(crate::streams::STREAM, &[]).ids_up_to(1_000);
     assert_eq!(served.post("/v1/audit/verify", &json!({})).json()["ok"], true);
 }
 
@@ -213,11 +253,11 @@ fn fifty_slow_readers_and_fifty_fast_ones_of_a_hundred_thousand_events() {
 
 #[test]
 fn a_server_that_is_killed_again_and_again_loses_nothing() {
-    kill(5);
+    kill(3, 4);
 }
 
 #[test]
 #[ignore = "takes minutes; `cargo xtask soak` runs it"]
 fn a_server_that_is_killed_a_hundred_times_loses_nothing() {
-    kill(100);
+    kill(100, 8);
 }

@@ -8,9 +8,11 @@
 
 mod access;
 mod answers;
+mod audit;
 mod chat;
 mod client;
 mod endings;
+mod faults;
 mod frame;
 mod fuzz;
 #[path = "../it/harness.rs"]
@@ -20,6 +22,7 @@ mod headless;
 mod identity;
 mod insight;
 mod limits;
+mod lists;
 mod load;
 mod network;
 mod operations;
@@ -28,6 +31,7 @@ mod people;
 mod plans;
 mod policies;
 mod repeats;
+mod sdk;
 mod sessions;
 #[path = "../../../../tests/support/skips.rs"]
 mod skips;

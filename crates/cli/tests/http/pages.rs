@@ -42,6 +42,7 @@ fn the_playground_and_the_reference_in_a_browser() {
         ("policy", json!([])),
         ("inline", json!(false)),
         ("errors", json!([])),
+        ("untold", json!([])),
         ("outside", json!([])),
     ] {
         assert_eq!(report[name], expected, "{name}: {report}");

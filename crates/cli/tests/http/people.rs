@@ -1,10 +1,11 @@
 //! Questions that a turn asks are answered by requests, and bound to what was asked.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Served, Stream, kinds};
+use crate::client::{PATIENCE, Served, Stream, kinds};
 use crate::harness::Place;
 
 /// Asks a person about each read of `ask*.txt`.
@@ -106,4 +107,169 @@ fn a_no_ends_the_call_and_a_wider_yes_is_a_right_that_can_be_taken_back() {
     }
     assert_eq!(served.get("/v1/grants").json()["grants"], json!([]));
     assert_eq!(served.get("/v1/grants?all=true").json()["grants"][0]["state"], "revoked");
+}
+
+const TALK: &str = "version: 1
+steps:
+  - emit: [ { text: One. } ]
+  - emit: [ { text: Two. } ]
+  - emit: [ { text: Three. } ]
+  - emit: [ { text: Four. } ]
+";
+const MERGES: &str = "{ name: ask-merges, match: { syscall: session.merge }, action: require_review, reason: two pairs of eyes }";
+
+/// A session whose merges a person is asked about, somebody who works on it and somebody who answers.
+struct Merges<'a> {
+    served: &'a Served,
+    session: String,
+    operator: String,
+    approver: String,
+}
+
+impl<'a> Merges<'a> {
+    fn new(place: &Place, served: &'a Served) -> Self {
+        let project = place.shell_project();
+        place.accept_rule(&project, MERGES);
+        let key = |role: &str| crate::world::key(place, "local", &[role], &[]);
+        let session = served.session(&project, TALK);
+        let merges = Self { served, session, operator: key("operator"), approver: key("approver") };
+        merges.turn("main");
+        merges
+    }
+
+    /// Sends as somebody, until the turn before has put away what it used.
+    fn send(&self, key: &str, line: &str, body: &Value) -> crate::client::Answer {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.served.send_as(key, line, &[], Some(&body.to_string()));
+            let is_moving = ["session_owned", "turn_running"].contains(&&*answer.code());
+            if !is_moving || Instant::now() > deadline {
+                return answer;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> crate::client::Answer {
+        let line = format!("POST /v1/sessions/{}/{path}", self.session);
+        self.send(&self.operator, &line, body)
+    }
+
+    fn turn(&self, branch: &str) {
+        let begun = self.post("turns", &json!({ "message": "go", "branch": branch }));
+        let turn = begun.expect(202).json()["turn"].clone();
+        let session = &self.session;
+        let path = format!("/v1/sessions/{session}/events/stream?branch={branch}&from={turn}");
+        self.served.follow(&path, &[]).until("turn.completed");
+    }
+
+    /// A branch with something that the main one lacks.
+    fn fork(&self, name: &str) {
+        self.post("branches", &json!({ "name": name })).expect(201);
+        self.turn(name);
+    }
+
+    /// Asks for a merge; answers the question that waits.
+    fn ask(&self, name: &str) -> String {
+        let answer = self.post(&format!("branches/{name}/merge"), &json!({})).expect(202);
+        let told = answer.json();
+        let approval = told["approval"].as_str().unwrap().to_owned();
+        assert_eq!(answer.header("location"), Some(&*format!("/v1/approvals/{approval}")));
+        assert_eq!(told["head"], Value::Null, "{told}");
+        approval
+    }
+
+    fn waiting(&self) -> Vec<Value> {
+        let listed = self.served.get("/v1/approvals").expect(200).json();
+        listed["approvals"].as_array().unwrap().clone()
+    }
+
+    fn answer(&self, key: &str, approval: &str, body: &Value) -> crate::client::Answer {
+        self.send(key, &format!("POST /v1/approvals/{approval}"), body)
+    }
+
+    /// State and newest event of a branch.
+    fn head(&self, branch: &str) -> (String, u64) {
+        let path = format!("/v1/sessions/{}/branches", self.session);
+        let rows = self.served.get(&path).expect(200).json();
+        let row = rows["branches"].as_array().unwrap().iter().find(|row| row["name"] == branch);
+        let row = row.unwrap();
+        (row["state"].as_str().unwrap().to_owned(), row["head"].as_u64().unwrap())
+    }
+}
+
+/// The failure: a merge that a rule wants a person for was refused over HTTP, whoever asked, as if nobody were there.
+/// Now it waits in the queue, and whoever may answer makes it with a yes, under the name of who asked for it.
+#[test]
+fn a_merge_that_needs_a_person_waits_for_one() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    let (operator, approver) = (&merges.operator, &merges.approver);
+    merges.fork("one");
+    let before = merges.head("main");
+    let approval = merges.ask("one");
+    assert_eq!(merges.ask("one"), approval, "the same question is asked once");
+    assert_eq!(merges.head("main"), before);
+    let waiting = merges.waiting();
+    let [question] = waiting.as_slice() else { panic!("{waiting:?}") };
+    assert_eq!(
+        (&question["approval"], &question["session"], &question["reasons"][0]),
+        (&json!(approval), &json!(merges.session), &json!("two pairs of eyes"))
+    );
+    let yes = json!({ "approved": true, "digest": question["args_digest"] });
+    // Who asks is not who answers, and one answer is for what was seen.
+    assert_eq!(merges.answer(operator, &approval, &yes).expect(403).code(), "role_forbidden");
+    let other = json!({ "approved": true, "digest": format!("sha256:{}", "0".repeat(64)) });
+    assert_eq!(merges.answer(approver, &approval, &other).expect(409).code(), "approval_mismatch");
+    merges.answer(approver, &approval, &yes).expect(200);
+    assert_eq!(merges.head("one").0, "merged");
+    assert_eq!(merges.waiting(), Vec::<Value>::new());
+    assert_eq!(merges.answer(approver, &approval, &yes).expect(404).code(), "approval_unknown");
+    let path = format!("/v1/sessions/{}/events?from={}", merges.session, before.1 + 1);
+    let page = served.get(&path).json();
+    let events = page["events"].as_array().unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds[..4],
+        ["policy.decided", "approval.requested", "approval.resolved", "branch.merged"]
+    );
+    let id = |key: &str| key.split('.').nth(2).unwrap().to_owned();
+    let by = |at: usize| events[at]["actor"]["id"].as_str().unwrap().to_owned();
+    assert!(by(2).contains(&id(approver)) && by(3).contains(&id(operator)), "{events:?}");
+}
+
+/// A no ends the question and changes nothing; when a branch moves on nothing is asked any more; and the command answers
+/// as the route does, also after the server is gone.
+#[test]
+fn a_merge_is_refused_overtaken_or_made_by_the_command() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    merges.fork("two");
+    let before = merges.head("main");
+    let approval = merges.ask("two");
+    let digest = merges.waiting()[0]["args_digest"].clone();
+    let no = json!({ "approved": false, "digest": digest });
+    merges.answer(&merges.approver, &approval, &no).expect(200);
+    assert_eq!((merges.waiting(), merges.head("main")), (Vec::new(), before));
+    let again = merges.ask("two");
+    assert_ne!(again, approval);
+    merges.turn("main");
+    assert_eq!(merges.waiting(), Vec::<Value>::new());
+    let deadline = Instant::now() + PATIENCE;
+    while !served.get("/v1/metrics").text().contains("\nglasshouse_open_approvals 0\n") {
+        assert!(Instant::now() < deadline, "it counts as open");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let late = json!({ "approved": true, "digest": digest });
+    let refused = merges.answer(&merges.approver, &again, &late).expect(404);
+    assert_eq!(refused.code(), "approval_unknown");
+    let (last, session) = (merges.ask("two"), merges.session);
+    drop(served);
+    place.run(&["review", "approve", &last]).expect_status(0);
+    place.run(&["audit", "verify"]).expect_status(0);
+    let rows = place.run(&["session", "show", &session, "--branches", "--json"]).expect_status(0);
+    let merged = rows.stdout.lines().filter(|line| line.contains("\"merged\"")).count();
+    assert_eq!(merged, 1, "{}", rows.stdout);
 }

@@ -46,15 +46,27 @@ fn ids(stream: &mut crate::client::Stream, count: usize) -> Vec<u64> {
     (0..count).map(|_| stream.next().unwrap().id.unwrap()).collect()
 }
 
-/// Fifty clients come while another process emits a thousand events: each sees all of them, once.
+/// A hundred clients, every other one slow, come while another process emits a thousand events: each sees all of them,
+/// once.
 #[test]
 fn c1_who_comes_meanwhile_sees_every_event_once() {
     let place = Place::new();
     let line = Line::new(&place);
     let served = Served::new(&place);
+    let read = |is_slow: bool| {
+        let mut stream = served.follow(STREAM, &[]);
+        let mut seen = Vec::new();
+        for _ in 0..10 {
+            if is_slow {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+            seen.extend(ids(&mut stream, 100));
+        }
+        seen
+    };
+    let read = &read;
     std::thread::scope(|scope| {
-        let readers: Vec<_> =
-            (0..50).map(|_| scope.spawn(|| ids(&mut served.follow(STREAM, &[]), 1_000))).collect();
+        let readers: Vec<_> = (0..100).map(|at| scope.spawn(move || read(at % 2 == 0))).collect();
         for _ in 0..100 {
             line.append(10);
         }
@@ -195,20 +207,66 @@ fn a_killed_server_loses_nothing_that_a_client_saw() {
     );
 }
 
-/// It stops in order: streams end, a running turn is stopped so that it can be carried on.
+/// The rest of a stream: kinds of its events, and the code of the problem that it ends with.
+fn rest(mut stream: crate::client::Stream) -> (Vec<String>, Option<String>) {
+    let (mut kinds, mut code) = (Vec::new(), None);
+    while let Some(frame) = stream.next() {
+        assert_eq!(code, None, "the problem is the last thing that it says");
+        match frame.event.as_deref() {
+            Some("problem") => code = frame.data["code"].as_str().map(str::to_owned),
+            _ => kinds.push(frame.data["kind"].as_str().unwrap().to_owned()),
+        }
+    }
+    (kinds, code)
+}
+
+/// It stops in order: a turn that comes to rest soon does, one that does not is stopped so that it can be carried on;
+/// no other begins; who listens hears of all that, and then that the stream ends.
 #[test]
-fn a_server_that_is_told_to_stop_parks_what_runs() {
+fn a_server_that_is_told_to_stop_finishes_or_parks_what_runs() {
     let place = Place::new();
     let project = place.shell_project();
     let mut served = Served::new(&place);
-    let slow = TWO_STEPS.replace("sleep 1", "sleep 600");
-    let session = served.session(&project, &slow);
-    let mut stream = served.events_of(&session);
-    served.turn(&session, "go");
-    stream.until("tool.started");
-    assert_eq!(served.stop(), Some(0));
-    while stream.next().is_some() {}
-    let last = place.run(&["session", "list", "--json"]).expect_status(0).last();
-    assert_eq!((&last["session"], &last["state"]), (&session.into(), &"cancelled".into()));
+    let sleeping = |seconds: &str| {
+        let scenario = TWO_STEPS.replace("sleep 1", &format!("sleep {seconds}"));
+        let session = served.session(&project, &scenario);
+        let mut stream = served.events_of(&session);
+        served.turn(&session, "go");
+        stream.until("tool.started");
+        (session, stream)
+    };
+    let (long, long_stream) = sleeping("600");
+    let (short, short_stream) = sleeping("2");
+    let idle = served.session(&project, TWO_STEPS);
+    let idle_stream = served.events_of(&idle);
+    let pid = rustix::process::Pid::from_raw(served.pid().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let turns = format!("/v1/sessions/{idle}/turns");
+    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+    let refused = loop {
+        let answer = served.post(&turns, &serde_json::json!({ "message": "go" }));
+        if answer.status == 503 {
+            break answer;
+        }
+        assert!(std::time::Instant::now() < deadline, "{answer:?}");
+    };
+    assert_eq!(refused.code(), "server_stopping");
+    assert!(refused.header("retry-after").is_some());
+    // It can be looked at until the last turn is at rest, and says that it takes none.
+    assert_eq!(served.get(&format!("/v1/sessions/{long}")).json()["state"], "running");
+    assert_eq!(served.get("/v1/ready").status, 503);
+    let (kinds, code) = rest(short_stream);
+    assert!(kinds.iter().any(|kind| kind == "turn.completed"), "{kinds:?}");
+    assert_eq!(code.as_deref(), Some("server_stopping"));
+    let (kinds, code) = rest(long_stream);
+    assert_eq!(kinds.last().map(String::as_str), Some("turn.cancelled"), "{kinds:?}");
+    assert_eq!(code.as_deref(), Some("server_stopping"));
+    assert_eq!(rest(idle_stream).1.as_deref(), Some("server_stopping"));
+    assert_eq!(served.ended(), Some(0));
+    let served = Served::new(&place);
+    let state = |session: &str| {
+        served.get(&format!("/v1/sessions/{session}")).json()["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((&*state(&long), &*state(&short)), ("cancelled", "answered"));
     place.run(&["audit", "verify"]).expect_status(0);
 }

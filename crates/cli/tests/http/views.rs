@@ -86,6 +86,96 @@ fn views_are_served_and_laid_out_alike() {
         .expect_status(2);
 }
 
+/// What differs from one machine or one edit of the shipped rules to the next, by the names of its members.
+fn is_free(name: &str, value: &Value) -> bool {
+    let is_time = (name.ends_with("_us") || name.ends_with("_ms")) && value.is_number();
+    is_time || matches!(name, "line" | "program_version")
+}
+
+/// An id, a digest or a hash.
+fn is_random(word: &str) -> bool {
+    let is_hash = word.len() >= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = ["s_", "b_"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    is_hash || id.is_some_and(|id| id.len() >= 8 && !id.contains('_'))
+}
+
+/// A text with numbers in the place of what is random; equal words get equal numbers.
+fn numbered(text: &str, known: &mut Vec<String>) -> String {
+    let mut out = String::new();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (word, after) = rest.split_at(length);
+        if is_random(word) {
+            let at = known.iter().position(|one| one == word).unwrap_or(known.len());
+            if at == known.len() {
+                known.push(word.to_owned());
+            }
+            out.push_str(&format!("<{at}>"));
+        } else {
+            out.push_str(word);
+        }
+        rest = after;
+    }
+    out
+}
+
+/// A document with what differs from run to run taken out.
+fn normalised(value: &Value, known: &mut Vec<String>) -> Value {
+    match value {
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| {
+                let value = match value.as_str() {
+                    _ if is_free(name, value) => json!("FREE"),
+                    Some(text) if name == "isolation" => {
+                        json!(text.split(':').next().unwrap_or_default())
+                    }
+                    _ => normalised(value, known),
+                };
+                (name.clone(), value)
+            };
+            Value::Object(members.iter().map(member).collect())
+        }
+        Value::Array(items) => items.iter().map(|item| normalised(item, known)).collect(),
+        Value::String(text) => Value::String(numbered(text, known)),
+        other => other.clone(),
+    }
+}
+
+/// Every document of one story, as it is kept beside this test. `GLASSHOUSE_BLESS=1` writes it anew.
+#[test]
+fn the_documents_of_a_branch_are_as_they_are_kept() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, WORK);
+    let mut stream = served.events_of(&session);
+    served.turn(&session, "print two");
+    stream.until_end();
+    let names =
+        ["manifest", "thread", "plan", "heartbeat", "checkpoints", "tools", "observations", "soul"];
+    let mut known = Vec::new();
+    let mut documents = serde_json::Map::new();
+    for name in names {
+        let answer = served.get(&format!("/v1/sessions/{session}/views/{name}")).expect(200);
+        let document = match name {
+            "thread" => json!(answer.text().lines().collect::<Vec<_>>()),
+            _ => answer.json(),
+        };
+        let text = document.to_string().replace(&place.path("").display().to_string(), "PLACE/");
+        let document: Value = serde_json::from_str(&text).unwrap();
+        documents.insert(name.to_owned(), normalised(&document, &mut known));
+    }
+    let made = serde_json::to_string_pretty(&documents).unwrap() + "\n";
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/documents.json");
+    if std::env::var_os("GLASSHOUSE_BLESS").is_some() {
+        std::fs::write(&file, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert!(made == kept, "{made}");
+}
+
 #[test]
 fn words_are_found_until_they_are_erased() {
     let place = Place::new();

@@ -275,6 +275,14 @@ impl World {
         last["run"].as_u64().unwrap()
     }
 
+    /// An approval of a policy that is not accepted yet.
+    pub(crate) fn another_policy(&self, client: &As<'_>) -> Value {
+        let policy = format!("{}  # again\n", self.policy);
+        let proposal = json!({ "project": self.project, "policy": policy });
+        let digest = client.post("/v1/policy/propose", &proposal).expect(200).json();
+        json!({ "project": self.project, "policy": policy, "digest": digest["digest"] })
+    }
+
     /// What only this world has.
     fn ids(&self) -> [&str; 13] {
         [
@@ -517,6 +525,7 @@ impl World {
             call("POST /v1/keys/{key}/rotate", &[&self.rotated], "", json!({})),
             call("DELETE /v1/keys/{key}", &[&self.revoked], "", Value::Null),
             call("POST /v1/tenants", &[], "", json!({ "tenant": made, "roots": [] })),
+            call("GET /v1/tenants/{tenant}", &[&made], "", Value::Null),
             call("PUT /v1/tenants/{tenant}", &[&made], "", json!({ "quotas": {} })),
             call("POST /v1/tenants/{tenant}/keys", &[&made], "", roles),
             call("DELETE /v1/tenants/{tenant}", &[&made], "", Value::Null),

@@ -430,18 +430,31 @@ impl Kernel {
         changed: impl Fn(Option<&TenantRow>) -> NewTenant,
         by: &Principal,
     ) -> Result<TenantRow> {
+        self.change_tenant(tenant, |row| Ok::<_, Error>(changed(row)), by)
+    }
+
+    /// As [`Kernel::update_tenant`], where `changed` may refuse the terms as they are.
+    ///
+    /// # Errors
+    /// As [`Kernel::update_tenant`]; as `changed`.
+    pub fn change_tenant<E: From<Error>>(
+        &self,
+        tenant: &TenantId,
+        changed: impl Fn(Option<&TenantRow>) -> std::result::Result<NewTenant, E>,
+        by: &Principal,
+    ) -> std::result::Result<TenantRow, E> {
         for _ in 0..ATTEMPTS {
             let access = self.access()?;
             let row = access.tenants.get(tenant);
             if *tenant != TenantId::local() && row.is_none() {
-                return Err(no_tenant(tenant));
+                return Err(no_tenant(tenant).into());
             }
-            match self.tell_tenant(Kind::TenantUpdated, tenant, &changed(row), access.head, by) {
+            match self.tell_tenant(Kind::TenantUpdated, tenant, &changed(row)?, access.head, by) {
                 Err(error) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => {}
-                told => return told,
+                told => return Ok(told?),
             }
         }
-        Err(Error::new(codes::TURN_FAILED, "the tenant's terms could not be told of"))
+        Err(Error::new(codes::TURN_FAILED, "the tenant's terms could not be told of").into())
     }
 
     /// Lets nobody use a tenant any more; what it recorded stays.

@@ -95,6 +95,8 @@ pub struct PendingApproval {
     pub approval: ApprovalName,
     /// Session that asks.
     pub session: SessionId,
+    /// When it asked, microseconds since 1970.
+    pub asked_us: u64,
     /// Whether a process runs that session now; else it goes on when it is resumed.
     pub running: bool,
     /// Whether it was answered, and the owner has not taken the answer yet.
@@ -105,6 +107,14 @@ pub struct PendingApproval {
     /// The unified diff, for a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
+}
+
+impl PendingApproval {
+    /// Where it stands among all, oldest first: it stays there while others come and go.
+    #[must_use]
+    pub fn place(&self) -> (u64, String) {
+        (self.asked_us, self.approval.to_string())
+    }
 }
 
 /// An answer of this process's reviewer.
@@ -373,7 +383,7 @@ impl Session {
 }
 
 impl Kernel {
-    /// Every question that waits for a person, oldest session first.
+    /// Every question that waits for a person, oldest first.
     ///
     /// # Errors
     /// What reading the log answers.
@@ -384,7 +394,9 @@ impl Kernel {
                 state.pending_approvals.iter().filter(|(seq, _)| open(&state, **seq))
             {
                 let approval = ApprovalName { branch: branch.clone(), seq: *seq };
+                let asked = self.log.read(&branch, *seq, 1)?;
                 pending.push(PendingApproval {
+                    asked_us: asked.first().map_or(0, |event| event.header.time_us),
                     running: self.log.is_owned(&branch)?,
                     answered: self.log.cell(ANSWERS, &approval.to_string())?.is_some(),
                     approval,
@@ -394,6 +406,8 @@ impl Kernel {
                 });
             }
         }
+        pending.extend(self.merge_questions()?.into_iter().map(|question| question.pending));
+        pending.sort_by_cached_key(PendingApproval::place);
         Ok(pending)
     }
 
@@ -403,19 +417,16 @@ impl Kernel {
     /// `approval_unknown` when nothing of that name waits.
     pub fn pending_approval(&self, name: &ApprovalName) -> Result<PendingApproval> {
         let mut pending = self.pending_approvals()?.into_iter();
-        pending.find(|one| one.approval == *name).ok_or_else(|| {
-            Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for the approval {name}"))
-                .why("there is no such question, or it is answered, or its turn is over")
-        })
+        pending.find(|one| one.approval == *name).ok_or_else(|| unknown(name))
     }
 
-    /// Leaves an answer for whoever runs, or will run, the branch that asks. `args_digest`, where given,
-    /// is what the person saw.
+    /// Leaves an answer for whoever runs, or will run, the branch that asks; a merge of branches that is asked for is
+    /// made at once. `args_digest`, where given, is what the person saw.
     ///
     /// # Errors
     /// `approval_unknown`; `approval_forbidden` for whoever is no user of this tenant;
     /// `approval_mismatch` when something else is asked for; `approval_answered`; `grant_narrow` when a
-    /// wider rule does not match the call at hand; the log's errors.
+    /// wider rule does not match the call at hand; of a merge as [`Kernel::merge`]; the log's errors.
     pub fn answer_approval(
         &self,
         name: &ApprovalName,
@@ -445,6 +456,9 @@ impl Kernel {
             Some(wider) => Some(self.wider_rule(&pending, wider)?),
             None => None,
         };
+        if pending.request.merge.is_some() {
+            return self.answer_merge_of(pending, approved, approver);
+        }
         let body = ApprovalAnswered {
             branch: name.branch.clone(),
             approval: name.seq,
@@ -483,6 +497,20 @@ impl Kernel {
         }
     }
 
+    /// Answers a question about a merge of branches, which is made at once.
+    fn answer_merge_of(
+        &self,
+        pending: PendingApproval,
+        approved: bool,
+        approver: &Principal,
+    ) -> Result<PendingApproval> {
+        let mut open = self.merge_questions()?.into_iter();
+        let question = open.find(|one| one.pending.approval == pending.approval);
+        let question = question.ok_or_else(|| unknown(&pending.approval))?;
+        self.answer_merge(&question, approved, approver)?;
+        Ok(pending)
+    }
+
     /// The rule of a wider answer, checked against the call at hand.
     fn wider_rule(
         &self,
@@ -502,6 +530,11 @@ impl Kernel {
         }
         Ok(rule.told(call))
     }
+}
+
+fn unknown(name: &ApprovalName) -> Error {
+    Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for the approval {name}"))
+        .why("there is no such question, or it is answered, or its turn is over")
 }
 
 /// The diff that a question about a merge shows: what is asked for has its digest.

@@ -4,6 +4,7 @@
 //! path, three-way. What does not go together is told and nothing is changed; a person may take one
 //! branch's version. One event ends the source and brings to the target what crosses.
 
+mod asked;
 mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +23,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+pub(in crate::driver) use self::asked::Question;
 use self::files::{Brought, Choice};
 use super::Kernel;
+use super::approvals::ApprovalName;
 use super::decide::{decide_uncounted, now_us};
 use super::journal::Journal;
 use super::people::{Answer, ReviewItem, Reviewer, Withdrawn};
@@ -75,6 +78,27 @@ pub struct Merging {
     /// The target's newest event after it; absent while nothing was merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<Seq>,
+    /// The question that a person answers before anything is merged; absent where none is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalName>,
+}
+
+/// Who says whether a merge is made, where a rule wants a person.
+enum How<'a> {
+    /// Somebody who is asked now.
+    Here(&'a dyn Reviewer),
+    /// Whoever answers later.
+    Leave,
+    /// Somebody who said yes.
+    Answered { question: &'a Question, approver: &'a Principal },
+}
+
+/// What came of deciding a merge.
+enum Allowed {
+    /// It is made, and this is recorded before it.
+    Now(Vec<Draft>),
+    /// A person is asked first.
+    Asked(ApprovalName),
 }
 
 /// Two branches as a merge sees them.
@@ -115,6 +139,10 @@ impl Kernel {
     /// either has ended; `session_not_found`, `branch_unknown`, `policy_denied`, `approval_needed`,
     /// `approval_rejected`, `base_gone`, or an error of the log.
     pub fn merge(&self, new: &NewMerge, reviewer: &dyn Reviewer) -> Result<Merging> {
+        self.merging(new, &How::Here(reviewer))
+    }
+
+    fn merging(&self, new: &NewMerge, how: &How<'_>) -> Result<Merging> {
         let rows = self.rows_of(new)?;
         // Both, so that neither moves until the merge is stored.
         let target = self.log.acquire_lease(&rows.1.branch)?;
@@ -123,7 +151,16 @@ impl Kernel {
         let planned = self.plan_merge(&branches, new, true)?;
         refuse_conflicts(&planned.merging)?;
         let by = self.who(new.by.as_ref());
-        let before = self.allow_merge(&branches, &planned, reviewer, by.clone())?;
+        let before = match self.allow_merge((&branches, new), &planned, how, by.clone())? {
+            Allowed::Now(before) => before,
+            Allowed::Asked(approval) => {
+                return Ok(Merging { approval: Some(approval), ..planned.merging });
+            }
+        };
+        if let How::Answered { question, approver } = how {
+            // First: an answer that another one overtook makes nothing.
+            self.close_question(question, true, approver)?;
+        }
         let Planned { mut merging, resolved, labels, message } = planned;
         let ask = MergeBranch {
             session: branches.session.clone(),
@@ -212,6 +249,7 @@ impl Kernel {
                 keys: joined.conflicts,
                 taken,
                 head: None,
+                approval: None,
             },
         })
     }
@@ -232,14 +270,14 @@ impl Kernel {
     /// Decides the merge and, where a rule wants it, asks. Answers what is recorded before the merge.
     fn allow_merge(
         &self,
-        branches: &Branches,
+        (branches, new): (&Branches, &NewMerge),
         planned: &Planned,
-        reviewer: &dyn Reviewer,
+        how: &How<'_>,
         by: Principal,
-    ) -> Result<Vec<Draft>> {
+    ) -> Result<Allowed> {
         let Branches { session, source, target, target_state, .. } = branches;
         let shown = shown(&source.name, &target.name, &planned.merging);
-        let mut call = Call::new(name::SESSION_MERGE, by);
+        let mut call = Call::new(name::SESSION_MERGE, by.clone());
         call.session = Some(session.clone());
         call.labels.clone_from(&planned.labels);
         call.args_digest = Some(digest_of(source.head, target.head, planned));
@@ -248,8 +286,11 @@ impl Kernel {
         let args_digest = call.args_digest.unwrap_or(Digest::ZERO);
         let decided = PolicyDecided::new(None, call, subject, decision.clone());
         let decided = Draft::new(Kind::PolicyDecided, &decided);
+        if let How::Answered { question, .. } = how {
+            asked::check_same(question, args_digest)?;
+        }
         match decision.effect {
-            Effect::Allow => Ok(vec![decided]),
+            Effect::Allow => Ok(Allowed::Now(vec![decided])),
             Effect::Deny => {
                 Journal::open(self)?.append(vec![decided])?;
                 let what = format!("{} may not be merged", source.branch);
@@ -267,8 +308,23 @@ impl Kernel {
                     policy_version: decision.policy_version,
                     base,
                     offer: None,
+                    merge: None,
                 };
-                self.ask_merge(target.head.seq, decided, request, reviewer)
+                let head = target.head.seq;
+                match how {
+                    How::Here(reviewer) => {
+                        self.ask_merge(head, decided, request, *reviewer).map(Allowed::Now)
+                    }
+                    How::Leave => {
+                        let asked = asked::asked(branches, new, by);
+                        self.leave_question(decided, request, asked).map(Allowed::Asked)
+                    }
+                    How::Answered { approver, .. } => {
+                        let requested = Draft::new(Kind::ApprovalRequested, &request);
+                        let resolved = asked::resolved(head + 2, true, approver);
+                        Ok(Allowed::Now(vec![decided, requested, resolved]))
+                    }
+                }
             }
         }
     }
@@ -494,6 +550,7 @@ mod tests {
             keys: Vec::new(),
             taken,
             head: None,
+            approval: None,
         }
     }
 

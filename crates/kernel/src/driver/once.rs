@@ -162,6 +162,7 @@ impl Kernel {
             policy_version,
             base: Digest::ZERO,
             offer: None,
+            merge: None,
         });
         record.append_asked(drafts, asked)?;
         Ok(demanded)
@@ -583,6 +584,7 @@ impl<'a> Record<'a> {
             policy_version: self.policy.version(),
             base: set.base,
             offer: None,
+            merge: None,
         });
         self.append_asked(drafts, asked)?;
         match denied {

@@ -1,7 +1,7 @@
 //! The people around a session: those who watch, those who approve, and the one who stops it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use glasshouse_model::body::{ApprovalRequested, GrantScope};
@@ -152,6 +152,8 @@ pub struct Cancel {
 #[derive(Debug)]
 struct Shared {
     set: AtomicBool,
+    /// Who set it first, where that was somebody.
+    by: OnceLock<Actor>,
     wake: tokio::sync::Notify,
     sandbox: glasshouse_sandbox::Cancel,
     provider: glasshouse_provider::Cancel,
@@ -165,6 +167,7 @@ impl Cancel {
     pub fn new() -> crate::Result<Self> {
         let shared = Shared {
             set: AtomicBool::new(false),
+            by: OnceLock::new(),
             wake: tokio::sync::Notify::new(),
             sandbox: glasshouse_sandbox::Cancel::new()?,
             provider: glasshouse_provider::Cancel::new(),
@@ -178,6 +181,17 @@ impl Cancel {
         self.shared.sandbox.cancel();
         self.shared.provider.cancel();
         self.shared.wake.notify_waiters();
+    }
+
+    /// The same as somebody, whom the end of the turn then names.
+    pub fn cancel_as(&self, by: Actor) {
+        let _ = self.shared.by.set(by);
+        self.cancel();
+    }
+
+    /// Who stopped it, where that is known.
+    pub(crate) fn by(&self) -> Option<&Actor> {
+        self.shared.by.get()
     }
 
     /// Whether it was set.

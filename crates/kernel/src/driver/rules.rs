@@ -176,6 +176,7 @@ impl Kernel {
             policy_version,
             base: previous.unwrap_or(Digest::ZERO),
             offer: None,
+            merge: None,
         };
         drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
         let approval = journal.append(drafts)?;

@@ -3,7 +3,10 @@
 //! There is no index: what is found is what the log holds now, so nothing that was erased can be found, and nothing has
 //! to be repaired. A scan reads some hundred thousand events a second.
 
-use glasshouse_log::own_session;
+use std::fmt;
+use std::str::FromStr;
+
+use glasshouse_log::{SessionRow, own_session};
 use glasshouse_model::body::{
     CallEnd, CommitCreated, MessageReceived, ModelCompleted, ObservationExtracted, ToolProposed,
 };
@@ -26,8 +29,41 @@ pub struct Search {
     pub words: String,
     /// Only in this session.
     pub session: Option<SessionId>,
+    /// Where an earlier search ended.
+    pub after: Option<SearchPlace>,
     /// Most finds.
     pub limit: usize,
+}
+
+/// The last event that a search read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchPlace {
+    /// When its session was made: those that come meanwhile are not looked at.
+    created_us: u64,
+    session: SessionId,
+    branch: BranchId,
+    seq: Seq,
+}
+
+impl fmt::Display for SearchPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}.{}", self.created_us, self.session, self.branch, self.seq)
+    }
+}
+
+impl FromStr for SearchPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let mut parts = text.splitn(4, '.');
+        let mut part = || parts.next().ok_or(());
+        Ok(Self {
+            created_us: part()?.parse().map_err(drop)?,
+            session: part()?.parse().map_err(drop)?,
+            branch: part()?.parse().map_err(drop)?,
+            seq: part()?.parse().map_err(drop)?,
+        })
+    }
 }
 
 /// Where words were found.
@@ -57,6 +93,8 @@ pub struct Found {
     pub events: u64,
     /// Whether everything was looked at.
     pub is_whole: bool,
+    /// Where another search goes on; `null` where everything was looked at.
+    pub next: Option<String>,
 }
 
 impl Kernel {
@@ -66,21 +104,41 @@ impl Kernel {
     /// What reading the log answers.
     pub fn search(&self, search: &Search) -> Result<Found> {
         let words: Vec<String> = search.words.split_whitespace().map(str::to_lowercase).collect();
-        let mut found = Found { finds: Vec::new(), events: 0, is_whole: true };
+        let mut found = Found { finds: Vec::new(), events: 0, is_whole: true, next: None };
         let mut rows = self.log.sessions()?;
         rows.retain(|row| row.session != own_session());
         rows.retain(|row| search.session.as_ref().is_none_or(|session| *session == row.session));
-        rows.sort_by_key(|row| std::cmp::Reverse(row.created_us));
+        let order = |row: &SessionRow| (row.created_us, row.session.clone());
+        rows.sort_by_key(|row| std::cmp::Reverse(order(row)));
+        if let Some(after) = &search.after {
+            rows.retain(|row| order(row) <= (after.created_us, after.session.clone()));
+        }
         for row in rows {
-            for branch in self.log.branches(&row.session)? {
+            let after = search.after.as_ref().filter(|after| after.session == row.session);
+            let branches = self.log.branches(&row.session)?;
+            let first = after
+                .and_then(|after| branches.iter().position(|branch| branch.branch == after.branch));
+            for branch in branches.into_iter().skip(first.unwrap_or(0)) {
                 // What a fork shares with its parent is found there.
-                let from = branch.fork.as_ref().map_or(1, |fork| fork.seq + 1);
+                let mut from = branch.fork.as_ref().map_or(1, |fork| fork.seq + 1);
+                if let Some(after) = after.filter(|after| after.branch == branch.branch) {
+                    from = from.max(after.seq + 1);
+                }
                 for event in self.log.events_from(&branch.branch, from) {
+                    let event = event?;
                     if found.events >= MAX_EVENTS || found.finds.len() >= search.limit {
                         found.is_whole = false;
+                        found.next = Some(
+                            SearchPlace {
+                                created_us: row.created_us,
+                                session: row.session.clone(),
+                                branch: branch.branch.clone(),
+                                seq: event.seq() - 1,
+                            }
+                            .to_string(),
+                        );
                         return Ok(found);
                     }
-                    let event = event?;
                     found.events += 1;
                     found.finds.extend(find(&event, &words));
                 }

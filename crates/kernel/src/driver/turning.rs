@@ -103,7 +103,7 @@ impl Session {
         let mut elsewhere = tokio::time::interval(LISTEN_EVERY);
         loop {
             if cancel.is_cancelled() {
-                return self.cancelled(tasks).await;
+                return self.cancelled(tasks, cancel.by()).await;
             }
             self.take_steering().await?;
             let progressed = self.start_effects(tasks, &mut asked, cancel).await?;
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// Waits for what runs to notice the cancellation, then closes what is open.
-    async fn cancelled(&mut self, tasks: &mut JoinSet<TaskEnd>) -> Result<()> {
+    async fn cancelled(&mut self, tasks: &mut JoinSet<TaskEnd>, by: Option<&Actor>) -> Result<()> {
         self.record_partial().await?;
         let deadline = tokio::time::Instant::now() + CANCEL_GRACE;
         while self.has_running_work() {
@@ -197,7 +197,11 @@ impl Session {
             "the turn was cancelled",
             turn_cancelled,
         );
-        self.recorder.record(drafts).await
+        let of = |draft: Draft| match by {
+            Some(by) if draft.kind == Kind::TurnCancelled => draft.by(by.clone()),
+            _ => draft,
+        };
+        self.recorder.record(drafts.into_iter().map(of).collect()).await
     }
 
     async fn record_said(&mut self, said: Said) -> Result<()> {

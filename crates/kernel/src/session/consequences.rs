@@ -286,6 +286,7 @@ fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
                 policy_version: decided.decision.policy_version,
                 base: frozen.base,
                 offer: offer(decided),
+                merge: None,
             };
             vec![Draft::new(Kind::ApprovalRequested, &request)]
         }
@@ -309,6 +310,7 @@ fn on_mode_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {
                 policy_version: decided.decision.policy_version,
                 base: Digest::ZERO,
                 offer: None,
+                merge: None,
             };
             vec![Draft::new(Kind::ApprovalRequested, &request)]
         }
@@ -455,6 +457,7 @@ fn on_merge_proposed(seq: Seq, merge: &MergeProposed) -> Vec<Draft> {
         policy_version: merge.policy_version,
         base: merge.base,
         offer: None,
+        merge: None,
     };
     vec![Draft::new(Kind::ApprovalRequested, &request)]
 }

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BlobRef, GrantRule, GrantScope, is_false};
-use crate::{Actor, BranchId, Call, CallId, Decision, Digest, Kind, Seq, TenantId};
+use super::{BlobRef, GrantRule, GrantScope, TakenPath, is_false};
+use crate::{
+    Actor, BranchId, Call, CallId, Decision, Digest, Kind, Principal, Seq, SessionId, TenantId,
+};
 
 /// `tool.proposed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,6 +105,29 @@ pub struct ApprovalRequested {
     /// The rule that the approval would be extended by, for a wider scope than the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offer: Option<GrantRule>,
+    /// The merge of branches that an answer makes, where it is asked for in a session of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeAsked>,
+}
+
+/// A merge of branches that waits for a person. It is made between just these events of both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergeAsked {
+    /// Session of both branches.
+    pub session: SessionId,
+    /// The branch that ends.
+    pub source: BranchId,
+    /// Its newest event.
+    pub source_seq: Seq,
+    /// The branch that goes on.
+    pub target: BranchId,
+    /// Its newest event.
+    pub target_seq: Seq,
+    /// Whose version of paths that do not go together is taken; an empty path stands for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub take: Vec<TakenPath>,
+    /// Who merges.
+    pub by: Principal,
 }
 
 /// `approval.answered`: a person answered in another process than the one that asks. The owner of the

@@ -13,6 +13,7 @@ use super::teller::{Phase, Teller};
 use crate::Result;
 use crate::problem::Problem;
 use crate::reply::Reply;
+use crate::route::Route;
 use crate::stream::{HEARTBEAT, Streams};
 
 /// The last frame of a stream.
@@ -35,13 +36,15 @@ pub(crate) struct Follow {
 
 impl Follow {
     /// The body of the answer.
-    pub(crate) fn body(self, streams: &Arc<Streams>) -> Body {
+    pub(crate) fn body(self, streams: &Arc<Streams>, route: &'static Route) -> Body {
         let (chunks, taken) = mpsc::channel(1);
         let streams = Arc::clone(streams);
         tokio::spawn(async move {
             let _open = streams.enter();
             if let Err(error) = self.run(&streams, &chunks).await {
-                let text = Problem::of(error).line();
+                let problem = Problem::of(error);
+                streams.faults().tell(&problem, Some(route));
+                let text = problem.line();
                 let _ = chunks
                     .send(frames(&[serde_json::json!({ "type": "error", "errorText": text })]))
                     .await;

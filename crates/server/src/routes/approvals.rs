@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
+use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
@@ -25,11 +26,28 @@ fn unknown(text: &str) -> Error {
 #[schemars(rename = "Approvals")]
 pub(crate) struct List {
     approvals: Vec<PendingApproval>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
-/// Every question.
-pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
-    Ok(Reply::ok(&List { approvals: service.kernel.pending_approvals()? }))
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "ApprovalsQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+/// Questions, oldest first.
+pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Listed { cursor, limit } = ask.query()?;
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let all = service.kernel.pending_approvals()?;
+    let page = page::page(all, &wanted, Order::Rising, PendingApproval::place)?;
+    Ok(Reply::ok(&List { approvals: page.items, next: page.next }))
 }
 
 /// One question.
@@ -99,22 +117,33 @@ pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
 #[schemars(rename = "GrantsQuery")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Grants {
+    /// Whether those that can be used no more are told, too.
     #[serde(default)]
     all: bool,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Grants")]
 pub(crate) struct GrantList {
     grants: Vec<GrantRow>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
-/// Rights that people gave: those that can be used, or all.
+/// Rights that people gave, newest first: those that can be used, or all.
 pub(crate) fn grants(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Grants { all } = ask.query()?;
+    let Grants { all, cursor, limit } = ask.query()?;
     let mut rows = service.kernel.grants()?;
     rows.retain(|row| all || row.state == GrantState::Live);
-    Ok(Reply::ok(&GrantList { grants: rows }))
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let place = |row: &GrantRow| (row.issued_us, row.grant.to_string());
+    let page = page::page(rows, &wanted, Order::Falling, place)?;
+    Ok(Reply::ok(&GrantList { grants: page.items, next: page.next }))
 }
 
 #[derive(Serialize, JsonSchema)]

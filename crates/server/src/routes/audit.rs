@@ -36,11 +36,13 @@ pub(crate) fn prove(service: &Service, ask: &Ask) -> Result<Reply> {
     let missing = |text: &str| {
         Error::new(glasshouse_log::codes::EVENT_NOT_FOUND, format!("there is no event {text}"))
     };
-    let branch: BranchId = ask.part("branch", missing)?;
+    let no_branch = |text: &str| {
+        Error::new(glasshouse_log::codes::BRANCH_NOT_FOUND, format!("no branch {text}"))
+    };
+    let branch: BranchId = ask.part("branch", no_branch)?;
     let seq: Seq = ask.part("seq", missing)?;
     let log = service.kernel.log();
-    ask.check_session(&log.branch(&branch)?.session).map_err(|_| {
-        Error::new(glasshouse_log::codes::BRANCH_NOT_FOUND, format!("no branch {branch}"))
-    })?;
+    let session = log.branch(&branch)?.session;
+    ask.check_session(&session).map_err(|_| no_branch(branch.as_str()))?;
     Ok(Reply::ok(&log.prove(&branch, seq)?))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use glasshouse_kernel::NoReviewer;
 use glasshouse_kernel::driver::{NewFork, NewMerge};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::MergeSide;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::ask::{Ask, no_session};
+use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
 use crate::service::Service;
 
@@ -54,16 +54,34 @@ impl From<BranchRow> for View {
 #[schemars(rename = "Branches")]
 pub(crate) struct List {
     branches: Vec<View>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
-/// Every branch of a session.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "BranchesQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+/// Branches of a session, oldest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let rows = service.kernel.log().branches(&session)?;
     if rows.is_empty() {
         return Err(no_session(session.as_str()));
     }
-    Ok(Reply::ok(&List { branches: rows.into_iter().map(View::from).collect() }))
+    let Listed { cursor, limit } = ask.query()?;
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let place = |row: &BranchRow| (row.created_us, row.branch.to_string());
+    let page = page::page(rows, &wanted, Order::Rising, place)?;
+    let branches = page.items.into_iter().map(View::from).collect();
+    Ok(Reply::ok(&List { branches, next: page.next }))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -109,7 +127,7 @@ pub(crate) struct Merge {
     dry_run: bool,
 }
 
-/// Merges a branch. What a rule wants a person for is not done here.
+/// Merges a branch. Where a rule wants a person, the answer names the question, and whoever says yes makes the merge.
 pub(crate) fn merge(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let source: String = ask.part("branch", no_session)?;
@@ -123,9 +141,15 @@ pub(crate) fn merge(service: &Service, ask: &Ask) -> Result<Reply> {
     };
     let merging = match dry_run {
         true => service.kernel.preview_merge(&new)?,
-        false => service.kernel.merge(&new, &NoReviewer)?,
+        false => service.kernel.request_merge(&new)?,
     };
-    Ok(Reply::ok(&merging))
+    let is_asked = merging.approval.is_some();
+    let status = if is_asked { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let reply = Reply::json(status, &merging);
+    Ok(match &merging.approval {
+        Some(name) => reply.header("location", &format!("/v1/approvals/{name}")),
+        None => reply,
+    })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -143,6 +167,11 @@ pub(crate) struct Sides {
     /// Whether patches are left out.
     #[serde(default)]
     names: bool,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -163,24 +192,31 @@ pub(crate) struct Differences {
     new: BranchId,
     /// The last event that both share.
     shared: Seq,
+    /// In order of their paths.
     changes: Vec<Changed>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
 /// Files that differ.
 pub(crate) fn diff(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
-    let Sides { branch, from, with, to, names } = ask.query()?;
+    let Sides { branch, from, with, to, names, cursor, limit } = ask.query()?;
     let old = service.kernel.branch(&session, branch.as_deref())?;
     let new = service.kernel.branch(&session, with.as_deref().or(branch.as_deref()))?;
     let shared = service.kernel.log().last_shared(&old.branch, &new.branch)?;
     let before = service.kernel.past_files(&old.branch, from)?;
     let after = service.kernel.past_files(&new.branch, to)?;
     let mut changes = Vec::new();
-    for change in before.changes(&after) {
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let found = before.changes(&after);
+    let page = page::page(found, &wanted, Order::Rising, |one| (0, one.path.to_string()))?;
+    for change in page.items {
         let patch = if names { None } else { Some(before.unified(&after, &change)?) };
         let from = change.paths().find(|path| **path != change.path).cloned();
         let kind = change.kind.as_str();
         changes.push(Changed { path: change.path.clone(), from, change: kind, patch });
     }
-    Ok(Reply::ok(&Differences { old: old.branch, new: new.branch, shared, changes }))
+    let (old, new, next) = (old.branch, new.branch, page.next);
+    Ok(Reply::ok(&Differences { old, new, shared, changes, next }))
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::ask::{Ask, no_session};
 use crate::chat::{self, Follow, Message, Phase, Protocol, Teller, unusable};
 use crate::desk::Task;
+use crate::page::{self, MOST};
 use crate::quota::check_room;
 use crate::reply::Reply;
 use crate::rights::{ACT, ANSWER};
@@ -29,6 +30,8 @@ const VERSION: &str = "x-ai-sdk-version";
 const KEY_PREFIX: &str = "chat:";
 /// Longest id of a message that names its request.
 const MAX_MESSAGE_ID_BYTES: usize = 120;
+/// Events of a page of messages, after which it ends with a message.
+const MAX_PAGE_EVENTS: u64 = 20_000;
 /// Most parts of a message that are looked at.
 const MAX_PARTS: usize = 10_000;
 
@@ -285,6 +288,19 @@ fn row(service: &Service, ask: &Ask) -> Result<BranchRow> {
     Ok(service.kernel.branch(&ask.session()?, branch.as_deref())?)
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "ChatMessagesQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    /// Id or name; the main branch unless it is given.
+    branch: Option<String>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most turns of the page; each is what a user said and the answer.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
 /// The turn that some process runs on a branch.
 fn running(service: &Service, row: &BranchRow) -> Result<Option<Seq>> {
     let turn = service.kernel.state_of(&row.branch)?.turn;
@@ -319,7 +335,7 @@ pub(crate) fn stop(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Stop { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?.branch;
-    let Some(turn) = service.desk.cancel(&branch, None) else {
+    let Some(turn) = service.desk.cancel(&branch, None, ask.principal()?) else {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     };
     Ok(Reply::json(StatusCode::ACCEPTED, &Place { session, branch, turn }))
@@ -334,19 +350,32 @@ pub(crate) struct Messages {
     running: bool,
     #[schemars(with = "Vec<ChatMessage>")]
     messages: Vec<Value>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
 /// The messages of a chat without the one that is being made: a page begins with them and resumes that one.
 pub(crate) fn messages(service: &Service, ask: &Ask) -> Result<Reply> {
-    let row = row(service, ask)?;
+    let Listed { branch, cursor, limit } = ask.query()?;
+    let row = service.kernel.branch(&ask.session()?, branch.as_deref())?;
+    let limit = page::limit(limit)?;
+    let from = cursor.map(|text| text.parse::<Seq>()).transpose();
+    let from = from.map_err(|_| page::unusable())?.unwrap_or(1);
     let running = running(service, &row)?;
     let until = match running {
         Some(turn) => chat::first_turn(&service.kernel, &row.branch, turn)?,
         None => Seq::MAX,
     };
     let mut made = Made::default();
-    for event in service.kernel.log().events(&row.branch) {
+    let mut next = None;
+    // A page begins where a message does, so nothing before it is read.
+    for event in service.kernel.log().events_from(&row.branch, from) {
         let event = event?;
+        let is_full = made.turns >= limit || event.seq() > from + MAX_PAGE_EVENTS;
+        if is_full && made.begins(&event, until) {
+            next = Some(event.seq().to_string());
+            break;
+        }
         made.take(&event, until);
     }
     Ok(Reply::ok(&Messages {
@@ -354,6 +383,7 @@ pub(crate) fn messages(service: &Service, ask: &Ask) -> Result<Reply> {
         branch: row.branch,
         running: running.is_some(),
         messages: made.finish(),
+        next,
     }))
 }
 
@@ -363,9 +393,16 @@ struct Made {
     messages: Vec<Value>,
     now: Option<(Teller, Message)>,
     key: Option<String>,
+    /// Messages of the assistant so far.
+    turns: usize,
 }
 
 impl Made {
+    /// Whether an event is the first of another message.
+    fn begins(&self, event: &Event, until: Seq) -> bool {
+        *event.kind() == Kind::TurnStarted && self.now.is_none() && event.seq() < until
+    }
+
     fn take(&mut self, event: &Event, until: Seq) {
         if let Some((teller, message)) = &mut self.now {
             teller.tell(event).iter().for_each(|chunk| message.apply(chunk));
@@ -373,7 +410,8 @@ impl Made {
                 self.end();
             }
         }
-        if *event.kind() == Kind::TurnStarted && self.now.is_none() && event.seq() < until {
+        if self.begins(event, until) {
+            self.turns += 1;
             let mut teller = Teller::new(Protocol::V7, event.header.branch.clone(), event.seq());
             let mut message = Message::new(teller.id());
             teller.tell(event).iter().for_each(|chunk| message.apply(chunk));

@@ -26,6 +26,8 @@ pub(crate) struct List {
     branch: Option<String>,
     /// First sequence.
     from: Option<Seq>,
+    /// Most events of the page.
+    #[schemars(range(min = 1, max = MAX_PAGE))]
     limit: Option<usize>,
 }
 

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
+use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::tally::{DAYS, Day};
@@ -18,6 +19,8 @@ use crate::{Error, Result};
 
 /// Decisions of all sessions that are tried unless the client says.
 const LAST_DECISIONS: usize = 500;
+/// Most answers of a branch whose costs are told one by one.
+const MAX_COSTS: usize = 1_000;
 /// Most of them.
 const MAX_LAST_DECISIONS: usize = 10_000;
 
@@ -25,8 +28,12 @@ const MAX_LAST_DECISIONS: usize = 10_000;
 #[schemars(rename = "SessionCosts")]
 pub(crate) struct Costs {
     session: SessionId,
+    /// Of all branches.
     total: Total,
+    /// Oldest first.
     branches: Vec<BranchCosts>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -34,8 +41,12 @@ struct BranchCosts {
     branch: BranchId,
     name: String,
     total: Total,
+    /// The newest ones, in order.
     turns: Vec<TurnCosts>,
+    /// The newest ones, in order.
     answers: Vec<Charge>,
+    /// How many older answers are in the totals alone.
+    older_answers: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -45,12 +56,31 @@ struct TurnCosts {
     total: Total,
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "CostsQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Costed {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+/// The last items of a list, and how many there are before them.
+fn newest<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
+    let older = all.len().saturating_sub(MAX_COSTS);
+    (all.split_off(older), older)
+}
+
 /// What a session's models cost: by answer, turn, branch and in all.
 pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     service.kernel.main_branch(&session)?;
+    let Costed { cursor, limit } = ask.query()?;
     let (mut sum, mut branches) = (Total::default(), Vec::new());
     for row in service.kernel.log().branches(&session)? {
+        let place = (row.created_us, row.branch.to_string());
         let mut ledger = Ledger::new(row.branch.clone());
         for event in service.kernel.log().events(&row.branch) {
             ledger.apply(&event?);
@@ -59,10 +89,15 @@ pub(crate) fn costs(service: &Service, ask: &Ask) -> Result<Reply> {
         ledger.charges.iter().for_each(|charge| turns.entry(charge.turn).or_default().add(charge));
         let (branch, name, total) = (row.branch, row.name, ledger.total());
         sum.merge(&total);
-        let turns = turns.into_iter().map(|(turn, total)| TurnCosts { turn, total }).collect();
-        branches.push(BranchCosts { branch, name, total, turns, answers: ledger.charges });
+        let turns = turns.into_iter().map(|(turn, total)| TurnCosts { turn, total });
+        let (turns, _) = newest(turns.collect());
+        let (answers, older_answers) = newest(ledger.charges);
+        branches.push((place, BranchCosts { branch, name, total, turns, answers, older_answers }));
     }
-    Ok(Reply::ok(&Costs { session, total: sum, branches }))
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let page = page::page(branches, &wanted, Order::Rising, |(place, _)| place.clone())?;
+    let branches = page.items.into_iter().map(|(_, costs)| costs).collect();
+    Ok(Reply::ok(&Costs { session, total: sum, branches, next: page.next }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::Cancel;
 use glasshouse_kernel::codes;
-use glasshouse_kernel::plans::{Expected, Plans, Quota, Run, told_of_code};
+use glasshouse_kernel::plans::{Expected, History, PlanHistory, Plans, Quota, Run, told_of_code};
 use glasshouse_model::body::{PlanCode, RunMode};
 use glasshouse_model::{Principal, Seq};
 use glasshouse_plan::patch::Patch;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::ask::{Ask, invalid};
+use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result, shapes};
@@ -245,17 +246,40 @@ pub(crate) fn state(service: &Service, ask: &Ask) -> Result<Reply> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "PlansQuery")]
 #[serde(deny_unknown_fields)]
-pub(crate) struct History {
+pub(crate) struct Listed {
+    /// How many of the newest runs are told.
+    #[schemars(range(max = MAX_RUNS))]
     runs: Option<usize>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+/// Plans and the newest runs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Plans")]
+pub(crate) struct List {
+    #[serde(flatten)]
+    history: History,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
 /// Every plan with its versions, and the newest runs.
 pub(crate) fn history(service: &Service, ask: &Ask) -> Result<Reply> {
-    let runs = ask.query::<History>()?.runs.unwrap_or(RUNS);
+    let Listed { runs, cursor, limit } = ask.query()?;
+    let runs = runs.unwrap_or(RUNS);
     if runs > MAX_RUNS {
         return Err(invalid("the history cannot be told").why(format!("`runs` is 0 to {MAX_RUNS}")));
     }
-    Ok(Reply::ok(&plans(service, ask, None)?.history(runs)?))
+    let mut history = plans(service, ask, None)?.history(runs)?;
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let place = |one: &PlanHistory| (0, one.plan.clone());
+    let page = page::page(history.plans, &wanted, Order::Rising, place)?;
+    history.plans = page.items;
+    Ok(Reply::ok(&List { history, next: page.next }))
 }
 
 /// Makes a run again and compares.

@@ -26,6 +26,7 @@ use crate::models::Connected;
 use crate::problem::Problem;
 use crate::quota::check_room;
 use crate::reply::{Reply, json_bytes};
+use crate::route::Route;
 use crate::service::Service;
 use crate::{Error, Result};
 
@@ -162,9 +163,10 @@ pub(crate) fn stream(service: &Service, ask: &Ask) -> Result<Reply> {
     let running = service.desk.take_question(|ahead| check_room(service, ask, ahead))?;
     let (lines, taken) = mpsc::channel(MAX_LINES);
     let service = service.share()?;
+    let route = ask.route;
     let tell = move || {
         let _running = running;
-        told(&service, (&asked, &by), &lines);
+        told(&service, (&asked, &by), route, &lines);
     };
     std::thread::Builder::new()
         .name("prompt".to_owned())
@@ -173,7 +175,12 @@ pub(crate) fn stream(service: &Service, ask: &Ask) -> Result<Reply> {
     Ok(Reply::lines(taken))
 }
 
-fn told(service: &Arc<Service>, asked: (&Prompt, &Principal), lines: &mpsc::Sender<Bytes>) {
+fn told(
+    service: &Arc<Service>,
+    asked: (&Prompt, &Principal),
+    route: &'static Route,
+    lines: &mpsc::Sender<Bytes>,
+) {
     let line = |value: &Value| Bytes::from([json_bytes(value), b"\n".to_vec()].concat());
     let profile = Profile::named(asked.0.profile.unwrap_or(ProfileName::Strict));
     let Ok(context) = Context::new(SURFACE) else { return };
@@ -213,8 +220,11 @@ fn told(service: &Arc<Service>, asked: (&Prompt, &Principal), lines: &mpsc::Send
             "run": run,
         }))
     });
-    let last =
-        last.unwrap_or_else(|error| json!({ "type": "error", "problem": Problem::of(error) }));
+    let last = last.unwrap_or_else(|error| {
+        let problem = Problem::of(error);
+        service.faults.tell(&problem, Some(route));
+        json!({ "type": "error", "problem": problem })
+    });
     // A client that takes nothing holds no thread for long.
     let sent = lines.send_timeout(line(&last), LAST_WITHIN);
     service.desk.block_on(async {

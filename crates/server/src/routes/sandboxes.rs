@@ -9,15 +9,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Ask;
+use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "SandboxesQuery")]
+#[schemars(rename = "SandboxQuery")]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chosen {
-    /// Those of this session, ended ones too; without it those that run now.
+    /// One of this session, an ended one too; without it one that runs now.
     session: Option<SessionId>,
 }
 
@@ -25,13 +26,32 @@ pub(crate) struct Chosen {
 #[schemars(rename = "Sandboxes")]
 pub(crate) struct List {
     sandboxes: Vec<SandboxRow>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "SandboxesQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    /// Those of this session, ended ones too; without it those that run now.
+    session: Option<SessionId>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
 }
 
 /// Sandboxes, oldest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Chosen { session } = ask.query()?;
+    let Listed { session, cursor, limit } = ask.query()?;
     session.as_ref().map_or(Ok(()), |session| ask.check_session(session))?;
-    Ok(Reply::ok(&List { sandboxes: service.kernel.sandboxes(session.as_ref())? }))
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let rows = service.kernel.sandboxes(session.as_ref())?;
+    let place = |row: &SandboxRow| (row.created_us, format!("{}:{}", row.branch, row.seq));
+    let page = page::page(rows, &wanted, Order::Rising, place)?;
+    Ok(Reply::ok(&List { sandboxes: page.items, next: page.next }))
 }
 
 /// One sandbox; of several of a name the newest.

@@ -11,16 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::ask::{Ask, invalid, no_session};
+use crate::ask::{Ask, no_session};
 use crate::desk::New;
+use crate::page::{self, MOST, Order, Wanted};
 use crate::quota::check_room;
 use crate::reply::Reply;
 use crate::service::Service;
-
-/// Sessions of a page unless the client says.
-const PAGE: usize = 50;
-/// Most sessions of a page: each is folded.
-const MAX_PAGE: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "SessionsQuery")]
@@ -28,6 +24,8 @@ const MAX_PAGE: usize = 200;
 pub(crate) struct List {
     /// Where to go on: `next` of the page before.
     cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
     limit: Option<usize>,
 }
 
@@ -39,46 +37,18 @@ pub(crate) struct Page {
     next: Option<String>,
 }
 
-/// A place in the list: it stays where it is while new sessions come.
-type Cursor = (u64, SessionId);
-
-fn cursor_of(row: &SessionRow) -> Cursor {
-    (row.created_us, row.session.clone())
-}
-
-fn parse_cursor(text: &str) -> Result<Cursor> {
-    let parts =
-        text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
-    parts.ok_or_else(|| {
-        invalid("the cursor cannot be used").why("it is not what a page named as its `next`")
-    })
-}
-
 /// Sessions, newest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
     let List { cursor, limit } = ask.query()?;
-    let limit = limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(invalid("the limit cannot be used").why(format!("it is 1 to {MAX_PAGE}")));
-    }
-    let after = cursor.as_deref().map(parse_cursor).transpose()?;
     let own = [glasshouse_log::own_session(), access_session()];
     let mut rows = service.kernel.log().sessions()?;
     rows.retain(|row| !own.contains(&row.session));
-    rows.sort_by_key(|row| std::cmp::Reverse(cursor_of(row)));
-    let rows: Vec<_> = rows
-        .into_iter()
-        .filter(|row| after.as_ref().is_none_or(|after| cursor_of(row) < *after))
-        .take(limit + 1)
-        .collect();
-    let shown = rows.len().min(limit);
-    let next = (rows.len() > limit).then(|| cursor_of(&rows[shown - 1]));
-    let sessions = rows[..shown].iter().map(|row| service.kernel.overview(row));
-    let page = Page {
-        sessions: sessions.collect::<Result<_, _>>()?,
-        next: next.map(|(at, id)| format!("{at}.{id}")),
-    };
-    Ok(Reply::ok(&page))
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let place = |row: &SessionRow| (row.created_us, row.session.to_string());
+    let page = page::page(rows, &wanted, Order::Falling, place)?;
+    // Each is folded, so only those of the page are.
+    let sessions = page.items.iter().map(|row| service.kernel.overview(row));
+    Ok(Reply::ok(&Page { sessions: sessions.collect::<Result<_, _>>()?, next: page.next }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

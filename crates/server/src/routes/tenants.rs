@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use glasshouse_kernel::codes;
 use glasshouse_kernel::driver::{NewTenant, TenantRow};
-use glasshouse_model::TenantId;
+use glasshouse_model::{Digest, TenantId};
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keys;
 use crate::ask::Ask;
-use crate::reply::Reply;
+use crate::page::{self, MOST, Order, Wanted};
+use crate::reply::{Reply, json_bytes};
 use crate::service::Service;
 use crate::{Error, Result};
 
@@ -20,12 +21,46 @@ use crate::{Error, Result};
 #[schemars(rename = "Tenants")]
 pub(crate) struct List<'a> {
     tenants: Vec<&'a TenantRow>,
+    /// Cursor of the next page; `null` on the last one.
+    next: Option<String>,
 }
 
-/// Every tenant, disabled ones too.
-pub(crate) fn list(service: &Service, _: &Ask) -> Result<Reply> {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "TenantsQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listed {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+/// Tenants by name, disabled ones too.
+pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
+    let Listed { cursor, limit } = ask.query()?;
     let access = service.keys.access()?;
-    Ok(Reply::ok(&List { tenants: access.tenants.values().collect() }))
+    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let place = |row: &&TenantRow| (0, row.tenant.to_string());
+    let page = page::page(access.tenants.values().collect(), &wanted, Order::Rising, place)?;
+    Ok(Reply::ok(&List { tenants: page.items, next: page.next }))
+}
+
+/// One tenant. Its entity tag says what its terms are.
+pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
+    let name = tenant(ask)?;
+    let access = service.keys.access()?;
+    let row = access.tenants.get(&name).ok_or_else(|| no_tenant(name.as_str()))?;
+    Ok(Reply::ok(row).tagged(&tag_of(row), ask.if_none_match()))
+}
+
+/// The entity tag of a tenant as it is.
+fn tag_of(row: &TenantRow) -> String {
+    Digest::of(&json_bytes(row)).hex()
+}
+
+fn no_tenant(text: &str) -> Error {
+    Error::new(codes::TENANT_NOT_FOUND, format!("there is no tenant {text}"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -78,16 +113,18 @@ pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
 }
 
 fn tenant(ask: &Ask) -> Result<TenantId> {
-    ask.part("tenant", |text| {
-        Error::new(codes::TENANT_NOT_FOUND, format!("there is no tenant {text}"))
-    })
+    ask.part("tenant", no_tenant)
 }
 
-/// Changes what a tenant may do.
+/// Changes what a tenant may do. Of two who write at a time one is refused, where both say what they knew.
 pub(crate) fn update(service: &Service, ask: &Ask) -> Result<Reply> {
     let new = NewTenant::from(ask.json::<Terms>()?);
-    let changed = |_: Option<&TenantRow>| new.clone();
-    Ok(Reply::ok(&service.kernel.update_tenant(&tenant(ask)?, changed, ask.principal()?)?))
+    let changed = |row: Option<&TenantRow>| -> Result<NewTenant> {
+        ask.check_match(&row.map(tag_of).unwrap_or_default())?;
+        Ok(new.clone())
+    };
+    let row = service.kernel.change_tenant(&tenant(ask)?, changed, ask.principal()?)?;
+    Ok(Reply::ok(&row).tagged(&tag_of(&row), None))
 }
 
 /// Lets nobody use a tenant any more. What it recorded stays.
@@ -102,7 +139,6 @@ pub(crate) fn create_key(_: &Service, ask: &Ask) -> Result<Reply> {
         Some(shared) => shared.tenant(&tenant)?,
         None => None,
     };
-    let missing = || Error::new(codes::TENANT_NOT_FOUND, format!("there is no tenant {tenant}"));
-    let (service, _) = found.ok_or_else(missing)?;
+    let (service, _) = found.ok_or_else(|| no_tenant(tenant.as_str()))?;
     keys::create_in(&Arc::clone(&service.kernel), ask)
 }

@@ -102,7 +102,10 @@ pub(crate) fn cancel(service: &Service, ask: &Ask) -> Result<Reply> {
     let turn = turn(ask)?;
     let Cancel { branch } = ask.json_or_default()?;
     let branch = service.kernel.branch(&session, branch.as_deref())?;
-    service.desk.cancel(&branch.branch, Some(turn)).ok_or_else(|| not_running(turn))?;
+    service
+        .desk
+        .cancel(&branch.branch, Some(turn), ask.principal()?)
+        .ok_or_else(|| not_running(turn))?;
     let body = Place { session, branch: branch.branch, turn };
     Ok(Reply::json(StatusCode::ACCEPTED, &body))
 }

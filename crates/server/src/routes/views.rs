@@ -7,15 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
+use crate::page::{self, MOST};
 use crate::reply::Reply;
 use crate::routes::insight::OnBranch;
 use crate::service::Service;
 use crate::{Error, Result, codes};
 
-/// Finds unless the client says.
-const FINDS: usize = 50;
-/// Most finds.
-const MAX_FINDS: usize = 500;
 /// Longest text that is looked for.
 const MAX_WORDS_BYTES: usize = 200;
 
@@ -52,6 +49,10 @@ pub(crate) struct Words {
     q: String,
     /// Only in this session.
     session: Option<SessionId>,
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most finds of the page.
+    #[schemars(range(min = 1, max = MOST))]
     limit: Option<usize>,
 }
 
@@ -66,13 +67,9 @@ pub(crate) struct Told {
 
 /// Words in messages, answers, calls, outputs and commits.
 pub(crate) fn search(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Words { q, session, limit } = ask.query()?;
-    let limit = limit.unwrap_or(FINDS);
-    if !(1..=MAX_FINDS).contains(&limit) {
-        return Err(
-            invalid("the search cannot be made").why(format!("`limit` is 1 to {MAX_FINDS}"))
-        );
-    }
+    let Words { q, session, cursor, limit } = ask.query()?;
+    let limit = page::limit(limit)?;
+    let after = cursor.map(|text| text.parse().map_err(|()| page::unusable())).transpose()?;
     if q.trim().is_empty() || q.len() > MAX_WORDS_BYTES {
         let why = format!("`q` is 1 to {MAX_WORDS_BYTES} bytes of words");
         return Err(invalid("the search cannot be made").why(why));
@@ -81,6 +78,6 @@ pub(crate) fn search(service: &Service, ask: &Ask) -> Result<Reply> {
         ask.check_session(session)?;
         service.kernel.main_branch(session)?;
     }
-    let found = service.kernel.search(&Search { words: q.clone(), session, limit })?;
+    let found = service.kernel.search(&Search { words: q.clone(), session, after, limit })?;
     Ok(Reply::ok(&Told { q, found }))
 }

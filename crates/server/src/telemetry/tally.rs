@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use glasshouse_model::body::{
-    ApprovalResolved, CallEnd, ModelCompleted, ModelFailed, ModelRequested, Outcome, PolicyDecided,
-    ToolProposed, TurnEnd,
+    ApprovalRequested, ApprovalResolved, CallEnd, ModelCompleted, ModelFailed, ModelRequested,
+    Outcome, PolicyDecided, ToolProposed, TurnEnd,
 };
 use glasshouse_model::{BranchId, CallId, Event, Kind, Seq};
 
@@ -67,7 +67,8 @@ pub(crate) struct Tally {
     models: BTreeMap<String, Histogram>,
     tools: BTreeMap<String, Histogram>,
     began: BTreeMap<(BranchId, Seq), (u64, String)>,
-    asked: BTreeMap<(BranchId, Seq), ()>,
+    /// Questions, each with the events behind which there is nothing to answer any more.
+    asked: BTreeMap<(BranchId, Seq), Vec<(BranchId, Seq)>>,
     spans: (u64, u64),
 }
 
@@ -80,6 +81,8 @@ impl Tally {
     fn try_take(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         let at = (event.header.branch.clone(), event.seq());
         let now_us = event.header.time_us;
+        self.asked
+            .retain(|_, ends| !ends.iter().any(|(branch, seq)| *branch == at.0 && at.1 > *seq));
         match event.kind() {
             Kind::TurnStarted => self.begin(at, now_us, String::new()),
             kind if kind.ends_turn() => {
@@ -119,7 +122,10 @@ impl Tally {
                 self.count("glasshouse_decisions_total", &[("decision", &effect)], 1);
             }
             Kind::ApprovalRequested if self.asked.len() < MAX_OPEN => {
-                self.asked.insert(at, ());
+                let merge = event.body_as::<ApprovalRequested>()?.merge;
+                let ends = merge
+                    .map(|one| vec![(one.source, one.source_seq), (one.target, one.target_seq)]);
+                self.asked.insert(at, ends.unwrap_or_default());
             }
             Kind::ApprovalResolved => {
                 let body: ApprovalResolved = event.body_as()?;

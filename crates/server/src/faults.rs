@@ -1,0 +1,146 @@
+//! What an operator is told of answers that are a fault of ours: one line of JSON for each, with the request's name,
+//! which its client has as a header. A line has the route's pattern and the error, and nothing that a client sent:
+//! no path, no query, no header, no body.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::clock::now_us;
+use crate::problem::Problem;
+use crate::route::Route;
+
+/// Header with the name of a request that failed by a fault of ours.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+/// Least status that is a fault of ours.
+const FIRST: u16 = 500;
+/// Most bytes of a cause.
+const MAX_CAUSE_BYTES: usize = 2_000;
+
+/// Whoever runs the server, as far as it tells them anything by itself.
+pub trait Operator: Send + Sync {
+    /// Takes one line, an object of JSON.
+    fn fault(&self, line: &str);
+}
+
+/// Nobody.
+impl Operator for () {
+    fn fault(&self, _: &str) {}
+}
+
+/// One line.
+#[derive(Serialize)]
+struct Line<'a> {
+    level: &'static str,
+    time_us: u64,
+    request: &'a str,
+    method: Option<&'a str>,
+    route: Option<&'a str>,
+    status: u16,
+    code: &'a str,
+    cause: &'a str,
+}
+
+/// Tells the operator.
+#[derive(Clone)]
+pub(crate) struct Faults(Arc<dyn Operator>);
+
+impl Faults {
+    pub(crate) fn new(operator: Arc<dyn Operator>) -> Self {
+        Self(operator)
+    }
+
+    /// Tells of a problem that is a fault of ours, and names it; nothing for any other.
+    pub(crate) fn tell(&self, problem: &Problem, route: Option<&Route>) -> Option<String> {
+        if problem.status() < FIRST {
+            return None;
+        }
+        let name = name();
+        let line = Line {
+            level: "error",
+            time_us: now_us(),
+            request: &name,
+            method: route.map(|route| route.method.as_str()),
+            route: route.map(|route| route.path),
+            status: problem.status(),
+            code: problem.code(),
+            cause: shortened(problem.detail()),
+        };
+        self.0.fault(&serde_json::to_string(&line).unwrap_or_default());
+        Some(name)
+    }
+}
+
+impl std::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faults")
+    }
+}
+
+/// A name that says nothing. Without chance there is none: the line is told all the same.
+fn name() -> String {
+    let mut bytes = [0; 8];
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:016x}", u64::from_be_bytes(bytes))
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_CAUSE_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::route::ROUTES;
+    use crate::{Error, codes};
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<String>>);
+
+    impl Operator for Kept {
+        fn fault(&self, line: &str) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        }
+    }
+
+    #[test]
+    fn a_fault_of_ours_is_one_line_and_any_other_is_none() {
+        let check = |error: Error, expected: Option<(u16, &str, &str)>| {
+            let kept = Arc::new(Kept::default());
+            let route = ROUTES.iter().find(|route| route.path == "/v1/blobs/{digest}");
+            let name = Faults::new(Arc::clone(&kept) as Arc<dyn Operator>)
+                .tell(&Problem::of(error), route);
+            let lines = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let Some((status, code, cause)) = expected else {
+                assert_eq!((name, lines), (None, Vec::new()));
+                return;
+            };
+            let [line] = lines.as_slice() else { panic!("{lines:?}") };
+            assert!(!line.contains('\n'));
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["time_us"].take().as_u64() > Some(0));
+            let expected = serde_json::json!({
+                "level": "error", "time_us": null, "request": name.unwrap(), "method": "GET",
+                "route": "/v1/blobs/{digest}", "status": status, "code": code, "cause": cause,
+            });
+            assert_eq!(line, expected);
+        };
+        check(
+            Error::new(codes::SERVER_FAILED, "it broke").why("line\nend"),
+            Some((500, "server_failed", "it broke: line\nend")),
+        );
+        check(
+            Error::new(glasshouse_log::codes::STORAGE_FULL, "no room"),
+            Some((507, "storage_full", "no room")),
+        );
+        let long = format!("{}ä", "a".repeat(MAX_CAUSE_BYTES - 1));
+        check(
+            Error::new(codes::SERVER_STOPPING, long),
+            Some((503, "server_stopping", &"a".repeat(MAX_CAUSE_BYTES - 1))),
+        );
+        check(Error::new(codes::SERVER_BUSY, "later"), None);
+        check(Error::new(codes::ROUTE_UNKNOWN, "nothing"), None);
+    }
+}
