@@ -401,6 +401,9 @@ fn a_derived_grant_keeps_what_the_parent_is_bound_to() {
     check(&|_| (), &|t| t.max_uses = Some(9), None);
 }
 
+/// Most grants of which one is derived from the next, as the documentation says.
+const MAX_GRANT_DEPTH: u8 = 8;
+
 /// Uses of a derived grant count at both, and it ends with its parent.
 #[test]
 fn a_derived_grant_ends_with_its_parent() {
@@ -425,6 +428,36 @@ fn a_derived_grant_ends_with_its_parent() {
     check(&grants, &[(id(1), REVOKED)], &[]);
     check(&grants, &[(id(3), REVOKED)], &[]);
     check(&grants[1..], &[], &[]);
+}
+
+/// A chain is followed as far as one may be derived and no further: a stored one that is longer, or that leads back
+/// to itself, grants nothing.
+#[test]
+fn a_chain_of_derived_grants_has_a_limit() {
+    let policy = compile(RULES).unwrap();
+    let other =
+        Told { matching: json!({ "syscall": "x.y" }), matches: vec![], not_matches: vec![] };
+    let check = |count: u8, parent_of_first: Option<u8>, expected: usize| {
+        let grants: Vec<Standing> = (1..=count)
+            .map(|at| {
+                let above = if at == 1 { parent_of_first } else { Some(at - 1) };
+                let mut terms = terms(&policy, gh());
+                // Only the last one answers the call.
+                if at < count {
+                    terms.rule = other.clone();
+                }
+                terms.parent = above.map(|above| id(above).to_string());
+                Standing::new(id(at), terms).unwrap()
+            })
+            .collect();
+        let got = verdict(&policy, &call(GH), &grants, &Now::default());
+        assert_eq!(got.standing_uses.len(), expected, "{count} {parent_of_first:?}");
+    };
+    check(1, None, 1);
+    check(MAX_GRANT_DEPTH, None, usize::from(MAX_GRANT_DEPTH));
+    check(MAX_GRANT_DEPTH + 1, None, 0);
+    check(2, Some(2), 0);
+    check(3, Some(3), 0);
 }
 
 #[test]
