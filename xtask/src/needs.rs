@@ -66,8 +66,16 @@ const NEEDS: &[Need] = &[
     Need {
         program: "node",
         probe: &["--version"],
-        source: Source::Debian(&["nodejs", "npm"]),
-        purpose: "npm projects in the sandbox",
+        source: Source::Debian(&["nodejs"]),
+        purpose: "programs for Node.js in the sandbox",
+        required: false,
+        used_by: &[Use::Test],
+    },
+    Need {
+        program: "npm",
+        probe: &["--version"],
+        source: Source::Debian(&["npm"]),
+        purpose: "published npm projects in the sandbox",
         required: false,
         used_by: &[Use::Test],
     },

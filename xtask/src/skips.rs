@@ -4,20 +4,22 @@
 //! `NAME: REASON` to the file that `GLASSHOUSE_SKIP_LOG` names, and returns.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use crate::process::Failure;
+use crate::place::Place;
+use crate::process::{Doing, Failure};
 
 /// The variable that tells a test where to record that it skipped.
 pub(crate) const LOG_VARIABLE: &str = "GLASSHOUSE_SKIP_LOG";
 
 /// The file of declared skips.
-pub(crate) const DECLARED: &str = "tests/skips.txt";
+const DECLARED: &str = "tests/skips.txt";
 
 /// Skipped tests by name, with the reason.
 pub(crate) type Skips = BTreeMap<String, String>;
 
 /// Reads lines `NAME: REASON`; blank lines and lines that start with `#` are comments.
-pub(crate) fn parse(text: &str, source: &str) -> Result<Skips, Failure> {
+fn parse(text: &str, source: &str) -> Result<Skips, Failure> {
     let mut skips = Skips::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -39,8 +41,26 @@ pub(crate) fn parse(text: &str, source: &str) -> Result<Skips, Failure> {
     Ok(skips)
 }
 
+/// What skipped, as the file that [`LOG_VARIABLE`] named says; nothing where no test made it.
+pub(crate) fn happened(log: &Path) -> Result<Skips, Failure> {
+    match std::fs::read_to_string(log) {
+        Ok(text) => parse(&text, "the log of skipped tests"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Skips::new()),
+        Err(error) => Err(error).doing("could not read the log of skipped tests"),
+    }
+}
+
+/// What is wrong with what skipped: a line for each that nobody declared.
+pub(crate) fn faults(place: &Place, happened: &Skips) -> Result<Vec<String>, Failure> {
+    let declared = std::fs::read_to_string(place.root().join(DECLARED))
+        .doing(format_args!("could not read {DECLARED}"))?;
+    let declared = parse(&declared, DECLARED)?;
+    let line = |(name, reason)| format!("{DECLARED} does not declare the skip `{name}: {reason}`");
+    Ok(undeclared(happened, &declared).into_iter().map(line).collect())
+}
+
 /// The skips that nobody declared.
-pub(crate) fn undeclared<'a>(happened: &'a Skips, declared: &Skips) -> Vec<(&'a str, &'a str)> {
+fn undeclared<'a>(happened: &'a Skips, declared: &Skips) -> Vec<(&'a str, &'a str)> {
     happened
         .iter()
         .filter(|(name, _)| !declared.contains_key(*name))

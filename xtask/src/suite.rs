@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::models;
 use crate::needs::{self, Use};
 use crate::place::{Place, Scratch};
-use crate::process::{Doing, Failure, Stream, tee};
+use crate::process::{Failure, Stream, tee};
 use crate::skips;
 
 /// `cargo xtask test`: arguments go to nextest, and then the documentation examples are left out,
@@ -40,14 +40,7 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
         doc_status = Some(status);
     }
 
-    let happened = match std::fs::read_to_string(&log) {
-        Ok(text) => skips::parse(&text, "the log of skipped tests")?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => skips::Skips::new(),
-        Err(error) => return Err(error).doing("could not read the log of skipped tests"),
-    };
-    let declared = std::fs::read_to_string(place.root().join(skips::DECLARED))
-        .doing(format_args!("could not read {}", skips::DECLARED))?;
-    let declared = skips::parse(&declared, skips::DECLARED)?;
+    let happened = skips::happened(&log)?;
     for (name, reason) in &happened {
         eprintln!("skipped: {name}: {reason}");
     }
@@ -61,9 +54,7 @@ pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure
     if doc_status.is_some_and(|status| !status.success()) {
         faults.push("documentation examples failed".to_owned());
     }
-    for (name, reason) in skips::undeclared(&happened, &declared) {
-        faults.push(format!("{} does not declare the skip `{name}: {reason}`", skips::DECLARED));
-    }
+    faults.extend(skips::faults(place, &happened)?);
     if faults.is_empty() { Ok(()) } else { Err(Failure::new(faults.join("\n       "))) }
 }
 

@@ -114,7 +114,7 @@ fn e2e_a_sandbox_that_went_with_its_process_is_told_as_lost_once() {
         let (_, events) = place.events();
         assert_each_sandbox_ended_once(&events);
         assert_eq!(codes(&events)[0], "sandbox_lost", "{next:?}");
-        assert_eq!(codes(&events).iter().filter(|code| **code != "").count(), 1, "{next:?}");
+        assert_eq!(codes(&events).iter().filter(|code| !code.is_empty()).count(), 1, "{next:?}");
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_glasshouse"));
         let kernel = glasshouse_kernel::Kernel::open(&place.home(), program).unwrap();
         assert_eq!(kernel.sandboxes(Some(&session)).unwrap()[0].state, "gone");

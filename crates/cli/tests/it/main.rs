@@ -29,6 +29,7 @@ mod inputs;
 mod instants;
 mod keepings;
 mod leftovers;
+mod levels;
 mod listings;
 mod live;
 mod merges;

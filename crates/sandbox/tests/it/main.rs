@@ -6,6 +6,7 @@
 
 mod basics;
 mod commands;
+mod documented;
 mod egress;
 mod entries;
 mod escapes;
