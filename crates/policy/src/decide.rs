@@ -396,7 +396,9 @@ impl Ledger {
         // Names are unique within a source, so this order is that of no file.
         self.traces
             .sort_by(|a, b| (a.layer, &a.name, &a.source).cmp(&(b.layer, &b.name, &b.source)));
-        let reasons = self.traces.iter().filter_map(reason).collect();
+        // What was overruled did not bring this about; the traces tell it all the same.
+        let decisive = self.traces.iter().filter(|trace| trace.action == effect);
+        let reasons = decisive.filter_map(reason).collect();
         let decision = Decision {
             effect,
             rules: self.traces,

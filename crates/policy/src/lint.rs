@@ -43,6 +43,11 @@ const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
 
+/// Beginnings of syscalls that have no path in the workspace, no command, no host.
+const NO_PATH: &[&str] = &[name::SHELL_RUN, name::TEST_RUN, name::NET_CONNECT, name::MODEL_CALL];
+const NO_COMMAND: &[&str] = &["fs.", "search.", "net.", "model.", "ui.", "merge."];
+const NO_HOST: &[&str] = &["fs.", "search.", "shell.", "test.", "git.", "merge."];
+
 /// Looks a policy over: rules that never decide, exceptions that lift nothing, ways around a denial,
 /// words that nothing carries, rules without examples and reasons.
 ///
@@ -77,6 +82,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         linter.excepts(rule);
         linter.ways_around(rule);
         linter.words(rule);
+        linter.lacks(rule);
         linter.manners(rule);
     }
     found.sort_by(|a, b| {
@@ -263,6 +269,29 @@ impl Linter<'_> {
                 _ => "labels are user, repo, web, ui, model and mcp:NAME".to_owned(),
             };
             self.add(Level::Warning, kind, rule, message, &fix);
+        }
+    }
+
+    /// Conditions on what the calls that are named do not have.
+    fn lacks(&mut self, rule: &Rule) {
+        let Some(names) = rule.when.syscalls().filter(|names| !names.is_empty()) else { return };
+        for condition in rule.when.iter() {
+            let lacking: &[&str] = match condition {
+                Condition::Path(_) => NO_PATH,
+                Condition::Command(_) => NO_COMMAND,
+                Condition::Host(_)
+                | Condition::Port(_)
+                | Condition::Method(_)
+                | Condition::HttpPath(_) => NO_HOST,
+                _ => continue,
+            };
+            if names.iter().all(|name| lacking.iter().any(|space| name.starts_with(space))) {
+                let key = condition.key();
+                let message =
+                    format!("{} has no `{key}`, so the rule never matches", names.join(", "));
+                let fix = "remove the condition, or name other syscalls";
+                self.add(Level::Warning, "never_matches", rule, message, fix);
+            }
         }
     }
 

@@ -170,12 +170,6 @@ fn plain(path: &str) -> Vec<u8> {
     out
 }
 
-/// Whether a call connects to an address instead of a name.
-pub(crate) fn is_to_address(call: &Call) -> bool {
-    call.syscall == name::NET_CONNECT
-        && call.host.as_deref().is_some_and(|host| host.parse::<IpAddr>().is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,6 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 
 use crate::command::Seen;
-use crate::network;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
 
@@ -120,6 +119,9 @@ pub(crate) struct Interface {
     pub(crate) hosts: Option<BTreeSet<String>>,
 }
 
+/// Templates that a rule can demand; the first is any sandbox.
+pub(crate) const SANDBOXES: [&str; 3] = ["L2", "code-executor", "integration-test"];
+
 /// Levels of isolation that a sandbox can have, the weakest first.
 pub const ISOLATION_LEVELS: [&str; 4] = ["no-landlock", "no-layers", "no-cgroup", "full"];
 
@@ -208,9 +210,10 @@ impl Rule {
             && !self.is_lifted(asked)
     }
 
-    /// A rule that names no host opens no address: who allows hosts in general means names.
+    /// A rule that names no host opens none: who allows calls in general does not mean the whole network.
     fn means(&self, call: &Call) -> bool {
-        self.effect != Effect::Allow || !network::is_to_address(call) || self.when.names_hosts()
+        let opens = self.effect == Effect::Allow && call.syscall == name::NET_CONNECT;
+        !opens || self.when.names_hosts()
     }
 
     pub(crate) fn is_lifted(&self, asked: Asked<'_>) -> bool {

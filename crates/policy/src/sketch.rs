@@ -121,8 +121,9 @@ impl CallSketch {
     /// # Errors
     /// `call_malformed` for a text that is no JSON object, an unknown key or a wrong type.
     pub fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text)
-            .map_err(|error| Error::new(codes::CALL_MALFORMED, "a call").why(error))
+        serde_json::from_str(text).map_err(|error| {
+            Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(error)
+        })
     }
 
     /// Makes the call.
@@ -132,7 +133,8 @@ impl CallSketch {
     /// caller, a tenant or size that can not be read.
     pub fn into_call(self) -> Result<Call> {
         let bad = |key: &str, why: &dyn std::fmt::Display| {
-            Error::new(codes::CALL_MALFORMED, format!("`{key}` of a call")).why(why)
+            Error::new(codes::CALL_MALFORMED, format!("`{key}` of the call cannot be read"))
+                .why(why)
         };
         if self.syscall.is_empty() {
             return Err(bad("syscall", &"it is empty"));

@@ -19,7 +19,7 @@ use crate::limits::{
     MAX_SECRET_PATTERNS,
 };
 use crate::network::{HostPattern, WEB_PORTS};
-use crate::rule::{Asked, Condition, Conditions, Demands, ISOLATION_LEVELS, Rule};
+use crate::rule::{Asked, Condition, Conditions, Demands, ISOLATION_LEVELS, Rule, SANDBOXES};
 use crate::sketch::CallSketch;
 use crate::yaml::{Key, Kind, Node, Reader};
 
@@ -380,7 +380,9 @@ impl RuleReader<'_> {
                         _ => reader.text(node, key)?.to_owned(),
                     };
                     parse(&text).map_err(|error| {
-                        reader.error(codes::BAD_UNIT, node, format!("`{key}`")).why(error)
+                        reader
+                            .error(codes::BAD_UNIT, node, format!("`{key}` cannot be read"))
+                            .why(error)
                     })
                 })
                 .transpose()
@@ -448,8 +450,13 @@ impl RuleReader<'_> {
             for item in items {
                 tried += 1;
                 let fail = |code: Code, why: &dyn std::fmt::Display| {
+                    let verb = if code == codes::EXAMPLE_FAILED {
+                        "does not hold"
+                    } else {
+                        "cannot be read"
+                    };
                     reader
-                        .error(code, item, format!("example of rule `{}`", rule.name))
+                        .error(code, item, format!("an example of rule `{}` {verb}", rule.name))
                         .why(why)
                         .with("rule", &*rule.name)
                 };
@@ -492,7 +499,15 @@ impl RuleReader<'_> {
             }
         }
         if rule.when.is_empty() && rule.effect == Effect::Allow {
-            warn("`match` has no conditions, so the rule allows every call".into());
+            warn("`match` has no conditions, so the rule allows every call but connections".into());
+        }
+        if let Some(name) = &rule.demands.sandbox
+            && !SANDBOXES.contains(&&**name)
+        {
+            let known = SANDBOXES.join(", ");
+            warn(format!(
+                "nothing runs in a sandbox `{name}`, so the rule denies (there are {known})"
+            ));
         }
     }
 }

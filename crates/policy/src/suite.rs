@@ -121,10 +121,14 @@ fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
     }
     let call_node = required("call")?;
     let call = serde_json::from_value::<CallSketch>(call_node.to_json())
-        .map_err(|error| reader.error(codes::BAD_VALUE, call_node, "a call").why(error))?
+        .map_err(|error| {
+            reader.error(codes::BAD_VALUE, call_node, "the call cannot be read").why(error)
+        })?
         .into_call()
         .map_err(|error| {
-            reader.error(codes::BAD_VALUE, call_node, "a call").why(&error.report().why)
+            reader
+                .error(codes::BAD_VALUE, call_node, "the call cannot be read")
+                .why(&error.report().why)
         })?;
     let expect =
         match reader.word(required("expect")?, "expect", &["allow", "deny", "require_review"])? {

@@ -156,7 +156,10 @@ impl Reader<'_> {
         let error = self
             .error(codes::BAD_VALUE, node, format!("unknown {what} `{text}`"))
             .why(format!("expected one of {}", known.join(", ")));
-        Err(match suggest::nearest(text, known.iter().copied()) {
+        // A part of a word is as near as a misspelt one: `review` is said where `require_review` is meant.
+        let part = |word: &&&str| word.split('_').any(|part| part == text);
+        let meant = known.iter().find(part).copied();
+        Err(match meant.or_else(|| suggest::nearest(text, known.iter().copied())) {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
             None => error,
         })

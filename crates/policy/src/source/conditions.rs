@@ -97,8 +97,9 @@ fn size(reader: &Reader<'_>, node: &Node) -> Result<u64> {
         Kind::Integer(number) => number.to_string(),
         _ => reader.text(node, "size_over")?.to_owned(),
     };
-    glasshouse_model::units::parse_size_bytes(&text)
-        .map_err(|error| reader.error(codes::BAD_UNIT, node, "`size_over`").why(error))
+    glasshouse_model::units::parse_size_bytes(&text).map_err(|error| {
+        reader.error(codes::BAD_UNIT, node, "`size_over` cannot be read").why(error)
+    })
 }
 
 fn label(reader: &Reader<'_>, node: &Node) -> Result<LabelPattern> {

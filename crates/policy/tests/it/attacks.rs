@@ -582,12 +582,59 @@ fn e4_addresses_are_reached_only_where_they_are_listed() {
         let sketch = format!("{{ syscall: net.connect, host: '{host}' }}");
         assert_eq!(effect(&compile(text).unwrap(), &sketch), expected, "{text} {host}");
     };
-    check(all, "a.test", Effect::Allow);
-    check(all, "1.1.1.1", Effect::Deny);
-    check(all, "2001:db8::1", Effect::Deny);
+    for host in ["a.test", "1.1.1.1", "2001:db8::1"] {
+        check(all, host, Effect::Deny);
+    }
+    check("network_whitelist: { a: [a.test] }", "a.test", Effect::Allow);
     check("network_whitelist: { a: [1.1.1.1] }", "1.1.1.1", Effect::Allow);
     check("network_whitelist: { a: ['2001:db8::1'] }", "2001:db8::1", Effect::Allow);
     check("network_whitelist: { a: [1.1.1.1] }", "1.1.1.2", Effect::Deny);
+}
+
+/// A denial began with the reasons of the rules that it overruled, and whoever read its first words took them
+/// for the cause. Reasons are those of the rules that made the decision what it is.
+#[test]
+fn reasons_are_of_what_decided() {
+    let text = "
+capabilities:
+  - { name: a, match: { syscall: fs.write }, action: allow, reason: writing is fine }
+  - { name: b, match: { caller: agent }, action: require_review, reason: agents are seen }
+  - { name: c, match: { path_glob: 'docs/**' }, action: require_review, reason: documents are seen }
+  - { name: d, match: { path_glob: 'keys/**' }, action: deny, reason: keys stay }
+";
+    let policy = compile(text).unwrap();
+    let check = |rest: &str, effect: Effect, reasons: &[&str], heard: usize| {
+        let decision = decision(&policy, &format!("{{ syscall: fs.write, {rest} }}"));
+        assert_eq!((decision.effect, decision.rules.len()), (effect, heard), "{rest}");
+        assert_eq!(decision.reasons, reasons, "{rest}");
+    };
+    check("path: a, caller: user", Effect::Allow, &["writing is fine"], 1);
+    check("path: a, caller: agent", Effect::RequireReview, &["agents are seen"], 2);
+    let both = ["agents are seen", "documents are seen"];
+    check("path: docs/a, caller: agent", Effect::RequireReview, &both, 3);
+    check("path: keys/a, caller: agent", Effect::Deny, &["keys stay"], 3);
+}
+
+/// A rule that allowed everything of one caller, or every port 443, opened every host there is, although the
+/// same rule with `syscall: net.connect` does not load. Who allows connections says to where.
+#[test]
+fn who_allows_connections_names_hosts() {
+    let check = |matching: &str, host: &str, expected: Effect| {
+        let text = format!("capabilities: [{{ name: a, match: {matching}, action: allow }}]");
+        let policy = compile(&text).unwrap();
+        let sketch = format!("{{ syscall: net.connect, host: {host}, caller: agent, port: 443 }}");
+        assert_eq!(effect(&policy, &sketch), expected, "{matching} {host}");
+        // The control: what is no connection is allowed where the rule names no host.
+        let other = effect(&policy, "{ syscall: fs.list, path: a, caller: agent, port: 443 }");
+        let expected = if matching.contains("host") { Effect::Deny } else { Effect::Allow };
+        assert_eq!(other, expected, "{matching}");
+    };
+    for matching in ["{}", "{ port: 443 }", "{ caller: agent }", "{ tenant: local }"] {
+        check(matching, "evil.example", Effect::Deny);
+    }
+    check("{ port: 443, host: a.example }", "a.example", Effect::Allow);
+    check("{ port: 443, host: a.example }", "evil.example", Effect::Deny);
+    check("{ host: ['*.a.example'] }", "b.a.example", Effect::Allow);
 }
 
 #[test]

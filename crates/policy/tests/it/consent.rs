@@ -34,7 +34,7 @@ fn a_cloned_repository_opens_nothing() {
     };
     check(CURL, Effect::RequireReview, Effect::Allow);
     check(MAKEFILE, Effect::RequireReview, Effect::Allow);
-    check("{ syscall: net.connect, host: a.test, caller: agent }", Effect::Deny, Effect::Allow);
+    check("{ syscall: net.connect, host: a.test, caller: agent }", Effect::Deny, Effect::Deny);
     check("{ syscall: model.call, caller: \"plugin:x\" }", Effect::Deny, Effect::Allow);
     // What the shipped policy allows is allowed by both.
     check(READ, Effect::Allow, Effect::Allow);

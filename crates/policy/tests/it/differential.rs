@@ -249,6 +249,11 @@ fn naive(rules: &[NaiveRule], call: &Call) -> (Effect, Vec<(String, Effect)>) {
     let mut heard: Vec<(String, Effect)> = rules
         .iter()
         .filter(|rule| rule.when.holds(call) && !rule.excepts.iter().any(|e| e.holds(call)))
+        // Who allows calls in general does not mean every host.
+        .filter(|rule| {
+            let opens = rule.effect == Effect::Allow && call.syscall == "net.connect";
+            !opens || rule.when.host.is_some()
+        })
         .map(|rule| (rule.name.clone(), rule.effect))
         .collect();
     heard.sort();

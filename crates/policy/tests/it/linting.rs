@@ -124,6 +124,22 @@ fn words_that_nothing_carries() {
 }
 
 #[test]
+fn conditions_on_what_a_call_does_not_have() {
+    let rule = |matching: &str| format!("name: a, match: {{ {matching} }}, action: deny");
+    let never = |matching: &str| check(&[&rule(matching)], &["never_matches a"]);
+    let may = |matching: &str| check(&[&rule(matching)], &[]);
+    never("syscall: shell.run, path_glob: 'src/**'");
+    never("syscall: [shell.run, net.connect], path_glob: 'src/**'");
+    never("syscall: fs.write, host: a.test");
+    never("syscall: [fs.write, shell.run], port: 80");
+    never("syscall: merge.apply, argv_prefix: rm");
+    may("syscall: [shell.run, fs.write], path_glob: 'src/**'");
+    may("syscall: [net.connect, fs.write], host: a.test");
+    may("syscall: mcp.files, path_glob: 'src/**', host: a.test, argv_prefix: rm");
+    may("path_glob: 'src/**'");
+}
+
+#[test]
 fn advice_is_no_warning() {
     let policy = compile("capabilities:\n  - { name: a, match: { syscall: x.y }, action: deny }\n");
     let kinds: Vec<&str> = lint(&policy.unwrap()).iter().map(|finding| finding.kind).collect();

@@ -459,6 +459,15 @@ fn warnings_say_what_is_odd() {
         &["identical"],
     );
     check("{ name: a, match: {}, action: allow }", &["every call"]);
+    let sandbox = |name: &str| {
+        format!(
+            "{{ name: a, match: {{ syscall: shell.run }}, action: allow, constraints: {{ require_sandbox: {name} }} }}"
+        )
+    };
+    check(&sandbox("L3"), &["nothing runs in a sandbox `L3`"]);
+    for name in ["L2", "code-executor", "integration-test"] {
+        check(&sandbox(name), &[]);
+    }
     check("{ name: a, match: { syscall: mcp.weather }, action: deny }", &[]);
 }
 

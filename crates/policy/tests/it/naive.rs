@@ -96,10 +96,8 @@ fn of_rule(
     };
     let when = rule.get("match")?.as_object()?;
     let mut speaks = holds(when, call)?;
-    // Who allows hosts in general means names, never an address.
-    let to_address = call.syscall == "net.connect"
-        && call.host.as_deref().is_some_and(|host| host.parse::<IpAddr>().is_ok());
-    speaks &= effect != Effect::Allow || !to_address || when.contains_key("host");
+    // Who allows calls in general does not mean every host.
+    speaks &= effect != Effect::Allow || call.syscall != "net.connect" || when.contains_key("host");
     for except in rule.get("except").map_or(Some(&Vec::new()), Value::as_array)? {
         speaks &= !holds(except.as_object()?, call)?;
     }
