@@ -16,30 +16,40 @@ use std::collections::HashMap;
 
 use self::sought::Sought;
 use crate::limits::MAX_COMMAND_BYTES;
-use crate::shell::{Invocation, ShellWord, Unreadable, invocations};
+use crate::shell::{Invocation, ShellWord, Unreadable, invocations, obeyed};
 
 /// Programs that run the words behind them.
 const WRAPPERS: &[&str] = &[
     "builtin",
+    "bunx",
     "busybox",
     "bwrap",
-    "bunx",
+    "choom",
     "chroot",
     "chrt",
     "command",
     "coproc",
+    "cpulimit",
+    "dbus-run-session",
     "doas",
+    "eatmydata",
     "env",
     "exec",
     "fakeroot",
+    "faketime",
     "find",
     "firejail",
     "flock",
     "gdb",
     "gosu",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
     "ionice",
     "linux32",
     "linux64",
+    "logsave",
     "ltrace",
     "nice",
     "nohup",
@@ -50,12 +60,16 @@ const WRAPPERS: &[&str] = &[
     "perf",
     "pkexec",
     "prlimit",
+    "proot",
     "rlwrap",
     "runuser",
     "script",
     "setarch",
     "setpriv",
     "setsid",
+    "sg",
+    "ssh-agent",
+    "start-stop-daemon",
     "stdbuf",
     "strace",
     "su-exec",
@@ -65,18 +79,28 @@ const WRAPPERS: &[&str] = &[
     "time",
     "timeout",
     "toybox",
+    "uname26",
     "unbuffer",
     "unshare",
     "valgrind",
     "watch",
+    "x86_64",
     "xargs",
+    "xvfb-run",
 ];
 
 /// Wrappers that add words which are not to be seen here.
 const WITH_MORE_WORDS: &[&str] = &["parallel", "xargs"];
 
 /// Programs that read a script out of their arguments or their input.
-const SHELLS: &[&str] = &["ash", "bash", "dash", "fish", "ksh", "mksh", "rbash", "sh", "su", "zsh"];
+const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "su", "zsh"];
+
+/// Shells of another grammar, whose scripts are not read.
+const OTHER_SHELLS: &[&str] = &["csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh"];
+
+/// Options of programs whose value is a command.
+const COMMAND_OPTIONS: &[&str] =
+    &["--checkpoint-action=", "--filter=", "--rsh=", "--to-command=", "--use-compress-program="];
 
 /// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
 /// that name that lies elsewhere.
@@ -278,10 +302,26 @@ impl Inner {
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
         let rest = &words[1..];
         let program = base_name(first).to_ascii_lowercase();
+        if words.iter().filter_map(text).any(obeyed) {
+            return Err(Unreadable);
+        }
         match program.as_str() {
             shell if SHELLS.contains(&shell) => inner.shell(rest)?,
-            // Later words mean something else than they say.
-            "alias" | "hash" if !rest.is_empty() => return Err(Unreadable),
+            shell if OTHER_SHELLS.contains(&shell) => return Err(Unreadable),
+            // Later words mean something else than they say, or their words are commands.
+            "alias" | "hash" | "compgen" | "complete" | "start-stop-daemon" if !rest.is_empty() => {
+                return Err(Unreadable);
+            }
+            "mapfile" | "readarray"
+                if rest.iter().filter_map(text).any(|it| it.starts_with("-C")) =>
+            {
+                return Err(Unreadable);
+            }
+            "." | "source"
+                if !rest.first().is_some_and(|file| text(file).is_some_and(is_script)) =>
+            {
+                return Err(Unreadable);
+            }
             // A value that is expanded later may be a command: as a prompt, or inside arithmetic.
             "export" | "declare" | "typeset" | "readonly" | "local"
                 if rest.iter().filter_map(text).any(holds_substitution) =>
@@ -294,14 +334,20 @@ impl Inner {
                 inner.scripts.push(texts.ok_or(Unreadable)?.join(" "));
             }
             "trap" => {
-                if let Some(word) = rest.first() {
+                if let Some(word) = rest.iter().find(|word| text(word) != Some("--")) {
                     inner.scripts.push(text(word).ok_or(Unreadable)?.to_owned());
                 }
             }
             wrapper if is_wrapper(wrapper) => {
                 inner.wrapped(words, 1, open || WITH_MORE_WORDS.contains(&wrapper))?;
             }
-            _ => {}
+            _ => {
+                let options = rest.iter().filter_map(text).flat_map(|word| {
+                    COMMAND_OPTIONS.iter().filter_map(|option| word.strip_prefix(option))
+                });
+                // `exec=` of an action.
+                inner.scripts.extend(options.map(|it| it.trim_start_matches("exec=").to_owned()));
+            }
         }
         Ok(inner)
     }
@@ -316,12 +362,16 @@ impl Inner {
             let text = text(word).ok_or(Unreadable)?;
             let name = base_name(text);
             self.starts.push((at, open));
-            if SHELLS.contains(&name) || is_wrapper(name) || matches!(name, "eval" | "git") {
+            let is_shell = SHELLS.contains(&name) || OTHER_SHELLS.contains(&name);
+            if is_shell && open {
+                // Its script may be among the words that are not to be seen.
+                return Err(Unreadable);
+            }
+            if is_shell || is_wrapper(name) || FOLLOWED.contains(&name) {
                 self.runners.push((at, open));
             }
-            let option = text.strip_prefix("--split-string=").or(text.strip_prefix("-S"));
             let script = text.contains(char::is_whitespace).then_some(text);
-            self.scripts.extend(option.into_iter().chain(script).map(str::to_owned));
+            self.scripts.extend(joined_values(text).chain(script).map(|it| it.replace("\\_", " ")));
         }
         Ok(())
     }
@@ -329,11 +379,16 @@ impl Inner {
     /// The commands of others that git runs: aliases given on the spot, and one for each step.
     fn git(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
         let texts: Vec<&str> = words.iter().map(|word| text(word).unwrap_or_default()).collect();
+        // The words behind an alias are behind what it stands for.
+        if texts.iter().any(|text| text.contains("alias.") && text.contains('=')) {
+            return Err(Unreadable);
+        }
         let behind = |name: &str| texts.iter().position(|text| *text == name).map(|at| at + 1);
         let steps = texts.windows(2).filter(|pair| matches!(pair[0], "-x" | "--exec"));
         let scripts = texts
             .iter()
-            .filter_map(|text| text.split_once("=!").map(|(_, script)| script))
+            // Settings name pagers, editors, helpers and ways to connect.
+            .filter_map(|text| text.split_once('=').map(|(_, value)| value.trim_start_matches('!')))
             .chain(steps.map(|pair| pair[1]))
             .chain(texts.iter().filter_map(|text| text.strip_prefix("--exec=")));
         self.scripts.extend(scripts.map(str::to_owned));
@@ -343,25 +398,76 @@ impl Inner {
         }
     }
 
-    /// Behind the name of a shell: every word after `-c` may be the script; without operands it reads
-    /// one from its input.
+    /// Behind the name of a shell: every word after `-c` may be the script; without a file of a script it
+    /// reads one from its input.
     fn shell(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
         let takes_script = |word: &ShellWord| {
-            text(word)
-                .is_none_or(|text| text == "--command" || (is_short(text) && text.contains('c')))
+            text(word).is_none_or(|text| {
+                text.starts_with("--c")
+                    || text.starts_with("--session-c")
+                    || (is_short(text) && text.contains('c'))
+            })
         };
         let Some(at) = words.iter().position(takes_script) else {
-            let reads_input = words.iter().all(|word| text(word).is_some_and(is_input));
-            return if reads_input { Err(Unreadable) } else { Ok(()) };
+            return if reads_file(words) { Ok(()) } else { Err(Unreadable) };
         };
         for word in &words[at..] {
             let text = text(word).ok_or(Unreadable)?;
-            if !text.starts_with('-') || text.contains(char::is_whitespace) {
+            self.scripts.extend(joined_values(text).map(str::to_owned));
+            let is_option = text.starts_with(['-', '+'])
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || "-+_".contains(c));
+            if !is_option {
                 self.scripts.push(text.to_owned());
             }
         }
         Ok(())
     }
+}
+
+/// Names behind a wrapper that do more than run as they are called.
+const FOLLOWED: &[&str] = &[
+    ".",
+    "alias",
+    "compgen",
+    "complete",
+    "eval",
+    "export",
+    "git",
+    "hash",
+    "mapfile",
+    "readarray",
+    "source",
+    "start-stop-daemon",
+    "trap",
+];
+
+/// Whether a shell's words name a file of a script.
+fn reads_file(words: &[ShellWord]) -> bool {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match text(word) {
+            Some("-o" | "-O" | "+o" | "+O" | "--rcfile" | "--init-file") => _ = words.next(),
+            // Letters of options that take the next word as value, or the input as script.
+            Some(option) if is_short(option) && option.contains(['o', 'O', 's']) => return false,
+            Some(option) if option.starts_with(['-', '+']) => {}
+            Some(file) => return is_script(file),
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Whether a word names a file that is no device and no place of a process.
+fn is_script(file: &str) -> bool {
+    !file.contains("dev/") && !file.contains("proc/") && !file.starts_with('-')
+}
+
+/// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`.
+fn joined_values(word: &str) -> impl Iterator<Item = &str> {
+    let long = word.starts_with("--").then(|| word.split_once('=')).flatten();
+    let letters = word.char_indices().take(4).filter(|(_, c)| matches!(c, 'S' | 'c'));
+    let short = letters.map(|(at, _)| &word[at + 1..]).filter(|_| is_short(word));
+    long.map(|(_, value)| value).into_iter().chain(short).filter(|value| !value.is_empty())
 }
 
 fn text(word: &ShellWord) -> Option<&str> {
@@ -374,11 +480,6 @@ fn text(word: &ShellWord) -> Option<&str> {
 /// `-x`, `-xyz`; not `-`, `--long`.
 fn is_short(word: &str) -> bool {
     word.len() > 1 && word.starts_with('-') && !word.starts_with("--")
-}
-
-/// Whether a shell's word is no file of a script: an option, or a name of its standard input.
-fn is_input(word: &str) -> bool {
-    word.starts_with(['-', '+']) || word.starts_with("/dev/") || word.starts_with("/proc/")
 }
 
 /// Whether a program runs the words behind its name. The system's loader does as well.

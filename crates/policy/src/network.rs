@@ -1,10 +1,5 @@
 //! Hosts and paths of a network connection, as rules name them.
 
-use std::net::IpAddr;
-
-use glasshouse_model::Call;
-use glasshouse_model::syscall::name;
-
 /// Ports of a host that a group names without one: the web's.
 pub(crate) const WEB_PORTS: [u16; 2] = [80, 443];
 

@@ -9,6 +9,7 @@
 //! What the reader does not understand is an error, never a guess: the caller then has to assume any
 //! command at all. Grammar: POSIX.1-2024, "Shell Command Language".
 
+mod lines;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -52,11 +53,48 @@ pub(crate) struct Invocation {
     pub(crate) assigns: bool,
 }
 
+/// Commands that expand a word of theirs once more, in arithmetic or as a list of words.
+const EVALUATORS: &[&str] = &["[[", "compgen", "complete", "let"];
+/// Commands that take a word for the name of a variable, which may have an index.
+const NAMERS: &[&str] = &[
+    "declare",
+    "export",
+    "getopts",
+    "local",
+    "mapfile",
+    "read",
+    "readarray",
+    "readonly",
+    "typeset",
+    "unset",
+    "wait",
+];
+/// Commands that put what they read into variables.
+const READERS: &[&str] = &["mapfile", "read", "readarray"];
+
 impl Invocation {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().filter_map(|word| match word {
+            ShellWord::Text(text) => Some(text.as_str()),
+            ShellWord::One | ShellWord::Many => None,
+        })
+    }
+
+    /// Whether it may expand a text once more. Its name may stand behind `builtin`; `-v` names a variable.
+    fn evaluates(&self) -> bool {
+        let names = self.texts().any(|text| NAMERS.contains(&text) || text.starts_with("-v"));
+        let is_indexed = |word: &ShellWord| match word {
+            ShellWord::Text(text) => text.contains('['),
+            ShellWord::One | ShellWord::Many => true,
+        };
+        self.texts().any(|text| EVALUATORS.contains(&text))
+            || (names && self.words.iter().any(is_indexed))
+    }
+
     fn take(&mut self, word: Word) -> Read<()> {
         if !self.words.is_empty() || !word.is_assignment() {
             self.words.push(word.value());
-        } else if holds_substitution(&word.text) {
+        } else if holds_substitution(&word.text) || obeyed(&word.text) {
             // Expanded later, as a prompt or in arithmetic, such a value runs a command.
             return Err(Unreadable);
         } else {
@@ -64,6 +102,15 @@ impl Invocation {
         }
         Ok(())
     }
+}
+
+/// Variables that a shell takes commands from.
+const OBEYED: &[&str] = &["BASH_ENV", "PROMPT_COMMAND", "PS4"];
+
+/// Whether a word names or sets a variable that a shell takes commands from.
+pub(crate) fn obeyed(assignment: &str) -> bool {
+    let name = assignment.split(['=', '+', '[']).next().unwrap_or_default();
+    OBEYED.contains(&name)
 }
 
 /// The script uses something that is not understood, or is too large.
@@ -74,9 +121,22 @@ type Read<T> = Result<T, Unreadable>;
 
 /// Reads a script. `budget` bytes may still be looked at, over all scripts within scripts.
 pub(crate) fn invocations(script: &str, budget: &mut usize) -> Read<Vec<Invocation>> {
-    let mut reader = Reader { found: Vec::new(), depth: 0, budget };
+    let mut reader =
+        Reader { found: Vec::new(), depth: 0, budget, hides: Hides::default(), evaluates: false };
     reader.script(script)?;
-    Ok(reader.found)
+    let has =
+        |names: &[&str]| reader.found.iter().any(|it| it.texts().any(|text| names.contains(&text)));
+    // A text that nothing expands where it stands may be handed to what does.
+    let hides = reader.hides.word || (reader.hides.document && has(READERS));
+    let evaluates = reader.evaluates || reader.found.iter().any(Invocation::evaluates);
+    if (hides && evaluates) || has(OBEYED) { Err(Unreadable) } else { Ok(reader.found) }
+}
+
+/// Where a quoted text stands that would run a command if it were expanded.
+#[derive(Default)]
+struct Hides {
+    word: bool,
+    document: bool,
 }
 
 /// What is shared by a script and the scripts inside it.
@@ -84,16 +144,33 @@ struct Reader<'b> {
     found: Vec<Invocation>,
     depth: usize,
     budget: &'b mut usize,
+    hides: Hides,
+    /// Whether something expands the values of variables or words once more, as arithmetic does.
+    evaluates: bool,
 }
 
 impl Reader<'_> {
     fn script(&mut self, text: &str) -> Read<()> {
-        self.within(text, |cursor| cursor.list(&[Stop::End]).map(|_| ()))
+        let text = lines::joined(text)?;
+        self.within(&text, 0, |cursor| cursor.list(&[Stop::End]).map(|_| ()))
+    }
+
+    /// Something sets variables, whose names are in a text. Those that programs look at have capital letters, or
+    /// are about proxies; the rest is the script's own.
+    fn sets(&mut self, names: &str) {
+        if names.contains(|c: char| c.is_ascii_uppercase()) || names.contains("proxy") {
+            self.found.push(Invocation { words: Vec::new(), assigns: true });
+        }
+    }
+
+    /// A text as the shell takes it, which may be one to be expanded later.
+    fn hides(&mut self, text: &str) {
+        self.hides.word |= holds_substitution(text) || text.contains("[$") || text.ends_with('$');
     }
 
     /// Substitutions in a text that is otherwise taken as it is.
     fn expansions(&mut self, text: &str) -> Read<()> {
-        self.within(text, |cursor| {
+        self.within(text, 1, |cursor| {
             let mut word = Word::default();
             while let Some(c) = cursor.peek(0) {
                 cursor.expand_or_take(c, &mut word)?;
@@ -105,6 +182,7 @@ impl Reader<'_> {
     fn within(
         &mut self,
         text: &str,
+        inside: usize,
         read: impl FnOnce(&mut Cursor<'_, '_>) -> Read<()>,
     ) -> Read<()> {
         *self.budget = self.budget.checked_sub(text.len() + 1).ok_or(Unreadable)?;
@@ -112,6 +190,7 @@ impl Reader<'_> {
         let mut cursor = Cursor {
             chars: text.chars().collect(),
             at: 0,
+            inside,
             documents: VecDeque::new(),
             reader: self,
         };
@@ -200,6 +279,9 @@ struct Document {
 struct Cursor<'r, 'b> {
     chars: Vec<char>,
     at: usize,
+    /// How many double quotes, here-documents and arithmetics this place is in: quotes are not what they are
+    /// elsewhere, and shells differ in what they are.
+    inside: usize,
     documents: VecDeque<Document>,
     reader: &'r mut Reader<'b>,
 }
@@ -268,6 +350,8 @@ impl Cursor<'_, '_> {
             }
             if document.expands {
                 self.reader.expansions(&body)?;
+            } else {
+                self.reader.hides.document |= holds_substitution(&body);
             }
         }
         Ok(())
@@ -303,6 +387,7 @@ impl Cursor<'_, '_> {
     fn command(&mut self, stops: &[Stop]) -> Read<Option<&'static str>> {
         if self.looks_at("((") {
             let begin = self.at;
+            self.reader.evaluates = true;
             if self.arithmetic(2)? {
                 // A plain shell reads brackets in brackets.
                 let inside: String = self.chars[begin + 2..self.at - 2].iter().collect();
@@ -368,7 +453,11 @@ impl Cursor<'_, '_> {
                 return Err(Unreadable);
             }
         } else {
-            self.word()?;
+            let name = self.word()?;
+            if obeyed(&name.text) {
+                return Err(Unreadable);
+            }
+            self.reader.sets(&name.text);
             self.skip_lines()?;
             if self.take_reserved("in") {
                 loop {
@@ -483,6 +572,10 @@ impl Cursor<'_, '_> {
                 ahead += 1;
             }
             ahead = if self.peek(ahead + 1) == Some('}') { ahead + 2 } else { 0 };
+            if ahead > 0 && matches!(self.peek(ahead), Some('<' | '>')) {
+                let name: String = self.chars[self.at + 1..self.at + ahead - 1].iter().collect();
+                self.reader.sets(&name);
+            }
         }
         if ahead == 0 && self.peek(0) == Some('&') && self.peek(1) == Some('>') {
             ahead = 1;
@@ -500,8 +593,13 @@ impl Cursor<'_, '_> {
             .find(|operator| self.take_if(operator))
             .ok_or(Unreadable)?;
         self.skip_blanks();
+        let begin = self.at;
         let target = self.some_word()?;
         if matches!(operator, "<<" | "<<-") {
+            // Shells differ in what such an end is.
+            if self.chars[begin..self.at].iter().any(|c| matches!(c, '$' | '`')) {
+                return Err(Unreadable);
+            }
             let expands = !target.quoted;
             let ShellWord::Text(end) = target.value() else { return Err(Unreadable) };
             self.documents.push_back(Document { end, strips_tabs: operator == "<<-", expands });

@@ -11,7 +11,17 @@ use crate::shell::{ShellWord, looked_at};
 /// Options of well-known programs that stand before a subcommand and take the next word as value.
 const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[(
     "git",
-    &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"],
+    &[
+        "-C",
+        "-c",
+        "--git-dir",
+        "--work-tree",
+        "--namespace",
+        "--super-prefix",
+        "--config-env",
+        "--attr-source",
+        "--shallow-file",
+    ],
 )];
 
 /// Long spellings of short options, where the same letter means the same to every program here.
@@ -114,7 +124,9 @@ impl<'p> Sought<'p> {
         let Some(wanted) = self.operands.get(at) else { return true };
         let Some(word) = text(word) else { return true };
         if !word.starts_with('-') {
-            return word == *wanted && self.next[at + 1];
+            // `+nightly` is no operand, though it may be one that is wanted.
+            let skips = word.starts_with('+') && self.next[at];
+            return skips || (word == *wanted && self.next[at + 1]);
         }
         let value_follows = match self.with_value {
             Some(options) => options.contains(&word),
@@ -164,7 +176,9 @@ impl<'p> Wanted<'p> {
             }
             Self::Short(letters) => {
                 for (letter, read) in letters {
-                    *read |= (is_short(word) && word[1..].contains(*letter))
+                    // `-R` is `-r` to the programs that have both.
+                    let is_same = |c: char| c == *letter || (*letter == 'r' && c == 'R');
+                    *read |= (is_short(word) && word[1..].contains(is_same))
                         || LONG_OPTIONS.iter().any(|(long, short)| {
                             short == letter && word.len() > 2 && long.starts_with(word)
                         });

@@ -154,6 +154,128 @@ fn no_script_hides_it() {
     }
 }
 
+/// Quotes that are none where they stand, lines that are joined, texts that something expands later: each was read as
+/// harmless and ran, in bash or in a plain shell.
+#[test]
+fn no_grammar_of_a_shell_hides_a_command() {
+    let [denied, allowed] = [prefix("rm -rf"), prefix("echo")];
+    for script in [
+        "echo \"${x:-'$(rm -rf y)'}\"",
+        "echo \"${x:-'}\" ; rm -rf y ; echo \"'}\"",
+        "echo \"$\\\n(rm -rf y)\"",
+        "cat <<E\n$\\\n(rm -rf y)\nE",
+        "echo \"`echo \\\"'\\\"; rm -rf y; echo \\\"'\\\"`\"",
+        "echo <<E\nfoo\\\nE\necho '\nE\nrm -rf y\n: # '",
+        "echo <<-E\nfoo\\\nE\necho '\nE\nrm -rf y\n: # '",
+        "echo <<E\n$'$(rm -rf y)'\nE",
+        "echo <<E\n${x:-'$(rm -rf y)'}\nE",
+        "echo $(($'$(rm -rf y)'))",
+        "echo $['$(rm -rf y)']",
+        "echo ${x['$(rm -rf y)']}",
+        "for x in 'a[$(rm -rf y)]'; do echo $((x)); done",
+        "for x in '$(rm -rf y)'; do echo ${x@P}; done",
+        "cat <<$'E'\nx\nE\n: '\n$E\nrm -rf y\n: # '",
+        "echo $(\\\n( '$(rm -rf y)' ))",
+        "let 'x=a[$(rm -rf y)]'",
+        "[[ 'a[$(rm -rf y)]' -eq 0 ]]",
+        "test -v 'a[$(rm -rf y)]'",
+        "printf -v 'a[$(rm -rf y)]' x",
+        "read 'a[$(rm -rf y)]' <<< x",
+        "set -- 'a[$(rm -rf y)]'; echo $(($1))",
+        "read x <<< 'a[$(rm -rf y)]'; echo $((x))",
+        "read x <<'E'\na[$(rm -rf y)]\nE\necho $((x))",
+        "compgen -W '$(rm -rf y)'",
+        "compgen -C 'rm -rf y'",
+        "echo a | mapfile -c 1 -C 'rm -rf y' z",
+        "for PS4 in '$(rm -rf y)'; do set -x; echo; done",
+        "mapfile -t PS4 <<'E'\n$(rm -rf y)\nE\nset -x; true",
+        "a='$';b='(rm -rf y)';PS4=$a$b;set -x;true",
+        "a='$';b='(rm -rf y)';c=$a$b; echo ${c@P}",
+        "command export 'PS4=$(rm${IFS}-rf${IFS}y)'; set -x; :",
+    ] {
+        let words = argv(&["sh", "-c", script]);
+        assert!(could_run(&words, std::slice::from_ref(&denied)), "{script}");
+        assert!(!runs_only(&words, std::slice::from_ref(&allowed), false), "{script}");
+    }
+}
+
+/// Ways to hand a command to something that runs it.
+#[test]
+fn no_program_hides_a_command() {
+    let check = |words: &[&str]| {
+        assert!(could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
+    };
+    for script in [
+        "echo rm -rf y | bash -eo pipefail",
+        "echo rm -rf y | bash -o pipefail",
+        "echo rm -rf y | sh -s foo",
+        "echo rm -rf y | bash --rcfile x",
+        "echo rm -rf y | sh //dev/stdin",
+        "cd /; echo rm -rf y | sh dev/stdin",
+        "echo rm -rf y | { . /dev/stdin; }",
+        "source <(echo rm -rf y)",
+        "bash <(echo rm -rf y)",
+        "BASH_ENV=/dev/stdin bash -c true <<< 'rm -rf y'",
+        "exec < <(echo rm -rf y); sh -s -- a",
+        "echo rm -rf y | xargs -I% sh -c %",
+        "trap -- 'rm -rf y' EXIT",
+        "sh -c -- '-x;rm${IFS}-rf${IFS}y'",
+        "command alias x=rm\nx -rf y",
+        "sg root -c 'rm -rf y'",
+        "choom -n 0 -- rm -rf y",
+        "x86_64 rm -rf y",
+        "ssh-agent rm -rf y",
+        "logsave /dev/null rm -rf y",
+        "split --filter='rm -rf y' f",
+        "tcsh -c 'rm -rf y'",
+        "tar cf /dev/null --checkpoint-action=exec='rm -rf y' .",
+        "rm -Rf y",
+        "rm -fR y",
+        "rm -R --force y",
+    ] {
+        check(&["sh", "-c", script]);
+    }
+    check(&["env", "-vSrm -rf y"]);
+    check(&["env", "--split=rm -rf y"]);
+    check(&["env", "-Srm\\_-rf\\_y"]);
+    check(&["script", "--command=rm -rf y", "/dev/null"]);
+    check(&["script", "-qcrm -rf y", "/dev/null"]);
+    check(&["su", "root", "--command=rm -rf y"]);
+    check(&["su", "root", "--comm=rm -rf y"]);
+    check(&["su", "root", "--session-command=rm -rf y"]);
+    check(&["git", "-c", "alias.x=!rm", "x", "-rf", "y"]);
+    check(&["git", "-c", "core.sshCommand=rm -rf y", "fetch"]);
+    check(&["start-stop-daemon", "-S", "-x", "/bin/rm", "--", "-rf", "y"]);
+}
+
+/// What sets a variable that programs look at makes another command of one that is allowed.
+#[test]
+fn no_loop_sets_what_programs_look_at() {
+    let allowed = [prefix("cargo test"), prefix("echo")];
+    let check = |script: &str, expected: bool| {
+        assert_eq!(
+            runs_only(&argv(&["bash", "-c", script]), &allowed, false),
+            expected,
+            "{script}"
+        );
+    };
+    for script in [
+        "for PATH in .; do cargo test; done",
+        "select PATH in ./evil; do cargo test; done",
+        "{PATH}>x cargo test",
+        "echo ${PATH:=.}; cargo test",
+        "echo $((PATH=1)); cargo test",
+        "for https_proxy in evil.test; do cargo test; done",
+    ] {
+        check(script, false);
+    }
+    // The controls: names of the script's own.
+    check("for t in a b; do cargo test $t; done", true);
+    check("echo $((i = 1)) ${x:=a} {fd}>x; cargo test", true);
+    check("cargo test \\\n  --all # it's all", true);
+    check("cargo test \\\n  --all \\\n  'a b'", true);
+}
+
 #[test]
 fn subcommands_behind_options() {
     let check = |wanted: &str, words: &[&str], expected: bool| {
@@ -174,6 +296,11 @@ fn subcommands_behind_options() {
     check("git push --force", &["git", "push", "origin", "-f"], false);
     check("git push --force", &["git", "push", "origin", "--force"], true);
     check("git push --force", &["git", "push", "--forc"], true);
+    check("git push", &["git", "--attr-source", "HEAD", "push"], true);
+    check("git push", &["git", "--shallow-file", "x", "push"], true);
+    check("git push", &["git", "-c", "alias.p=push", "p"], true);
+    check("cargo publish", &["cargo", "+nightly", "publish"], true);
+    check("cargo publish", &["cargo", "+nightly", "test"], false);
     check("npm publish", &["npm", "--prefix", "a", "publish"], true);
     check("npm publish", &["npm", "--loglevel=info", "publish"], true);
     check("npm publish", &["npm", "test"], false);

@@ -128,7 +128,7 @@ proptest! {
     /// `sh` may be.
     #[test]
     fn nothing_hides_a_command(
-        before in r##"(if |then |do |in |case a |\(\(|\[\[ |\$'|&>|\{x\}>|<<<|<<a\n|[ab$(){}\[\]`'"\\;&|<>#! \n\r=*~]){0,16}"##,
+        before in r##"(if |then |do |in |case a |\(\(|\[\[ |\$'|\$\(|\$\(\(|\$\{a:-|\$\[|\\\n|\nE\n|<<E\n|<<'E'\n|&>|\{x\}>|<<<|<<a\n|[ab$(){}\[\]`'"\\;&|<>#! \n\r=*~]){0,16}"##,
         after in r##"[ab$(){}\[\]`'"\\;&|<>#! \n=*~]{0,6}"##,
     ) {
         let texts = [

@@ -51,6 +51,7 @@ impl Cursor<'_, '_> {
                 }
             }
         }
+        self.reader.hides(&word.text);
         // These alone are words; in others they stand for what only running the script would tell.
         if pattern && !matches!(word.text.as_str(), "[" | "[[" | "{" | "{}") {
             (word.unknown, word.splits) = (true, true);
@@ -89,10 +90,12 @@ impl Cursor<'_, '_> {
     /// Behind the opening `"`.
     fn double(&mut self, word: &mut Word) -> Read<()> {
         word.quoted = true;
+        self.inside += 1;
         loop {
             match self.peek(0).ok_or(Unreadable)? {
                 '"' => {
                     self.at += 1;
+                    self.inside -= 1;
                     return Ok(());
                 }
                 '\\' => {
@@ -121,8 +124,8 @@ impl Cursor<'_, '_> {
                 self.at = (self.at + 2).min(self.chars.len());
                 Ok(())
             }
-            '$' if self.peek(1) == Some('\'') => self.ansi(word),
-            '$' if self.peek(1) == Some('"') => {
+            '$' if self.inside == 0 && self.peek(1) == Some('\'') => self.ansi(word),
+            '$' if self.inside == 0 && self.peek(1) == Some('"') => {
                 self.at += 2;
                 self.double(word)
             }
@@ -151,12 +154,20 @@ impl Cursor<'_, '_> {
         match self.peek(0) {
             Some('(') => {
                 word.unknown = true;
-                if self.looks_at("((") && self.arithmetic(2)? {
+                let may_count = self.looks_at("((");
+                self.reader.evaluates |= may_count;
+                if may_count && self.arithmetic(2)? {
                     return Ok(());
                 }
                 self.at += 1;
-                self.list(&[Stop::Bracket]).map(|_| ())
+                // Quotes begin anew.
+                let inside = std::mem::take(&mut self.inside);
+                self.list(&[Stop::Bracket])?;
+                self.inside = inside;
+                Ok(())
             }
+            // Arithmetic to bash, a text to others.
+            Some('[') => Err(Unreadable),
             // `${ command; }`
             Some('{') if self.peek(1).is_some_and(|c| c.is_whitespace() || c == '|') => {
                 Err(Unreadable)
@@ -165,7 +176,17 @@ impl Cursor<'_, '_> {
                 word.unknown = true;
                 self.at += 1;
                 // Quoted or not: `"${a[@]}"`.
-                word.splits |= self.parameter()?.contains('@');
+                let inside = self.parameter()?;
+                word.splits |= inside.contains('@');
+                let mut behind = inside.split('@').skip(1);
+                // `${x@P}` expands the value as a prompt.
+                if behind.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                    return Err(Unreadable);
+                }
+                self.reader.evaluates |= inside.contains(['[', ':']);
+                if let Some((name, _)) = inside.split_once('=') {
+                    self.reader.sets(name);
+                }
                 Ok(())
             }
             Some(c) if is_name_char(c) => {
@@ -197,8 +218,11 @@ impl Cursor<'_, '_> {
                 '}' => {
                     self.at += 1;
                     self.reader.depth -= 1;
+                    self.reader.hides(&inside.text);
                     return Ok(inside.text);
                 }
+                // A quote to one shell and a letter to another.
+                '\'' | '"' if self.inside > 0 => return Err(Unreadable),
                 '\'' => self.plain(&mut inside)?,
                 '"' => {
                     self.at += 1;
@@ -216,6 +240,7 @@ impl Cursor<'_, '_> {
         self.at += opening;
         let mut depth = 2_usize;
         let mut inside = Word::default();
+        self.inside += 1;
         while let Some(c) = self.peek(0) {
             match c {
                 '(' => {
@@ -225,6 +250,11 @@ impl Cursor<'_, '_> {
                 ')' if depth == 2 && self.peek(1) == Some(')') => {
                     self.at += 2;
                     self.reader.depth -= 1;
+                    self.inside -= 1;
+                    let text = &inside.text;
+                    if text.contains('=') || text.contains("++") || text.contains("--") {
+                        self.reader.sets(text);
+                    }
                     return Ok(true);
                 }
                 ')' if depth == 2 => break,
@@ -232,15 +262,14 @@ impl Cursor<'_, '_> {
                     depth -= 1;
                     self.at += 1;
                 }
-                '"' => {
-                    self.at += 1;
-                    self.double(&mut inside)?;
-                }
+                // Shells differ in whether these are quotes here. As commands they are, so that is tried.
+                '\'' | '"' => break,
                 c => self.expand_or_take(c, &mut inside)?,
             }
         }
         // Read again as commands.
         self.reader.depth -= 1;
+        self.inside -= 1;
         self.reader.paid(self.at - begin)?;
         self.at = begin;
         self.reader.found.truncate(found);
@@ -253,6 +282,8 @@ impl Cursor<'_, '_> {
         loop {
             match self.peek(0).ok_or(Unreadable)? {
                 '`' => break,
+                // Escaped for the quotes around, or for the script.
+                '\\' if self.inside > 0 && self.peek(1) == Some('"') => return Err(Unreadable),
                 '\\' if matches!(self.peek(1), Some('`' | '\\' | '$')) => {
                     script.extend(self.peek(1));
                     self.at += 2;

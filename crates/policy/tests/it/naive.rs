@@ -1,8 +1,6 @@
 //! The meaning of a policy written down a second time, as plainly as it can be said: no index, no prepared
 //! patterns, nothing of the crate's. What it does not cover it does not judge.
 
-use std::net::IpAddr;
-
 use glasshouse_model::{Call, Effect, PrincipalKind};
 use serde_json::{Map, Value};
 
