@@ -182,7 +182,9 @@ impl Channel {
     /// # Errors
     /// `ipc_frame_malformed` for a truncated or unreadable frame, `ipc_socket_failed`.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<Received<T>>> {
-        self.buffer.resize(MAX_FRAME_BYTES, 0);
+        if !self.make_room()? {
+            return Ok(None);
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let outcome = loop {
@@ -215,6 +217,23 @@ impl Channel {
             Error::new(codes::FRAME_MALFORMED, "a frame could not be read").why(error)
         })?;
         Ok(Some(Received { message, descriptors }))
+    }
+
+    /// Waits for a message and makes the buffer as long as it is: most are short, and a process may hold
+    /// many channels. False when the other end is gone.
+    fn make_room(&mut self) -> Result<bool> {
+        let bytes = loop {
+            let mut nothing = RecvAncillaryBuffer::default();
+            let flags = RecvFlags::PEEK | RecvFlags::TRUNC;
+            match recvmsg(&self.socket, &mut [], &mut nothing, flags) {
+                Ok(outcome) => break outcome.bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Ok(false),
+                Err(errno) => return Err(failed("receive a message", errno)),
+            }
+        };
+        self.buffer.resize(bytes.min(MAX_FRAME_BYTES), 0);
+        Ok(true)
     }
 
     /// As [`Channel::receive`], but fails when nothing arrives within `limit` and treats a closed
@@ -265,6 +284,18 @@ mod tests {
         assert_eq!(b.receive::<String>().unwrap().unwrap().message, fits);
         let error = a.send(&"x".repeat(MAX_FRAME_BYTES - 1), &[]).unwrap_err();
         assert!(error.is(codes::FRAME_TOO_LARGE), "{error}");
+    }
+
+    /// The failure: each end had room for the largest frame from its first message on, so a process that holds
+    /// an end for each of its sandboxes grew by 160 KiB with each, and touched all of it when a sandbox was made.
+    #[test]
+    fn a_channel_has_room_for_what_it_received_and_no_more() {
+        let (a, mut b) = Channel::pair().unwrap();
+        for text in ["x", "a longer text", "x"] {
+            a.send(&text, &[]).unwrap();
+            assert_eq!(b.receive::<String>().unwrap().unwrap().message, text);
+        }
+        assert!(b.buffer.capacity() < 1024, "{}", b.buffer.capacity());
     }
 
     #[test]

@@ -60,7 +60,7 @@ use glasshouse_model::{BranchId, CallId, Draft, Fault, Kind, Seq, SessionId, Ten
 use glasshouse_plan::{Plan, Profile};
 use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
-use glasshouse_sandbox::{HostConfig, SandboxHost};
+use glasshouse_sandbox::{Backend, HostConfig, SandboxHost};
 use glasshouse_tools::Registry;
 use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
@@ -128,6 +128,8 @@ pub struct Kernel {
     program: PathBuf,
     network: NetworkSettings,
     host: OnceLock<Arc<SandboxHost>>,
+    /// What confines agents' commands, where it is not the host above.
+    backend: Option<Arc<dyn Backend>>,
     /// What runs code of plans, and keeps what it compiled.
     coder: Arc<Coder>,
     keeping: Keeping,
@@ -171,6 +173,7 @@ impl Kernel {
             program,
             network,
             host,
+            backend: None,
             coder,
             keeping,
             sweeping: sweep::Sweeping::default(),
@@ -227,12 +230,30 @@ impl Kernel {
             return Ok(Arc::clone(host));
         }
         let host = Arc::new(SandboxHost::start(self.host_config())?);
-        examined::tell(&self.machine, &host)?;
+        examined::tell(&self.machine, &*host)?;
         self.keep_swept();
         self.rotate_aside();
         // A log that takes nothing says so to whatever comes next.
         let _ = self.end_interrupted_questions();
         Ok(Arc::clone(self.host.get_or_init(|| host)))
+    }
+
+    /// Has commands confined by something else than the native backend, which goes on running code of plans and
+    /// policies.
+    #[must_use]
+    pub fn with_backend(self, backend: Arc<dyn Backend>) -> Self {
+        Self { backend: Some(backend), ..self }
+    }
+
+    /// What confines commands.
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>> {
+        match &self.backend {
+            Some(backend) => {
+                self.keep_swept();
+                Ok(Arc::clone(backend))
+            }
+            None => Ok(self.host()?),
+        }
     }
 
     /// The plans of this installation's tenant, with what it may use. The policy of the project that

@@ -3,6 +3,7 @@
 //! Nothing here decides permission. The kernel decides, then asks this crate to act.
 
 pub mod attest;
+pub mod backend;
 pub mod codes;
 pub mod command;
 pub mod doctor;
@@ -27,6 +28,7 @@ mod tree;
 mod wire;
 
 pub use attest::{Attestation, CgroupFacts, Level, Privilege};
+pub use backend::{Backend, Confined};
 pub use command::{Cancel, Command, Limit, RunResult, Status, Stream, Usage};
 pub use doctor::{BackendReport, DoctorReport, Examination, Probe, doctor};
 pub use entry::{Entry, Task};

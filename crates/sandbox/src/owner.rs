@@ -47,6 +47,7 @@ pub struct HostConfig {
 #[derive(Debug)]
 pub struct SandboxHost {
     link: Arc<Link>,
+    config: HostConfig,
 }
 
 #[derive(Debug)]
@@ -108,7 +109,12 @@ impl SandboxHost {
             cleaner: start_cleaner(),
             tickets: AtomicU64::new(0),
         };
-        Ok(Self { link: Arc::new(link) })
+        Ok(Self { link: Arc::new(link), config })
+    }
+
+    /// What it was started with.
+    pub(crate) const fn config(&self) -> &HostConfig {
+        &self.config
     }
 
     /// Makes a sandbox and waits until it is confined.

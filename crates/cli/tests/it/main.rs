@@ -7,6 +7,7 @@
 
 mod attacks;
 mod audit;
+mod backends;
 mod branches;
 mod cancel;
 mod cases;

@@ -6,7 +6,7 @@
 use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::SandboxExamined;
 use glasshouse_model::{Draft, Kind};
-use glasshouse_sandbox::{DoctorReport, Examination, Level, SandboxHost};
+use glasshouse_sandbox::{Backend, DoctorReport, Examination, Level};
 
 use super::Kernel;
 use super::journal::Journal;
@@ -44,13 +44,13 @@ pub(super) fn cell(body: &SandboxExamined) -> Result<(String, String, Vec<u8>)> 
     Ok((SPACE.to_owned(), KEY.to_owned(), bytes))
 }
 
-/// Tells a host process what was found last. What cannot be read refuses.
-pub(crate) fn tell(log: &Log, host: &SandboxHost) -> Result<()> {
+/// Tells a backend what was found last. What cannot be read refuses.
+pub(crate) fn tell(log: &Log, backend: &dyn Backend) -> Result<()> {
     let cell = log.cell(SPACE, KEY)?;
     let level = cell.and_then(|cell| match serde_json::from_slice::<Examination>(&cell.bytes) {
         Ok(found) => found.level_now(),
         Err(_) => Some(Level::Refused),
     });
-    host.set_examined(level);
+    backend.set_examined(level);
     Ok(())
 }

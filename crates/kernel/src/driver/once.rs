@@ -18,8 +18,8 @@ use glasshouse_policy::{Consent, Policy};
 use glasshouse_sandbox::toolchain::ToolMount;
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
-    CallList, Cancel, Command, Live, RunResult, Sandbox, SandboxSpec, Status, Stream, TemplateName,
-    WritableMount,
+    CallList, Cancel, Command, Confined, Live, RunResult, SandboxSpec, Status, Stream,
+    TemplateName, WritableMount,
 };
 
 use glasshouse_tools::sanitise::{Masker, Secret};
@@ -183,7 +183,7 @@ impl Kernel {
         let Bench { project, workspace, sandbox } =
             self.set_up(record, (id, demanded), one, (scratch, &network))?;
         let started = Instant::now();
-        let isolation = sandbox.attestation().to_string();
+        let isolation = sandbox.isolation();
         let mut command = Command::new(one.argv.clone());
         command.timeout_ms = one.timeout_ms.unwrap_or(0);
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
@@ -285,7 +285,7 @@ impl Kernel {
         one: &OneCommand,
         (scratch, network): (&Path, &Network),
     ) -> Result<Bench> {
-        let host = self.host()?;
+        let backend = self.backend()?;
         let made =
             |e: std::io::Error| Error::new(codes::TURN_FAILED, "a directory cannot be made").why(e);
         let project = match &one.workspace {
@@ -315,15 +315,14 @@ impl Kernel {
         spec.mounts = tools.iter().map(read_only).collect();
         spec.caches = vec![WritableMount { source: cache, target: PathBuf::from(CACHE_TARGET) }];
         spec.env = environment(&tools);
-        examined::tell(&self.machine, &host)?;
-        let made = if one.allow_hosts.is_empty() {
-            host.create(&spec)
-        } else {
+        examined::tell(&self.machine, &*backend)?;
+        let has_network = !one.allow_hosts.is_empty();
+        if has_network {
             spec.env = network.environment(spec.env);
-            host.create_with_egress(&spec, network.egress()?)
-        };
-        let sandbox = record.made(one, &frozen, made)?;
-        let isolation = sandbox.attestation().to_string();
+        }
+        let egress = has_network.then(|| network.egress()).transpose()?;
+        let sandbox = record.made(one, &frozen, backend.create(&spec, egress))?;
+        let isolation = sandbox.isolation();
         if let Err(error) = check_isolation(demanded, &isolation) {
             drop(sandbox);
             record.append(vec![boxes::ended(&record.sandbox(one), None)])?;
@@ -389,7 +388,7 @@ struct Ran {
 struct Bench {
     project: PathBuf,
     workspace: Workspace,
-    sandbox: Sandbox,
+    sandbox: Box<dyn Confined>,
 }
 
 const fn ended_as(status: &Status) -> (CallStatus, Kind) {
@@ -497,13 +496,13 @@ impl<'a> Record<'a> {
         &self,
         one: &OneCommand,
         frozen: &WorkspaceFrozen,
-        made: glasshouse_sandbox::Result<Sandbox>,
-    ) -> Result<Sandbox> {
+        made: glasshouse_sandbox::Result<Box<dyn Confined>>,
+    ) -> Result<Box<dyn Confined>> {
         let mut event = self.sandbox(one);
         let kind = match &made {
             Ok(sandbox) => {
-                event.isolation = Some(sandbox.attestation().to_string());
-                event.attestation = serde_json::to_value(sandbox.attestation()).ok();
+                event.isolation = Some(sandbox.isolation());
+                event.attestation = Some(sandbox.attested());
                 Kind::SandboxCreated
             }
             Err(error) => {

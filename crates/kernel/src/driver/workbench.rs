@@ -19,8 +19,7 @@ use glasshouse_sandbox::workspace::{
     Workspace, freeze, recall,
 };
 use glasshouse_sandbox::{
-    Cancel, Command, HostConfig, RunResult, Sandbox, SandboxHost, SandboxSpec, Stream,
-    TemplateName, WritableMount,
+    Backend, Cancel, Command, Confined, RunResult, SandboxSpec, Stream, TemplateName, WritableMount,
 };
 
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
@@ -74,8 +73,7 @@ pub(super) struct Write {
 
 /// A branch's files and where commands run on them.
 pub(super) struct Workbench {
-    host: Arc<SandboxHost>,
-    host_config: HostConfig,
+    backend: Arc<dyn Backend>,
     /// Which cache the next sandbox gets.
     cache: &'static str,
     blobs: Blobs,
@@ -111,7 +109,7 @@ struct Open {
 }
 
 struct Live {
-    sandbox: Arc<Sandbox>,
+    sandbox: Arc<Box<dyn Confined>>,
     view: Arc<View>,
 }
 
@@ -148,8 +146,7 @@ impl Workbench {
         let dir = kernel.home.join("run").join(branch.as_str());
         Ok(Self {
             _hold: Hold::take(&dir)?,
-            host: kernel.host()?,
-            host_config: kernel.host_config(),
+            backend: kernel.backend()?,
             cache: CACHE,
             blobs: Blobs(kernel.log.clone()),
             machine: kernel.machine.clone(),
@@ -278,7 +275,7 @@ impl Workbench {
 
     /// How the sandbox isolates, for `tool.started`.
     pub(super) fn isolation(&mut self) -> Result<String> {
-        Ok(format!("{}", self.live()?.sandbox.attestation()))
+        Ok(self.live()?.sandbox.isolation())
     }
 
     /// What the sandbox sees.
@@ -320,16 +317,12 @@ impl Workbench {
             spec.env = self.network.environment(spec.env);
         }
         let mut event = self.named();
-        examined::tell(&self.machine, &self.host)?;
-        let made = match has_network {
-            true => self.host.create_with_egress(&spec, self.network.egress()?),
-            false => self.host.create(&spec),
-        };
-        match made {
+        examined::tell(&self.machine, &*self.backend)?;
+        let egress = has_network.then(|| self.network.egress()).transpose()?;
+        match self.backend.create(&spec, egress) {
             Ok(sandbox) => {
-                let attestation = sandbox.attestation();
-                event.isolation = Some(attestation.to_string());
-                event.attestation = serde_json::to_value(attestation).ok();
+                event.isolation = Some(sandbox.isolation());
+                event.attestation = Some(sandbox.attested());
                 self.events.push(Draft::new(Kind::SandboxCreated, &event));
                 let root = sandbox.root().try_clone_to_owned().map_err(|e| {
                     Error::new(codes::TURN_FAILED, "the workspace cannot be opened").why(e)
@@ -445,7 +438,7 @@ impl Workbench {
     ) -> Result<RunResult> {
         let sandbox = Arc::clone(&self.live()?.sandbox);
         self.network.begin(running);
-        let ran = sandbox.run(command, sink, cancel);
+        let ran = sandbox.run_live(command, glasshouse_sandbox::Live::default(), sink, cancel);
         self.reached |= self.network.end().reached;
         Ok(ran?)
     }
@@ -518,7 +511,7 @@ impl Workbench {
     pub(super) fn take_back(&mut self, error: &Error) -> Result<()> {
         if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) {
             self.end_live(Some(boxes::LOST));
-            self.host = Arc::new(SandboxHost::start(self.host_config.clone())?);
+            self.backend = self.backend.again()?;
         }
         self.rollback()
     }
