@@ -4,7 +4,7 @@
 //! Of a found rule, syscall and included paths are known to match; the rest of its conditions is
 //! still to be checked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use glasshouse_model::Call;
@@ -122,8 +122,8 @@ struct PathTree {
 struct TreeNode {
     literal: Map<usize>,
     extension: Map<usize>,
-    /// Patterns that more components have to follow.
-    wild: Vec<(Segment, usize)>,
+    /// Patterns that more components have to follow. Found by what they say: thousands may stand side by side.
+    wild: BTreeMap<Segment, usize>,
     /// Patterns that only the last component has to match.
     last_wild: Vec<(Segment, RuleId)>,
     any_depth: Option<usize>,
@@ -169,15 +169,7 @@ impl PathTree {
             Segment::Literal(name) => *node.literal.entry(name.clone()).or_insert(next),
             Segment::Extension(name) => *node.extension.entry(name.clone()).or_insert(next),
             Segment::AnyDepth => *node.any_depth.get_or_insert(next),
-            Segment::Any | Segment::Pattern(_) => {
-                match node.wild.iter().find(|(known, _)| known == segment) {
-                    Some((_, child)) => *child,
-                    None => {
-                        node.wild.push((segment.clone(), next));
-                        next
-                    }
-                }
-            }
+            Segment::Any | Segment::Pattern(_) => *node.wild.entry(segment.clone()).or_insert(next),
         };
         if child == next {
             let loops = *segment == Segment::AnyDepth;

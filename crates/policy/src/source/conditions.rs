@@ -89,6 +89,13 @@ fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
             .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
             .why("this key compares whole words"));
     }
+    // What no name has makes a rule that never matches.
+    if text.contains(|c: char| c.is_whitespace() || c == ',') {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, format!("`{text}` holds a blank or a comma"))
+            .why("this key compares whole words")
+            .fix("write several as a list: [a, b]"));
+    }
     Ok(text.into())
 }
 
@@ -139,6 +146,12 @@ fn change(reader: &Reader<'_>, node: &Node) -> Result<ChangeClass> {
 
 fn caller(reader: &Reader<'_>, node: &Node) -> Result<CallerPattern> {
     let text = reader.text(node, "caller")?;
+    if text.contains('*') {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
+            .why("a caller is a kind, or a kind and a whole name")
+            .fix("write the kind alone for everybody of it, such as `plugin`"));
+    }
     let (kind, id) = caller_words(text).map_err(|why| {
         let error = reader.error(codes::BAD_VALUE, node, "unknown caller").why(why);
         match suggest::nearest(text.split(':').next().unwrap_or(text), CALLER_KINDS) {

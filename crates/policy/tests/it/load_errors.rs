@@ -92,6 +92,13 @@ fn missing_keys_and_wrong_values() {
         &["did you mean `allow`?"],
     );
     check(
+        &rule("{ name: a, match: {}, action: review }"),
+        "policy_bad_value",
+        2,
+        35,
+        &["did you mean `require_review`?"],
+    );
+    check(
         &rule("{ name: a, match: [], action: allow }"),
         "policy_bad_value",
         2,
@@ -134,6 +141,19 @@ fn missing_keys_and_wrong_values() {
         33,
         &["empty name"],
     );
+    check(
+        &rule("{ name: a, match: { caller: 'plugin:*' }, action: deny }"),
+        "policy_bad_value",
+        2,
+        33,
+        &["wildcard", "the kind alone"],
+    );
+    for (key, column) in [("tenant", 33), ("plugin", 33), ("method", 33), ("caller_tag", 37)] {
+        for value in ["'a '", "'GET,POST'", "'a b'"] {
+            let text = rule(&format!("{{ name: a, match: {{ {key}: {value} }}, action: deny }}"));
+            check(&text, "policy_bad_value", 2, column, &["a blank or a comma", "as a list"]);
+        }
+    }
     check(
         &rule("{ name: a, match: { syscall: 'fs.*' }, action: deny }"),
         "policy_bad_value",
