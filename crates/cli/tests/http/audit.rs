@@ -25,7 +25,13 @@ const LOOKS: [(&str, &str); 7] = [
 /// Makes a branch again beside it.
 const REPLAY: &str = "POST /v1/sessions/{session}/replay";
 
-/// The newest event of each branch, and the events behind some of them.
+/// The log of a tenant of the server.
+fn log_of(place: &Place, tenant: &str) -> Log {
+    let home = place.home().join("tenants").join(tenant);
+    Log::open(&home, &tenant.parse().unwrap()).unwrap()
+}
+
+/// The newest event of each branch.
 fn heads(log: &Log) -> BTreeMap<BranchId, u64> {
     let sessions = log.sessions().unwrap();
     let rows = sessions.iter().flat_map(|session| log.branches(&session.session).unwrap());
@@ -69,7 +75,7 @@ fn every_change_names_who_made_it_in_sandboxes() {
             // The one of the world is accepted already.
             "POST /v1/policy/approve" => call.body = Some(world.another_policy(&client)),
             // Its log is the tenant's own.
-            "POST /v1/tenants/{tenant}/keys" => log = place.log_of("house-made"),
+            "POST /v1/tenants/{tenant}/keys" => log = log_of(&place, "house-made"),
             _ => log = place.log(),
         }
         let before = heads(&log);

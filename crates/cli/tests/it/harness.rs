@@ -158,12 +158,6 @@ impl Place {
         Log::open(&self.home(), &TenantId::local()).unwrap()
     }
 
-    /// The log of a tenant of the server.
-    pub(crate) fn log_of(&self, tenant: &str) -> Log {
-        let home = self.home().join("tenants").join(tenant);
-        Log::open(&home, &tenant.parse().unwrap()).unwrap()
-    }
-
     /// The only session and its events.
     pub(crate) fn events(&self) -> (SessionId, Vec<Event>) {
         events(&self.log())
