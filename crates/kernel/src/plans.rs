@@ -209,6 +209,17 @@ pub struct PlanHistory {
     pub current: i64,
     /// Its versions in order.
     pub versions: Vec<VersionRecord>,
+    /// How many older ones are left out.
+    pub older_versions: usize,
+}
+
+impl PlanHistory {
+    /// Leaves out all but the newest versions.
+    pub fn keep_newest(&mut self, most: usize) {
+        let older = self.versions.len().saturating_sub(most);
+        self.versions.drain(..older);
+        self.older_versions += older;
+    }
 }
 
 impl Plans {

@@ -132,7 +132,7 @@ impl Route {
     }
 
     /// The log is told who used it.
-    const fn is_told(mut self) -> Self {
+    const fn audited(mut self) -> Self {
         self.is_told = true;
         self
     }
@@ -256,7 +256,7 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).refuses(&[404]).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
     get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).refuses(&[404]).query(shape::<routes::sandboxes::Listed>).answer(shape::<routes::sandboxes::List>),
     get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>).answer(shape::<SandboxRow>),
-    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).is_told().answer(shape::<routes::sandboxes::Swept>),
+    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).audited().answer(shape::<routes::sandboxes::Swept>),
     post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).refuses(&[404, 410]).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
     get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
     get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).refuses(&[404, 410]).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),

@@ -906,6 +906,8 @@ export type PlanEventBinding = {
 export type PlanHistory = {
   /** The version that is shown. */
   current: number
+  /** How many older ones are left out. */
+  older_versions: number
   /** Its id. */
   plan: string
   /** Its versions in order. */

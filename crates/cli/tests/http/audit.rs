@@ -25,13 +25,13 @@ const LOOKS: [(&str, &str); 7] = [
 /// Makes a branch again beside it.
 const REPLAY: &str = "POST /v1/sessions/{session}/replay";
 
-/// The log of a tenant that has its own.
+/// The log of a tenant of the server.
 fn log_of(place: &Place, tenant: &str) -> Log {
     let home = place.home().join("tenants").join(tenant);
     Log::open(&home, &tenant.parse().unwrap()).unwrap()
 }
 
-/// The newest event of each branch, and the events behind some of them.
+/// The newest event of each branch.
 fn heads(log: &Log) -> BTreeMap<BranchId, u64> {
     let sessions = log.sessions().unwrap();
     let rows = sessions.iter().flat_map(|session| log.branches(&session.session).unwrap());

@@ -243,6 +243,7 @@ impl Fold {
             .map(|(plan, versions)| PlanHistory {
                 plan: plan.clone(),
                 current: versions.current,
+                older_versions: 0,
                 versions: versions.by_number.values().map(version).collect(),
             })
             .collect()

@@ -279,6 +279,7 @@ pub(crate) fn history(service: &Service, ask: &Ask) -> Result<Reply> {
     let place = |one: &PlanHistory| (0, one.plan.clone());
     let page = page::page(history.plans, &wanted, Order::Rising, place)?;
     history.plans = page.items;
+    history.plans.iter_mut().for_each(|plan| plan.keep_newest(MOST));
     Ok(Reply::ok(&List { history, next: page.next }))
 }
 
