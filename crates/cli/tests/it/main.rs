@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test; skips are told on stderr"
 )]
 
+mod asked;
 mod attacks;
 mod audit;
 mod branches;
@@ -17,6 +18,7 @@ mod constraints;
 mod crash;
 mod debts;
 mod demo;
+mod diagnostics;
 mod egress;
 mod examined;
 mod exemptions;
