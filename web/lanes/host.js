@@ -6,7 +6,7 @@ export const LANES = ['standard', 'isolated-vm', 'sandbox-worker', 'sandbox-ifra
 // What each lane of a browser is made of.
 const MADE_OF = {
   'sandbox-worker': { document: 'worker.html', isolation: 'worker in a frame of its own origin, no connection' },
-  'sandbox-iframe': { document: 'frame.html', isolation: 'frame in a frame of its own origin; preconnect and WebRTC stay' },
+  'sandbox-iframe': { document: 'frame.html', isolation: 'frame in a frame of its own origin; dns-prefetch, preconnect and WebRTC stay' },
 };
 
 const HEARTBEAT_MS = 1000;
@@ -17,8 +17,14 @@ const LOAD_MS = 5000;
 const GRACE_MS = 30;
 
 const DEFAULT_LIMITS = { time_ms: 1500, output_bytes: 2 << 20 };
+const MOST = { time_ms: 600_000, output_bytes: 64 << 20 };
 
-function refusal(requested, why) {
+// What may be given. Anything else is refused: whoever asks for less isolation must not believe to have it.
+const GIVEN = ['requested', 'code', 'task', 'limits', 'live'];
+const TASK = ['export', 'input', 'now_ms', 'seed'];
+const OPTIONS = ['signal', 'base', 'into', 'remember', 'again'];
+
+function refusal(requested, why, fix = 'ask for sandbox-worker or sandbox-iframe, or render the plan on a server') {
   return {
     requested,
     effective: null,
@@ -26,9 +32,31 @@ function refusal(requested, why) {
       code: 'plan_lane_unavailable',
       what: `the lane ${requested} is not in this browser`,
       why,
-      fix: 'ask for sandbox-worker or sandbox-iframe, or render the plan on a server',
+      fix,
     },
   };
+}
+
+function misuse(requested, what, why, fix) {
+  return { requested: String(requested), effective: null, error: { code: 'usage', what, why, fix } };
+}
+
+// Why what is given is not taken; nothing for what is.
+function refused(given, options) {
+  const is = (value) => typeof value === 'object' && value !== null;
+  const { requested = 'standard', code, task = {}, limits = {} } = is(given) ? given : {};
+  if (typeof code !== 'string') return misuse(requested, '`code` is no text', 'a lane runs the body of a function', 'give what `glasshouse ui bundle` writes');
+  const all = { 'what is run': [given, GIVEN], task: [task, TASK], limits: [limits, Object.keys(MOST)], options: [options, OPTIONS] };
+  for (const [name, [value, known]] of Object.entries(all)) {
+    if (!is(value)) return misuse(requested, `${name}: no object`, 'it has named members', `give one with ${known.join(', ')}`);
+    const other = Object.keys(value).find((key) => !known.includes(key));
+    if (other !== undefined) return misuse(requested, `${name}: there is no \`${other.slice(0, 64)}\``, 'what a lane may do is fixed in its documents; no option makes it more', `leave it out; there are ${known.join(', ')}`);
+  }
+  for (const [name, most] of Object.entries(MOST)) {
+    const value = limits[name] ?? 1;
+    if (!(typeof value === 'number' && value >= 1 && value <= most)) return misuse(requested, `limits: \`${name}\` is out of bounds`, `it is 1 to ${most}`, 'give such a number, or leave it out');
+  }
+  return undefined;
 }
 
 // The lane that runs a source, or why none does. Never a weaker one than is asked for.
@@ -112,7 +140,26 @@ function stoppedBefore(chosen) {
 // Runs `code`, the body of a function of `exports`, and answers `{ requested, effective, isolation, duration_ms, run_ms }` with
 // `node`, or with `error` and, where one was reached, `limit` and `killed`. Each run has a frame of its own. Code that was stopped last
 // time is not begun: `stopped_before`, unless `again` says so.
-export function run({ requested = 'standard', code, task, limits = {} }, { signal, base = import.meta.url, into = document.body, remember = storage(), again = false } = {}) {
+export function run(given, options = {}) {
+  const wrong = refused(given, options);
+  if (wrong) return Promise.resolve(wrong);
+  if (given.live) return Promise.resolve(misuse(given.requested ?? 'standard', 'the code stays alive', 'it makes a page of its own and answers no node', 'show it with `mount`'));
+  return begin(given, options);
+}
+
+// Shows code that stays alive, such as components with state and handlers, in a frame that it has for itself, at the end of `into`. Answers as
+// `run` does, once it is shown or has failed: with `stop`, and `ended`, a promise of what it ended with. Nothing comes out of it.
+export function mount(given, options = {}) {
+  const wrong = refused(given, options);
+  if (wrong) return Promise.resolve(wrong);
+  const { requested = 'standard', live } = given;
+  if (!live) return Promise.resolve(misuse(requested, 'the code does not stay alive', 'it answers a node', 'run it with `run`, and show the node'));
+  const chosen = choose(requested);
+  if (!chosen.error && chosen.effective !== 'sandbox-iframe') return Promise.resolve(refusal(requested, 'a worker has no page to show anything in', 'ask for sandbox-iframe'));
+  return begin(given, options);
+}
+
+function begin({ requested = 'standard', code, task, limits = {}, live = false }, { signal, base = import.meta.url, into = document.body, remember = storage(), again = false }) {
   const chosen = choose(requested);
   if (chosen.error) return Promise.resolve(chosen);
   const key = keyOf(code);
@@ -123,29 +170,47 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
   return new Promise((resolve) => {
     const frame = document.createElement('iframe');
     const { port1: port, port2: theirs } = new MessageChannel();
-    let watchdog, misses = 0, heartbeat, abort, sent;
+    let watchdog, misses = 0, heartbeat, abort, sent, is_shown = false, over;
+    const ended = new Promise((end) => { over = end; });
+    const told = (answer) => {
+      const now = performance.now();
+      return { ...chosen, isolation, duration_ms: now - begun, run_ms: sent === undefined ? 0 : now - sent, ...answer };
+    };
     const done = (answer) => {
       clearTimeout(watchdog);
       clearInterval(heartbeat);
       signal?.removeEventListener('abort', abort);
       port.close();
       frame.remove();
-      if (sent !== undefined) ends(remember, key, ['deadline', 'unresponsive'].includes(answer.killed));
-      const now = performance.now();
-      resolve({ ...chosen, isolation, duration_ms: now - begun, run_ms: sent === undefined ? 0 : now - sent, ...answer });
+      const was_stopped = ['deadline', 'unresponsive'].includes(answer.killed);
+      // What is shown was no longer remembered as under way.
+      if (is_shown && was_stopped) begins(remember, key);
+      if (is_shown ? was_stopped : sent !== undefined) ends(remember, key, was_stopped);
+      resolve(told(answer));
+      over(told(answer));
     };
     const killed = (killed, limit) => done({ killed, ...(limit && { limit }), error: stopped(killed, limit) });
     abort = () => killed('cancelled');
     if (signal?.aborted) return abort();
     signal?.addEventListener('abort', abort);
+    // From now on only the person, the page and the watchdog end it.
+    const shown = () => {
+      if (!live || is_shown) return;
+      is_shown = true;
+      clearTimeout(watchdog);
+      ends(remember, key, false);
+      resolve(told({ stop: abort, ended }));
+    };
     port.onmessage = ({ data }) => {
       if (data.type === 'pong') misses = 0;
-      else if (data.type === 'made') done(read(data.text));
+      else if (data.type === 'mounted') shown();
+      else if (data.type === 'made') done(live ? { error: failed('it answered instead of staying') } : read(data.text));
       else if (data.type === 'threw') done({ error: failed(data.why) });
       else if (data.type === 'killed') killed(data.killed, data.limit);
     };
     frame.setAttribute('sandbox', 'allow-scripts');
-    frame.hidden = true;
+    frame.hidden = !live;
+    if (live) Object.assign(frame.style, { border: '0', width: '100%' });
     frame.src = new URL(name, base);
     frame.onerror = () => done({ error: failed('the lane does not load') });
     frame.onload = () => {
@@ -160,7 +225,7 @@ export function run({ requested = 'standard', code, task, limits = {} }, { signa
       }, HEARTBEAT_MS);
       sent = performance.now();
       begins(remember, key);
-      frame.contentWindow.postMessage({ type: 'run', code, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
+      frame.contentWindow.postMessage({ type: 'run', code, live, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
     };
     watchdog = setTimeout(() => done({ killed: 'unresponsive', error: failed('the lane does not load') }), LOAD_MS);
     into.append(frame);

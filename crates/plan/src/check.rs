@@ -16,6 +16,7 @@ use crate::path;
 use crate::plan::{self, LANE_WITHOUT_CODE, Plan, SPEC_VERSION};
 use crate::profile::Profile;
 use crate::report::Report;
+use crate::rules::Refusal;
 use crate::size;
 use crate::source::Scan;
 use crate::template;
@@ -211,7 +212,28 @@ fn capabilities(plan: &Plan, profile: &Profile, report: &mut Report) {
             deny(key.to_owned(), format!("the profile allows {max}"));
         }
     }
+    for (key, why) in UNGRANTED {
+        let asked = capabilities.get(key);
+        let is_asked = asked.is_some_and(|asked| asked.to_value() == true)
+            || asked.and_then(Json::as_array).is_some_and(|mut hosts| hosts.next().is_some());
+        if is_asked {
+            let refusal = Refusal::new(codes::CAPABILITY_UNGRANTED, why);
+            report.note_at(|| format!("/capabilities/{key}"), refusal);
+        }
+    }
 }
+
+/// What may be asked for and is granted in no lane, with the reason.
+const UNGRANTED: [(&str, &str); 2] = [
+    (
+        "timers",
+        "no lane grants it: code runs once for an event and its clock stands, so that a replay shows the same",
+    ),
+    (
+        "networkHosts",
+        "no lane grants it: code has no network, so that nothing that it reads can leave",
+    ),
+];
 
 fn state(plan: &Plan, profile: &Profile, report: &mut Report) {
     const AT: &str = "/state/transitions";

@@ -69,6 +69,9 @@ codes! {
     INTEGRITY_MISSING = "plan_integrity_missing", REFUSED, "add a sha256, sha384 or sha512 value";
     /// A requested capability is above what the profile grants.
     CAPABILITY_DENIED = "plan_capability_denied", REFUSED, "ask for less";
+    /// A capability that no lane grants is asked for; the plan is shown without it.
+    CAPABILITY_UNGRANTED = "plan_capability_ungranted", REFUSED,
+        "leave it out: let an event of the plan come back later, and put data into its state";
     /// A path could reach outside plain data.
     PATH_UNSAFE = "plan_path_unsafe", REFUSED,
         "name members without __proto__, prototype or constructor";

@@ -27,6 +27,15 @@ function __glasshouse_require(address) {
 
 const __glasshouse_load = async (address) => __glasshouse_require(address);
 
+// Each export shows itself in a place of a page, and stays.
+function stay(exports, address) {
+  const [own, { mount }] = [__glasshouse_require("plan:source"), __glasshouse_require(address)];
+  for (const name of Object.keys(own)) {
+    const show = (input, at) => mount(own[name], input, at);
+    define(exports, name, () => show);
+  }
+}
+
 function finish(exports) {
   const own = __glasshouse_require("plan:source");
   for (const name of Object.keys(own)) {

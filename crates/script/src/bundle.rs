@@ -15,6 +15,20 @@ pub const NODE_JS: &str = include_str!("../js/node.js");
 const MODULES: &str = concat!(include_str!("../js/node.js"), include_str!("../js/bundle.js"));
 
 impl Worker<'_> {
+    /// As [`Worker::bundle`], for a source with Preact that stays alive in a page: each of its exports takes what it is called
+    /// with and a place of the page.
+    ///
+    /// # Errors
+    /// As [`Worker::bundle`].
+    pub fn bundle_alive(&self, program: &Program, cancel: &Cancel) -> Result<String> {
+        self.written(
+            program,
+            &[vendor::MOUNT],
+            cancel,
+            &format!("stay(exports, {:?});", vendor::MOUNT),
+        )
+    }
+
     /// Writes a program whose modules are all found as one text. Its modules are rewritten where they were
     /// compiled: in a process of their own.
     ///
@@ -23,7 +37,18 @@ impl Worker<'_> {
     /// before it is whole (`await` outside of functions), and for one that the compiler does not read; the
     /// sandbox's errors.
     pub fn bundle(&self, program: &Program, cancel: &Cancel) -> Result<String> {
-        let modules = modules(program)?;
+        self.written(program, &[], cancel, "finish(exports);")
+    }
+
+    /// The modules as functions, with more of those that are carried, and what begins them.
+    fn written(
+        &self,
+        program: &Program,
+        more: &[&'static str],
+        cancel: &Cancel,
+        begin: &str,
+    ) -> Result<String> {
+        let modules = modules(program, more)?;
         let (addresses, codes): (Vec<_>, Vec<_>) = modules.into_iter().unzip();
         let bodies = match self.answer(&Order::Bodies { codes }, cancel)? {
             Some(Reply::Bodies(bodies)) if bodies.len() == addresses.len() => bodies,
@@ -46,20 +71,20 @@ impl Worker<'_> {
                 "\nbodies.set({address}, function ({EXPORT}, {EXPORT_ALL}) {{\n\"use strict\";\n{body}\n}});\n"
             ));
         }
-        text.push_str("\nfinish(exports);\n");
+        text.push_str(&format!("\n{begin}\n"));
         Ok(text)
     }
 }
 
 /// Every module by the address that imports name, with its text.
-fn modules(program: &Program) -> Result<Vec<(String, String)>> {
+fn modules(program: &Program, more: &[&'static str]) -> Result<Vec<(String, String)>> {
     if let Some(missing) = program.missing() {
         let what = format!("the module {missing} is not here");
         return Err(Error::new(codes::MODULE_UNAVAILABLE, what));
     }
     let mut modules = vec![(SOURCE.to_owned(), program.module().code.clone())];
     modules.extend(program.linked().map(|(address, code)| (address.to_owned(), code.to_owned())));
-    for address in vendor::closure(program.needs()) {
+    for address in vendor::closure(&[program.needs(), more].concat()) {
         let carried = compile::carried(address)
             .ok_or_else(|| Error::new(codes::MODULE_UNAVAILABLE, "a carried module is not here"))?;
         modules.push((address.to_owned(), carried.code));

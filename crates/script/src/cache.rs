@@ -85,15 +85,25 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
 
 /// The key of a source.
 pub(crate) fn key(source: &Source<'_>) -> Digest {
+    key_by(COMPILER, source)
+}
+
+/// What another compiler keeps the same source by.
+fn key_by(compiler: &str, source: &Source<'_>) -> Digest {
     let Source { code, language, runtime, manifest, stores } = *source;
     let stores = stores.names().collect::<Vec<_>>().join(" ");
-    let parts = [COMPILER, language.as_str(), runtime.as_str(), &stores, code];
+    let parts = [compiler, language.as_str(), runtime.as_str(), &stores, code];
     digest(parts.map(str::as_bytes).into_iter().chain(pairs(manifest)))
 }
 
 /// The key of a module of others.
 pub(crate) fn module_key(found: &Found, manifest: &BTreeMap<String, String>) -> Digest {
-    let parts = [COMPILER, "module", found.kind.as_str(), found.address.as_str()];
+    module_key_by(COMPILER, found, manifest)
+}
+
+/// What another compiler keeps the same module by.
+fn module_key_by(compiler: &str, found: &Found, manifest: &BTreeMap<String, String>) -> Digest {
+    let parts = [compiler, "module", found.kind.as_str(), found.address.as_str()];
     let parts = parts.map(str::as_bytes).into_iter().chain([&found.bytes[..]]);
     digest(parts.chain(pairs(manifest)))
 }
@@ -132,6 +142,23 @@ mod tests {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));
         }
         assert_eq!(keys[0], of("a", Language::Js, Runtime::Preact, &empty));
+    }
+
+    /// The failure: everything that is kept was told apart by the compiler, and nothing noticed when it was not.
+    #[test]
+    fn d5_what_another_compiler_made_is_not_found() {
+        let manifest = BTreeMap::new();
+        let source = Source::new("export default 1", Language::Js, Runtime::Preact, &manifest);
+        let found = Found {
+            address: "https://x.example/a.js".to_owned(),
+            kind: crate::Kind::Script,
+            bytes: Arc::new(b"export default 1".to_vec()),
+        };
+        for (compiler, is_same) in [(COMPILER, true), ("oxc 0.147.0", false), ("", false)] {
+            assert_eq!(key(&source) == key_by(compiler, &source), is_same, "{compiler}");
+            let other = module_key_by(compiler, &found, &manifest);
+            assert_eq!(module_key(&found, &manifest) == other, is_same, "{compiler}");
+        }
     }
 
     #[test]

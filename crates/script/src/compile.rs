@@ -356,7 +356,12 @@ fn transform<'a>(
 
 /// The digest covers what went in and what came out: who compiled is in it, and so is every address.
 fn digest(source: &Source<'_>, code: &str) -> String {
-    let parts = [COMPILER, source.language.as_str(), source.runtime.as_str(), source.code, code];
+    digest_by(COMPILER, source, code)
+}
+
+/// What another compiler's digest of the same is.
+fn digest_by(compiler: &str, source: &Source<'_>, code: &str) -> String {
+    let parts = [compiler, source.language.as_str(), source.runtime.as_str(), source.code, code];
     cache::digest(parts.map(str::as_bytes)).to_string()
 }
 

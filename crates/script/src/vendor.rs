@@ -28,6 +28,8 @@ pub(crate) const START: &str = "glasshouse:start";
 pub(crate) const STORAGE: &str = "glasshouse:storage";
 /// Renders what a source with Preact exports.
 pub(crate) const PREACT: &str = "glasshouse:preact";
+/// Shows in a page what a source with Preact exports.
+pub(crate) const MOUNT: &str = "glasshouse:mount";
 const RENDER: &str = "https://ga.jspm.io/npm:preact-render-to-string@6.6.7/dist/index.module.js";
 
 /// Preact itself.
@@ -46,7 +48,7 @@ macro_rules! preact {
     };
 }
 
-const CARRIED: [Carried; 9] = [
+const CARRIED: [Carried; 10] = [
     preact!(
         "preact.module.js",
         "dist/",
@@ -106,6 +108,13 @@ const CARRIED: [Carried; 9] = [
         #[cfg(test)]
         sha256: None,
     },
+    Carried {
+        address: MOUNT,
+        text: include_str!("../js/mount.js"),
+        imports: &[CORE],
+        #[cfg(test)]
+        sha256: None,
+    },
 ];
 
 /// The module at an address.
@@ -121,7 +130,7 @@ pub fn is_carried(address: &str) -> bool {
 
 /// Whether a module is of use to the program only, so that no source can import it.
 pub(crate) fn is_inner(address: &str) -> bool {
-    [START, PREACT].contains(&address)
+    [START, PREACT, MOUNT].contains(&address)
 }
 
 /// Modules with all that they import, each once.

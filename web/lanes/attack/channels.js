@@ -32,6 +32,14 @@ function vector(inner) {
   document.body.append(made);
 }
 
+// What a way is made of, where not every browser has it: a browser without it has no such way.
+exports.needs = {
+  webtransport: 'WebTransport',
+  'websocket-stream': 'WebSocketStream',
+  'fetch-later': 'fetchLater',
+  'shared-worker': 'SharedWorker',
+};
+
 // Of any place where code runs.
 exports.anywhere = {
   fetch: (at) => fetch(at, { mode: 'no-cors' }),
@@ -46,6 +54,8 @@ exports.anywhere = {
     it.onerror = (event) => event.preventDefault();
   },
   font: (at) => new FontFace('x', `url(${at})`).load(),
+  webtransport: (at, ports) => new WebTransport(`https://127.0.0.1:${ports.webtransport}/x`).ready,
+  'websocket-stream': (at) => new WebSocketStream(at.replace('http', 'ws')).opened,
 };
 
 // Of workers.
@@ -83,7 +93,6 @@ exports.pages = {
     element('iframe', { name: 'form-target' });
     element('form', { action: at, method: 'post', target: 'form-target' }).submit();
   },
-  popup: (at) => window.open(at),
   'link-in-frame': (at) => {
     element('iframe', { name: 'link-target' });
     element('a', { href: at, target: 'link-target' }).click();
@@ -92,18 +101,41 @@ exports.pages = {
     element('iframe', { name: 'ping-target' });
     element('a', { href: 'about:blank', ping: at, target: 'ping-target' }).click();
   },
+  'fetch-later': (at) => fetchLater(at, { method: 'GET', activateAfter: 0 }),
+  'shared-worker': (at) => {
+    const text = `importScripts(${JSON.stringify(at)})`;
+    new SharedWorker(URL.createObjectURL(new Blob([text], { type: 'text/javascript' }))).onerror = (event) => event.preventDefault();
+  },
+  // A service worker is of the place that serves the page, so the sink answers there, too.
+  'service-worker': (at) => navigator.serviceWorker.register(new URL(at).pathname),
+  'speculation-rules': (at) => {
+    const rules = { prefetch: [{ source: 'list', urls: [at], eagerness: 'immediate' }] };
+    element('script', { type: 'speculationrules' }, document.head).textContent = JSON.stringify(rules);
+  },
+  'dns-prefetch': (at) => link('dns-prefetch', `http://${new URL(at).pathname.split('/').slice(2).reverse().join('.')}.sink.test`),
+  track: (at) => { element('track', { src: at, kind: 'subtitles', default: '' }, element('video', { crossorigin: '' })).track.mode = 'showing'; },
+  manifest: (at) => link('manifest', at),
+  'audio-worklet': (at) => new OfflineAudioContext(1, 9, 9000).audioWorklet.addModule(at),
+  'paint-worklet': (at) => CSS.paintWorklet.addModule(at),
+  'style-cursor': (at) => element('p', { style: `cursor: url(${at}), auto` }),
+  'style-mask': (at) => element('p', { style: `mask-image: url(${at}); width: 9px; height: 9px` }),
+  'style-content': (at) => element('p', { style: `content: url(${at})` }),
   preconnect: (at, ports) => link('preconnect', `http://127.0.0.1:${ports.preconnect}`),
   webrtc: (at, ports) => {
     const it = new RTCPeerConnection({ iceServers: [{ urls: `stun:127.0.0.1:${ports.stun}` }] });
     it.createDataChannel('x');
     return it.createOffer().then((offer) => it.setLocalDescription(offer));
   },
+  // The last: a page behind another one is not painted, and what is not painted loads less.
+  popup: (at) => window.open(at),
 };
 
 // Ways that end the place they start from; each needs a run of its own.
 exports.last = {
   'self-navigation': (at) => { location.href = at; },
   'meta-refresh': (at) => element('meta', { 'http-equiv': 'refresh', content: `0;url=${at}` }, document.head),
+  // What another origin sends is no download: the page goes there.
+  download: (at) => element('a', { href: at, download: 'x' }).click(),
   'top-navigation': (at) => { top.location.href = at; },
 };
 
@@ -122,16 +154,24 @@ exports.reads = {
 
 const ways = () => ({ ...exports.anywhere, ...(hasPage ? exports.pages : exports.workers) });
 
-exports.default = async ({ sink, run, ports, only }) => {
+// How many ways are tried at once: a browser keeps more of them waiting for the same host.
+const AT_ONCE = 8;
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// `patience_ms` is how long what was tried has to arrive.
+exports.default = async ({ sink, run, ports, only, patience_ms = 500 }) => {
   const reads = {};
   if (only) {
     try { await exports.last[only](`${sink}/hit/${run}/${only}`); } catch {}
-    await new Promise((done) => setTimeout(done, 400));
+    await pause(400);
     return { reads };
   }
-  const begun = [];
-  for (const [name, fire] of Object.entries(ways())) {
-    begun.push((async () => fire(`${sink}/hit/${run}/${name}`, ports))().catch(() => undefined));
+  const all = Object.entries(ways());
+  for (let at = 0; at < all.length; at += AT_ONCE) {
+    const begun = all.slice(at, at + AT_ONCE).map(async ([name, fire]) => fire(`${sink}/hit/${run}/${name}`, ports));
+    await Promise.race([Promise.allSettled(begun), pause(patience_ms)]);
+    await pause(100);
   }
   for (const [name, read] of Object.entries(exports.reads)) {
     try {
@@ -139,7 +179,7 @@ exports.default = async ({ sink, run, ports, only }) => {
       if (found !== undefined && found !== null) reads[name] = String(found).slice(0, 60);
     } catch {}
   }
-  await Promise.race([Promise.allSettled(begun), new Promise((done) => setTimeout(done, 1500))]);
-  await new Promise((done) => setTimeout(done, 500));
-  return { reads, tried: Object.keys(ways()) };
+  await pause(patience_ms);
+  const absent = Object.keys(exports.needs).filter((name) => name in ways() && !(exports.needs[name] in globalThis));
+  return { reads, tried: Object.keys(ways()), absent };
 };

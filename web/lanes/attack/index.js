@@ -1,5 +1,5 @@
 // Attacks each lane with every way out, and reports what came back. The address names the sink.
-import { run } from '../host.js';
+import { mount, run } from '../host.js';
 
 const search = new URLSearchParams(location.search);
 const input = JSON.parse(search.get('input') ?? '{}');
@@ -14,12 +14,12 @@ const base = new URL(input.base ?? '../', location.href);
 const report = { lanes: {} };
 row('lane', 'effective', 'reads', 'tried');
 for (const requested of input.lanes ?? ['sandbox-worker', 'sandbox-iframe', 'sandbox-shadowrealm', 'isolated-vm', 'standard']) {
-  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 9000 } }, { base, again: true });
+  const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 30000 } }, { base, again: true });
   const answer = await one({});
   report.lanes[requested] = answer;
   row(requested, answer.effective ?? answer.error.code, Object.keys(answer.node?.reads ?? {}).join(', ') || 'nothing', answer.node?.tried?.length ?? 0);
   if (answer.effective === 'sandbox-iframe' && requested !== 'standard') {
-    for (const only of ['self-navigation', 'meta-refresh', 'top-navigation']) await one({ only });
+    for (const only of ['self-navigation', 'meta-refresh', 'download', 'top-navigation']) await one({ only });
   }
 }
 // Loops: the lane ends them, and this page goes on meanwhile.
@@ -85,7 +85,65 @@ report.kept.told = await run(short, { remember: many });
 // Code that is given to this page.
 report.codes = [];
 const given = input.codes ? await (await fetch('/codes')).json() : [];
-for (const one of given) report.codes.push(await run(one, { again: true }));
+// How long what stays alive is looked at.
+const LOOK_MS = 6000;
+for (const one of given) {
+  const answer = await (one.live ? mount : run)(one, { again: true });
+  if (answer.stop) {
+    const by_itself = await Promise.race([answer.ended, new Promise((done) => setTimeout(done, one.task.input.look_ms ?? LOOK_MS))]);
+    if (!by_itself) answer.stop();
+    Object.assign(answer, { by_itself: Boolean(by_itself), ended: await answer.ended, frames: document.querySelectorAll('iframe').length });
+  }
+  report.codes.push(answer);
+}
+// What is not known is refused before there is a frame.
+const plain = { requested: 'sandbox-iframe', code: honest, task: { input: {} } };
+const odd = {
+  sandbox: [plain, { sandbox: 'allow-scripts allow-same-origin' }],
+  allow: [plain, { allow: 'geolocation' }],
+  in_the_task: [{ ...plain, sandbox: 'allow-same-origin' }],
+  of_the_task: [{ ...plain, task: { networkHosts: ['x.example'] } }],
+  limit: [{ ...plain, limits: { memory: 1 } }],
+  endless: [{ ...plain, limits: { time_ms: Infinity } }],
+  no_time: [{ ...plain, limits: { time_ms: 0 } }],
+  no_number: [{ ...plain, limits: { time_ms: '9' } }],
+  no_code: [{ ...plain, code: 5 }],
+  nothing: [null],
+  alive: [{ ...plain, live: true }],
+};
+report.odd = {};
+for (const [name, given] of Object.entries(odd)) {
+  const answer = run(...given);
+  const frames = document.querySelectorAll('iframe').length;
+  report.odd[name] = { ...(await answer), frames };
+}
+report.odd.not_alive = { ...(await mount(plain)), frames: 0 };
+report.odd.no_page = { ...(await mount({ ...plain, live: true, requested: 'sandbox-worker' })), frames: 0 };
+report.even = await run(plain, { again: true, signal: new AbortController().signal });
+// Floods: of answers that nobody asked for, and of questions.
+const flood = 'for (let n = 0; n < 1000; n += 1) parent.postMessage({ type: "pong" }, "*"); exports.default = () => new Promise(() => {})';
+report.flood = { answers: await run({ ...plain, code: flood }, { again: true }), questions: {} };
+for (const name of ['frame.html', 'worker.html']) {
+  const frame = document.createElement('iframe');
+  const { port1, port2 } = new MessageChannel();
+  const heard = [];
+  frame.setAttribute('sandbox', 'allow-scripts');
+  frame.src = new URL(name, base);
+  await new Promise((done) => { frame.onload = done; document.body.append(frame); });
+  const code = 'exports.default = () => new Promise((end) => setTimeout(() => end(1), 1000))';
+  const ended = new Promise((done) => {
+    port1.onmessage = ({ data }) => { heard.push(data.type); if (data.type !== 'pong') done(); };
+  });
+  frame.contentWindow.postMessage({ type: 'run', code, task: { export: 'default', input: {}, now_ms: 0, seed: 0 }, limits: { time_ms: 20000, output_bytes: 99 } }, '*', [port2]);
+  const begun = performance.now();
+  for (let n = 0; n < 2000; n += 1) {
+    port1.postMessage({ type: 'ping' });
+    if (n % 100 === 99) await new Promise((done) => setTimeout(done, 20));
+  }
+  await ended;
+  report.flood.questions[name] = { pongs: heard.filter((type) => type === 'pong').length, ms: performance.now() - begun, last: heard.at(-1) };
+  frame.remove();
+}
 const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
 report.bad = {};
 // A document that never comes.

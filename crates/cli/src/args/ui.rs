@@ -210,6 +210,9 @@ pub(crate) struct PinArguments {
     /// Ask this host when the first one fails, such as `https://esm.sh`; may be given again
     #[arg(long, value_name = "HOST")]
     pub(crate) fallback: Vec<String>,
+    /// Take names that the plan does not place from the addresses of this import map, a JSON file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) import_map: Option<PathBuf>,
     /// Lock what the hosts have now in the place of digests that the plan has
     #[arg(long)]
     pub(crate) refresh: bool,

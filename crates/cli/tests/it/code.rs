@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Place, Ran, below, count};
 
 /// Writes a plan whose source is this, under the specification and a manifest for what is carried.
-fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
+pub(crate) fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
     let preact = "https://ga.jspm.io/npm:preact@10.28.3/";
     let mut plan = json!({
         "specVersion": "runtime-plan/v1", "id": id, "version": 1,
@@ -29,7 +29,7 @@ fn plan(place: &Place, id: &str, source: &Value, more: &Value) -> String {
     path.display().to_string()
 }
 
-fn show(place: &Place, plan: &str, profile: &str) -> Ran {
+pub(crate) fn show(place: &Place, plan: &str, profile: &str) -> Ran {
     place.run(&["ui", "render-plan", plan, "--profile", profile, "--json"])
 }
 
@@ -64,6 +64,37 @@ fn e2e_the_counter_of_the_reference_renders_under_trusted_and_only_there() {
     let replayed = place.run(&["ui", "replay", &run["run"].to_string(), "--json"]);
     assert_eq!(replayed.expect_status(0).last()["equal"], true);
     place.run(&["audit", "verify", "--json"]).expect_status(0);
+}
+
+/// The complete example of the reference under the profile that runs code: as it is, and with the counter of the same page as its
+/// source.
+#[test]
+fn e2e_the_complete_example_of_the_reference_runs_under_trusted() {
+    let place = Place::new();
+    let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/plans");
+    let example = guide.join("complete.json").display().to_string();
+    let shown = show(&place, &example, "trusted").expect_status(0).last();
+    assert!(shown["markup"].as_str().unwrap().contains("Count: 0"), "{shown}");
+    let event = ["ui", "event", "analytics-dashboard", "increment", "--json"];
+    let shown = place.run(&event).expect_status(0).last();
+    assert!(shown["markup"].as_str().unwrap().contains("Count: 1"), "{shown}");
+    let mut whole: Value =
+        serde_json::from_str(&std::fs::read_to_string(example).unwrap()).unwrap();
+    whole["id"] = json!("analytics-counter");
+    whole["source"] = counter();
+    let preact = "https://ga.jspm.io/npm:preact@10.28.3/hooks/dist/hooks.module.js";
+    whole["moduleManifest"]["preact/hooks"] = json!({"resolvedUrl": preact, "version": "10.28.3"});
+    let file = place.path("whole.json");
+    std::fs::write(&file, whole.to_string()).unwrap();
+    let file = file.display().to_string();
+    let shown = show(&place, &file, "trusted").expect_status(0).last();
+    assert_eq!(shown["markup"], "<button>Count: 0</button>", "{shown}");
+    assert_eq!(shown["script"]["effective"], "isolated-vm", "{shown}");
+    for profile in ["balanced", "strict"] {
+        let ran = show(&place, &file, profile).expect_status(3);
+        assert!(ran.stdout.contains("plan_source_denied"), "{profile}: {ran:?}");
+        assert!(!ran.stdout.contains("Count: 0"), "{profile}: {ran:?}");
+    }
 }
 
 /// The failure: what code threw reached the terminal as it was, with what a terminal obeys in it.
@@ -299,90 +330,6 @@ fn e2e_d4_a_page_of_compiled_markup_allows_no_script() {
     }
 }
 
-/// Storage of browsers that a plan asks for is in memory and bounded, which is said; what it does not ask for is
-/// refused where it is named, with its place, and no exception at start-up.
-#[test]
-fn e2e_h7_storage_is_in_memory_and_refused_where_it_is_not_asked_for() {
-    let place = Place::new();
-    let code = "const kept = localStorage.getItem('a');\nlocalStorage.setItem('a', 'b');
-        let end = ''; try { localStorage.setItem('b', 'x'.repeat(6e6)) } catch (error) { end = error.name }
-        localStorage.removeItem('a'); export default () => [kept, end, localStorage.length].join(' ')";
-    let source = json!({"code": code, "language": "js"});
-    let asked = json!({"capabilities": {"storage": ["localStorage"]}});
-    let asking = self::plan(&place, "storage", &source, &asked);
-    for _ in 0..2 {
-        let ran = place.run(&["ui", "render-plan", &asking, "--profile", "relaxed", "--json"]);
-        let run = ran.expect_status(0).last();
-        assert_eq!(run["markup"], " QuotaExceededError 0", "{run}");
-        assert_eq!(run["script"]["storage_in_memory"], true, "{run}");
-    }
-    let told = place.run(&["ui", "render-plan", &asking, "--profile", "relaxed"]).expect_status(0);
-    assert!(told.stderr.contains("not durable"), "{told:?}");
-    for profile in ["strict", "balanced"] {
-        let refused = place.run(&["ui", "render-plan", &asking, "--profile", profile]);
-        assert!(refused.expect_status(3).stderr.contains("plan_source_denied"), "{profile}");
-    }
-    let plan = plan(&place, "storage", &source, &json!({}));
-    let checked = place.run(&["ui", "check", &plan, "--profile", "relaxed", "--json"]);
-    let report = checked.expect_status(3).last();
-    assert_eq!(report["issues"][0]["code"], "script_source_denied", "{report}");
-    let message =
-        "1:14: `localStorage` is storage that `capabilities.storage` of the plan does not name";
-    assert_eq!(report["issues"][0]["message"], message, "{report}");
-}
-
-/// Nothing that asks for less isolation is filtered in silence, and nothing is run instead.
-#[test]
-fn e2e_h8_less_isolation_is_refused_and_not_filtered() {
-    let place = Place::new();
-    let source = json!({"code": "export default 'ran'", "language": "js"});
-    for lane in ["allow-scripts allow-same-origin", "none", "", "Isolated-VM", "sandbox-iframe"] {
-        let asked = json!({"capabilities": {"executionProfile": lane}});
-        let plan = plan(&place, "lane", &source, &asked);
-        let ran = place.run(&["ui", "render-plan", &plan, "--profile", "relaxed"]);
-        assert!(matches!(ran.status, Some(2 | 3)), "{lane}: {ran:?}");
-        assert_eq!(ran.stdout, "", "{lane}");
-    }
-    let control = plan(&place, "lane", &source, &json!({}));
-    let ran = place.run(&["ui", "render-plan", &control, "--profile", "relaxed"]).expect_status(0);
-    assert_eq!(ran.stdout.trim_end(), "ran");
-}
-
-/// What a tight sandbox must still do: a form, a link and a chart, in each profile that accepts them.
-#[test]
-fn e2e_h9_forms_links_and_charts_work_in_each_profile() {
-    let place = Place::new();
-    let text = |value: &str| json!({"type": "text", "value": value});
-    let node = |tag: &str, props: Value, children: Value| json!({"type": "element", "tag": tag, "props": props, "children": children});
-    let link = node("a", json!({"href": "https://ga.jspm.io/x"}), json!([text("more")]));
-    let button = node("button", json!({"type": "submit"}), json!([text("Send")]));
-    let form = node("form", json!({"onSubmit": "save"}), json!([button]));
-    let root = node("div", json!({}), json!([form, link]));
-    for profile in ["strict", "balanced", "trusted", "relaxed"] {
-        let file = place.path("form.json");
-        let whole =
-            json!({"specVersion": "runtime-plan/v1", "id": "form", "version": 1, "root": root});
-        std::fs::write(&file, whole.to_string()).unwrap();
-        let shown = show(&place, &file.display().to_string(), profile).expect_status(0).last();
-        let markup = shown["markup"].as_str().unwrap();
-        assert!(markup.contains("data-glasshouse-event-submit"), "{profile}: {markup}");
-        assert!(markup.contains("href=\"https://ga.jspm.io/x\""), "{profile}: {markup}");
-        assert!(!markup.contains("action="), "{profile}: {markup}");
-    }
-    let chart = json!({"language": "tsx", "runtime": "preact", "code":
-        "const data = [3, 1, 2];
-         export default () => <svg viewBox='0 0 30 30'>{data.map((n, at) =>
-            <rect x={at * 10} y={30 - n * 10} width={8} height={n * 10}/>)}</svg>"});
-    for (profile, works) in
-        [("strict", false), ("balanced", false), ("trusted", true), ("relaxed", true)]
-    {
-        let plan = plan(&place, "chart", &chart, &json!({}));
-        let ran = show(&place, &plan, profile);
-        assert_eq!(ran.status == Some(0), works, "{profile}: {ran:?}");
-        assert_eq!(ran.stdout.matches("<rect").count(), if works { 3 } else { 0 }, "{profile}");
-    }
-}
-
 #[test]
 fn e2e_a_check_compiles_and_tells_lines_and_columns() {
     let place = Place::new();
@@ -441,6 +388,8 @@ fn e2e_a_source_is_written_for_a_browser() {
         json!({"specVersion": "runtime-plan/v1", "id": "b", "version": 1,
             "capabilities": {"executionProfile": lane, "maxExecutionMs": 700},
             "state": {"initial": {"n": 2}}, "root": {"type": "text", "value": "own"},
+            "moduleManifest": {"preact/hooks": {"resolvedUrl":
+                "https://ga.jspm.io/npm:preact@10.28.3/hooks/dist/hooks.module.js"}},
             "source": {"language": "tsx", "runtime": runtime, "code": code}})
     };
     let code = "export default ({ state }) => <b>{state.n}</b>";
@@ -454,15 +403,34 @@ fn e2e_a_source_is_written_for_a_browser() {
         assert!(!text.lines().any(is_module), "{text}");
         assert!(!text.contains("eval(") && !text.contains("new Function"), "{text}");
     }
+    // Components of Preact stay alive in a frame, with what makes them.
+    let counter = "import { useState } from 'preact/hooks'; export default () => {
+        const [n, set] = useState(0); return <button onClick={() => set(n + 1)}>{n}</button> }";
+    for (lane, runtime, live) in [
+        ("standard", "preact", true),
+        ("sandbox-iframe", "preact", true),
+        ("standard", "renderify", false),
+    ] {
+        let code = if live { counter } else { code };
+        let told = bundle(plan(lane, runtime, code)).expect_status(0).last();
+        assert_eq!(told["live"].as_bool().unwrap_or(false), live, "{told}");
+        assert_eq!(
+            told["code"].as_str().unwrap().contains("stay(exports, \"glasshouse:mount\")"),
+            live
+        );
+    }
     let at = "https://ga.jspm.io/npm:x@1.0.0";
     let with = |key: &str, value: Value| {
         let mut plan = plan("standard", "renderify", code);
         plan[key] = value;
         plan
     };
+    let mut still = plan("standard", "preact", counter);
+    still["capabilities"]["domWrite"] = json!(false);
     for (name, plan, want) in [
         ("a server's lane", plan("isolated-vm", "renderify", code), "plan_lane_unavailable"),
-        ("Preact", plan("standard", "preact", code), "on a server"),
+        ("Preact", plan("sandbox-worker", "preact", code), "a worker has no page"),
+        ("no page", still, "`capabilities.domWrite` is false"),
         ("a fault", plan("standard", "renderify", "export default ("), "script_source_invalid"),
         (
             "a module",

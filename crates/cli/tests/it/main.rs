@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test; skips are told on stderr"
 )]
 
+mod asked;
 mod attacks;
 mod audit;
 mod backends;
@@ -18,6 +19,7 @@ mod constraints;
 mod crash;
 mod debts;
 mod demo;
+mod diagnostics;
 mod egress;
 mod endings;
 mod examined;

@@ -394,6 +394,109 @@ fn modules_are_bounded() {
     }
 }
 
+/// Bytes of all modules together are bounded, also where each one of them is within its own bound.
+#[test]
+fn the_bytes_of_a_whole_graph_are_bounded() {
+    for (count, want) in [(15, ""), (17, "script_module_limit")] {
+        let (place, cdn) = (Place::new(), Cdn::start());
+        let names: String = (0..count).map(|n| format!("import './t{n}.txt';")).collect();
+        cdn.serve(&format!("{AT}x@1.0.0/x.js"), &format!("{names} export default 1"));
+        for n in 0..count {
+            // One differs from the next, so that each is one of its own.
+            let text = format!("{n:04}{}", " ".repeat((1 << 20) - 64));
+            cdn.set(&format!("{AT}x@1.0.0/t{n}.txt"), Does::Serve("text/plain", text.into_bytes()));
+        }
+        let pinned = cdn.pin(&place, &one("x@1.0.0/x.js"), &PinOptions::default());
+        let Err(error) = pinned else {
+            assert_eq!(want, "", "{count} were pinned");
+            continue;
+        };
+        assert_eq!(error.code(), want, "{count}: {error}");
+        let told = error.report();
+        assert_eq!(
+            (&told.context["limit"], &told.context["max"]),
+            (&json!("bytes"), &json!(16 << 20))
+        );
+    }
+}
+
+/// A module without a version is pinned with the bytes that come, and with the version where its host names one.
+#[test]
+fn a_module_without_a_version_is_refused_until_it_is_pinned() {
+    let (place, cdn) = (Place::new(), Cdn::start());
+    let unlocked = plan("import it from 'npm:lib'; export default () => <p>{it}</p>");
+    let (status, markup, said) = rendered(&place, &unlocked.to_string());
+    assert_eq!((status, markup.as_str()), (Some(3), ""), "{said}");
+    assert!(said.contains("plan_manifest_missing"), "{said}");
+    let mut by_place = unlocked.clone();
+    by_place["moduleManifest"] = json!({"npm:lib": {"resolvedUrl": format!("http://{AT}lib")}});
+    let (status, _, said) = rendered(&place, &by_place.to_string());
+    assert!(status == Some(3) && said.contains("script_module_unlocked"), "{said}");
+    // The host names the version.
+    let whole = format!("{AT}lib@2.1.0/index.js");
+    cdn.set(&format!("{AT}lib"), Does::SendOn(format!("http://{whole}")));
+    cdn.serve(&whole, "export default '2.1.0'");
+    let pinned = cdn.pin(&place, &by_place, &PinOptions::default()).unwrap();
+    let manifest = serde_json::from_str::<Value>(&pinned.text).unwrap()["moduleManifest"].clone();
+    assert_eq!(manifest["npm:lib"]["resolvedUrl"], format!("http://{whole}"), "{manifest}");
+    assert!(manifest["npm:lib"]["integrity"].as_str().unwrap().starts_with("sha384-"));
+    assert_eq!(rendered(&place, &pinned.text).1, "<p>2.1.0</p>");
+    // The host names none: the bytes are locked, and others are refused.
+    cdn.serve(&format!("{AT}lib"), "export default 'today'");
+    let pinned = cdn.pin(&place, &by_place, &PinOptions::default()).unwrap();
+    cdn.serve(&format!("{AT}lib"), "export default 'tomorrow'");
+    assert_eq!(rendered(&place, &pinned.text).1, "<p>today</p>");
+    let locked = serde_json::from_str(&pinned.text).unwrap();
+    let error = cdn.pin(&Place::new(), &locked, &PinOptions::default()).unwrap_err();
+    assert_eq!(error.code(), "script_module_changed", "{error}");
+}
+
+/// A host's import map places names that the plan does not place, and what it says is in the pinned plan.
+#[test]
+fn an_import_map_places_what_the_plan_does_not() {
+    let (place, cdn) = (Place::new(), Cdn::start());
+    let (mapped, own) =
+        (format!("http://{AT}lib@3.0.0/i.js"), format!("http://{AT}lib@1.0.0/i.js"));
+    cdn.serve(&format!("{AT}lib@3.0.0/i.js"), "export default 'of the map'");
+    cdn.serve(&format!("{AT}lib@1.0.0/i.js"), "export default 'of the plan'");
+    let unlocked = plan("import it from 'lib'; export default () => <p>{it}</p>");
+    let mut placed = unlocked.clone();
+    placed["moduleManifest"] = json!({"lib": {"resolvedUrl": own}});
+    let map = [("lib".to_owned(), mapped), ("unused".to_owned(), "http://x.test/y.js".to_owned())];
+    let options = PinOptions { map: map.into(), ..PinOptions::default() };
+    for (name, plan, want) in
+        [("the map", &unlocked, "of the map"), ("the plan", &placed, "of the plan")]
+    {
+        let pinned = cdn.pin(&place, plan, &options).unwrap();
+        assert!(!pinned.text.contains("unused"), "{name}: {}", pinned.text);
+        assert_eq!(rendered(&place, &pinned.text).1, format!("<p>{want}</p>"), "{name}");
+    }
+    // The profile judges what a map says as what a plan says.
+    let elsewhere = [("lib".to_owned(), "http://other.test/y.js".to_owned())];
+    let options = PinOptions { map: elsewhere.into(), ..PinOptions::default() };
+    let error = cdn.pin(&place, &unlocked, &options).unwrap_err();
+    assert_eq!(error.code(), "plan_refused", "{error}");
+    // By the command, from a file.
+    let (file, map) = (place.path("mapped.json"), place.path("map.json"));
+    std::fs::write(&file, unlocked.to_string()).unwrap();
+    let (file, name) = (file.display().to_string(), map.display().to_string());
+    let preact = "https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js";
+    for (text, status) in [
+        (json!({"imports": {"lib": preact}}).to_string(), 0),
+        (json!({"imports": {"lib": preact}, "scopes": {}}).to_string(), 2),
+        (json!({"imports": {"lib/": preact}}).to_string(), 2),
+        (json!({"imports": {"lib": null}}).to_string(), 2),
+        ("[]".to_owned(), 2),
+        ("{".to_owned(), 2),
+    ] {
+        std::fs::write(&map, &text).unwrap();
+        let ran = place.run(&["ui", "pin", &file, "--offline", "--import-map", &name]);
+        let ran = ran.expect_status(status);
+        assert_eq!(ran.stdout.contains(preact), status == 0, "{text}: {ran:?}");
+        assert_eq!(ran.stderr.contains("is no import map"), status == 2, "{text}: {ran:?}");
+    }
+}
+
 /// A probe says what a plan would run with; a module that would never end shows that nothing ran.
 #[test]
 fn a_probe_loads_what_is_pinned_and_runs_nothing() {

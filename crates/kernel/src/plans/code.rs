@@ -37,7 +37,9 @@ const LANE: &str = "isolated-vm";
 /// All lanes of this host.
 pub const LANES: &[&str] = &[LANE];
 /// Lanes that `web/lanes/` has.
-pub(super) const LANES_OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
+pub(super) const LANES_OF_BROWSERS: &[&str] = &[WORKER_OF_BROWSERS, "sandbox-iframe"];
+/// The one of them without a page.
+const WORKER_OF_BROWSERS: &str = "sandbox-worker";
 /// Time of code that asks for none.
 const DEFAULT_TIME_MS: u64 = 1_500;
 
@@ -94,6 +96,9 @@ pub struct LaneCode {
     pub task: Value,
     /// What it may use.
     pub limits: Value,
+    /// Whether it is shown with `mount` and stays alive, as components of Preact do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
 }
 
 /// What a plan needs and whether it can be had here.
@@ -242,7 +247,7 @@ impl Coder {
         self.run(plan, (&state, None), &means)
     }
 
-    /// The code of a plan as `run` of `web/lanes/host.js` takes it, with the plan's initial state. Nothing of
+    /// The code of a plan as `run` or `mount` of `web/lanes/host.js` takes it, with the plan's initial state. Nothing of
     /// it is run here.
     ///
     /// # Errors
@@ -261,8 +266,13 @@ impl Coder {
         if plan.imports().next().is_some() || !plan.component_modules().is_empty() {
             return Err(refused("its imports and components run on a server"));
         }
-        if asked.runtime == Runtime::Preact {
-            return Err(refused("components of Preact are rendered on a server"));
+        let live = asked.runtime == Runtime::Preact;
+        if live && plan.lane() == WORKER_OF_BROWSERS {
+            return Err(refused("a worker has no page for components of Preact"));
+        }
+        let writes = plan.capabilities().and_then(|asked| asked.get("domWrite"));
+        if live && writes.is_some_and(|writes| writes.to_value() == false) {
+            return Err(refused("it stays alive in a page, and `capabilities.domWrite` is false"));
         }
         let cancel = glasshouse_sandbox::Cancel::new()?;
         let worker = self.worker()?;
@@ -274,7 +284,11 @@ impl Coder {
         let export = plan.source().and_then(|source| source.get("exportName")?.as_text());
         Ok(LaneCode {
             requested: plan.lane().to_owned(),
-            code: worker.bundle(&whole, &cancel)?,
+            code: match live {
+                true => worker.bundle_alive(&whole, &cancel)?,
+                false => worker.bundle(&whole, &cancel)?,
+            },
+            live,
             task: json!({
                 "export": export.unwrap_or(DEFAULT_EXPORT), "input": input(&state, None),
                 "now_ms": moment.now_ms, "seed": moment.seed,

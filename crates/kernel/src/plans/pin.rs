@@ -56,6 +56,8 @@ pub struct PinOptions {
     pub refresh: bool,
     /// Whether nothing is fetched.
     pub offline: bool,
+    /// Addresses by the names that import them, for names that the plan itself does not place.
+    pub map: BTreeMap<String, String>,
 }
 
 /// One module that was pinned.
@@ -133,9 +135,13 @@ struct Pinner<'p> {
 
 impl Pinner<'_> {
     fn pin(&self, plan: &Plan) -> Result<Pinning> {
+        let mut lock = Lock::of(plan);
+        for (name, address) in &self.options.map {
+            lock.places.entry(name.clone()).or_insert_with(|| address.clone());
+        }
         let fetching = Fetching {
             with: self,
-            lock: Lock::of(plan),
+            lock,
             cache: self.coder.cache(),
             unrecorded: RefCell::default(),
             fetched: RefCell::default(),
@@ -201,7 +207,8 @@ impl Pinner<'_> {
         let scanned = glasshouse_plan::source::scan(text("code"), text("language")).imports;
         let names = plan.imports().chain(plan.component_modules());
         let names = names.chain(scanned.iter().map(String::as_str));
-        let resolver = Resolver::default();
+        let map = self.options.map.iter().map(|(name, at)| (name.clone(), at.as_str().into()));
+        let resolver = Resolver::default().with_map(map.collect());
         let named = names.filter(|name| plan.manifest_entry(name).is_none());
         let named = named.filter_map(|name| Some((name.to_owned(), resolver.resolve(name).ok()?)));
         let text = written(plan, &named.collect(), &Graph::default())?;

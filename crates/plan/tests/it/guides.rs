@@ -47,7 +47,11 @@ fn picture(name: &str, title: &str, html: &Html) {
 #[test]
 fn the_counter_counts() {
     let plan = example("counter");
-    picture("counter", "Counter", &shown(&plan, ProfileName::Strict));
+    let html = shown(&plan, ProfileName::Strict);
+    for profile in ProfileName::ALL {
+        assert_eq!(shown(&plan, profile).markup, html.markup, "{profile:?}");
+    }
+    picture("counter", "Counter", &html);
     let host = Host { user_id: "u", variables: &Map::new() };
     let limits = StateLimits::default();
     let mut state = State::initial(&plan, &limits).unwrap();
@@ -76,8 +80,12 @@ fn the_dashboard_draws_its_chart() {
 fn the_complete_example_is_shown_without_its_import() {
     let plan = example("complete");
     let html = shown(&plan, ProfileName::Balanced);
-    let notes: Vec<&str> = html.notes.iter().map(|note| note.code).collect();
-    assert_eq!(notes, ["plan_import_unresolved"]);
+    for profile in [ProfileName::Balanced, ProfileName::Trusted, ProfileName::Relaxed] {
+        let same = shown(&plan, profile);
+        let notes: Vec<&str> = same.notes.iter().map(|note| note.code).collect();
+        assert_eq!(notes, ["plan_import_unresolved"], "{profile:?}");
+        assert_eq!(same.markup, html.markup, "{profile:?}");
+    }
     picture("complete", "The complete example", &html);
     let strict = check(&plan, &Profile::named(ProfileName::Strict));
     assert_eq!(strict.issues[0].code, "plan_integrity_missing");

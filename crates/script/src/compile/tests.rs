@@ -223,6 +223,11 @@ fn d5_who_compiled_is_in_the_digest_and_is_what_is_built_in() {
     let source = Source::new("export default 1", Language::Js, Runtime::Preact, &manifest);
     assert_eq!(module.digest, digest(&source, &module.code));
     assert_ne!(module.digest, digest(&source, "export default 1"));
+    // Another version that made the same text of the same source is another compiler.
+    for other in ["oxc 0.146.1", "oxc 0.147.0", ""] {
+        assert_ne!(module.digest, digest_by(other, &source, &module.code), "{other}");
+    }
+    assert_eq!(module.digest, digest_by(COMPILER, &source, &module.code), "the control");
 }
 
 #[test]

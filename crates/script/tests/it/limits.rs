@@ -1,9 +1,13 @@
 //! What code may use, and what ends it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use glasshouse_sandbox::Cancel;
-use glasshouse_script::{Limit, Limits, Runtime, Task};
+use glasshouse_script::{
+    Error, Finding, Found, GraphLimits, Kind, Library, Limit, Limits, Runtime, Task,
+};
 
 use crate::support::{element, ended, engine, host, made, ran, rendered, task, text};
 
@@ -239,4 +243,64 @@ fn a_prepared_worker_serves_one_plan() {
         assert_eq!(ran.node.ok(), (!want.is_empty()).then(|| text(want)), "{code}");
         assert_eq!(engine.prepared(), left, "{code}");
     }
+}
+
+/// Hosts that are slow: each module comes late and leads to the next one, of so many.
+struct Slow {
+    modules: usize,
+    bytes: usize,
+    late: Duration,
+    asked: std::cell::Cell<usize>,
+}
+
+impl Library for Slow {
+    fn get(&self, address: &str, _: usize) -> Result<Option<Found>, Error> {
+        self.asked.set(self.asked.get() + 1);
+        std::thread::sleep(self.late);
+        let at: usize = address.rsplit(['/', '.']).nth(1).unwrap().parse().unwrap();
+        let next = if at + 1 < self.modules {
+            format!("import './{}.js';", at + 1)
+        } else {
+            String::new()
+        };
+        let code = format!("{next}{}", " ".repeat(self.bytes));
+        let (address, bytes) = (address.to_owned(), Arc::new(code.into_bytes()));
+        Ok(Some(Found { address, kind: Kind::Script, bytes }))
+    }
+}
+
+/// All modules of a graph together have a time and a size, whatever each of them has.
+#[test]
+fn a_graph_is_bounded_in_time_and_in_bytes() {
+    let worker = engine().worker(host()).unwrap();
+    let (cancel, manifest) = (Cancel::new().unwrap(), BTreeMap::new());
+    let check = |slow: Slow, limits: GraphLimits, want: Result<usize, (&str, u64)>| {
+        let runtime = Runtime::Renderify;
+        let finding = Finding { library: &slow, manifest: &manifest, limits, runtime };
+        let begun = Instant::now();
+        let found = worker.graph(&["https://x.example/0.js".to_owned()], &finding, &cancel);
+        let told = found.map(|graph| graph.nodes.len()).map_err(|error| {
+            assert_eq!(error.code(), "script_module_limit", "{error}");
+            let context = error.report().context;
+            (context["limit"].as_str().unwrap().to_owned(), context["max"].as_u64().unwrap())
+        });
+        let want = want.map_err(|(limit, max)| (limit.to_owned(), max));
+        assert_eq!(told, want, "{limits:?}");
+        // What is over its limit asks for nothing more.
+        assert!(slow.asked.get() < 20, "{} were asked for", slow.asked.get());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    };
+    let slow = |modules, bytes, late_ms| Slow {
+        modules,
+        bytes,
+        late: Duration::from_millis(late_ms),
+        asked: Default::default(),
+    };
+    let whole = GraphLimits::default();
+    check(slow(3, 0, 0), whole, Ok(3));
+    check(slow(40, 0, 100), GraphLimits { time_ms: 400, ..whole }, Err(("time_ms", 400)));
+    check(slow(3, 1_000, 0), GraphLimits { bytes: 4_000, ..whole }, Ok(3));
+    check(slow(40, 1_000, 0), GraphLimits { bytes: 4_000, ..whole }, Err(("bytes", 4_000)));
+    check(slow(40, 0, 0), GraphLimits { modules: 5, ..whole }, Err(("modules", 5)));
+    check(slow(40, 0, 0), GraphLimits { depth: 6, ..whole }, Err(("depth", 6)));
 }

@@ -9,6 +9,7 @@ mod headless;
 mod limits;
 mod node;
 mod renders;
+mod sink;
 #[path = "../../../../tests/support/skips.rs"]
 mod skips;
 mod support;

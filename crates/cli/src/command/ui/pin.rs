@@ -1,5 +1,8 @@
 //! `glasshouse ui pin`: a plan with the digests of all its modules.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use glasshouse_kernel::codes;
 use glasshouse_kernel::plans::{PinOptions, Pinning};
 use glasshouse_model::Exit;
@@ -18,6 +21,7 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
         fallbacks: arguments.fallback.clone(),
         refresh: arguments.refresh,
         offline: arguments.offline,
+        map: arguments.import_map.as_deref().map(import_map).transpose()?.unwrap_or_default(),
     };
     let cancel = runs::stopped_by_ctrl_c()?;
     let pinned = runs::plans()?.until(&cancel).pin(&text, arguments.profile.name(), &options)?;
@@ -42,4 +46,25 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
     }
     output::note(&format!("{} modules, {fetched} fetched now", modules.len()));
     Ok(Exit::Done.status())
+}
+
+/// An import map: names and their addresses. What browsers know besides is refused, so that nobody believes that it is heeded.
+fn import_map(path: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let refused = |why: String| {
+        Error::new(codes::USAGE, format!("{} is no import map", path.display()))
+            .why(why)
+            .fix("write {\"imports\": {\"name\": \"https://host/path\"}}, and nothing else")
+    };
+    let map: Value =
+        serde_json::from_str(&read(path)?).map_err(|error| refused(error.to_string()))?;
+    let members = map.as_object().ok_or_else(|| refused("it is no object".to_owned()))?;
+    if let Some(other) = members.keys().find(|key| *key != "imports") {
+        return Err(refused(format!("{other:?} is not supported")));
+    }
+    let imports = map["imports"].as_object().into_iter().flatten();
+    let entry = |(name, at): (&String, &Value)| match at.as_str() {
+        Some(at) if !name.ends_with('/') => Ok((name.clone(), at.to_owned())),
+        _ => Err(refused(format!("{name:?} has to be one name with one address"))),
+    };
+    imports.map(entry).collect()
 }
