@@ -90,6 +90,8 @@ impl Show {
                 let line =
                     format!("review wanted: {}: {}", request.tool, request.reasons.join("; "));
                 output::note(&styled(&line, Style::Warn));
+                let (branch, seq) = (&event.header.branch, event.seq());
+                dim(&format!("from another terminal: glasshouse review show {branch}:{seq}"));
             }
             Kind::ApprovalResolved => {
                 let resolved: ApprovalResolved = event.body_as()?;

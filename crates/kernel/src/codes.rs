@@ -186,7 +186,7 @@ pub const POLICY_DENIED: Code = Code::new(
     "policy_denied",
     Exit::Denied,
     false,
-    "`glasshouse policy check` explains the decision",
+    "`glasshouse policy explain` with --session ID --at SEQ, or with --call JSON, says why",
 );
 /// Something a person must agree to, and nobody was there to ask.
 pub const APPROVAL_NEEDED: Code = Code::new(
@@ -412,7 +412,7 @@ pub const NO_APPROVER: Code = Code::new(
     "no_approver",
     Exit::NeedsApproval,
     true,
-    "carry on at a terminal, without --no-approver, and answer, or in time with `glasshouse review`",
+    "carry on at a terminal with `glasshouse session resume ID MESSAGE` and answer, or in time with `glasshouse review`",
 );
 /// A turn in which nothing runs and nothing is wanted.
 pub const STUCK: Code = Code::new(

@@ -117,7 +117,7 @@ fn explain_recorded(
 }
 
 fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
-    let policy = load(file, &home::here()?)?;
+    let policy = load(file, &home::here()?, AsAccepted(false))?;
     let mut findings = glasshouse_policy::lint(&policy);
     // What the program itself wrote is not the reader's to mend.
     findings.retain(|finding| file.is_some() || finding.source != WORKFLOW_POLICY);
@@ -146,8 +146,18 @@ const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
 
 fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
-    // Loading tries the examples; one that does not hold is the error of that.
-    let policy = load_to_decide(policy, &here)?;
+    // Loading tries the examples. What is tested is what the file will decide, so it counts as accepted.
+    let policy = match load(policy, &here, AsAccepted(true)).and_then(to_decide) {
+        Err(error) if error.is(glasshouse_policy::codes::EXAMPLE_FAILED) => {
+            if json {
+                output::json_line(&serde_json::json!({ "error": error.report() }));
+            } else {
+                output::data(&output::visible(&format!("failed: {error}"), false));
+            }
+            return Ok(Exit::Mismatch.status());
+        }
+        loaded => loaded?,
+    };
     let own = here.join(PROJECT_TESTS);
     let file = file.or_else(|| input::is_there(&own).then_some(own.as_path()));
     let tested = match file {
@@ -192,10 +202,14 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
     Ok(if failed.is_empty() { Exit::Done } else { Exit::Mismatch }.status())
 }
 
+/// Whether the project's file counts as accepted, whoever has or has not accepted it.
+#[derive(Clone, Copy)]
+struct AsAccepted(bool);
+
 /// `--policy F` is that file alone (with the built-ins); otherwise what a session here would use.
-fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
+fn load(file: Option<&Path>, here: &Path, accepted: AsAccepted) -> Result<Policy, Error> {
     let protected = protected(&home::data_dir()?, &home::program()?);
-    let Some(file) = file else { return Ok(compile(&texts(here)?, &protected)?) };
+    let Some(file) = file else { return Ok(compile(&texts(here, accepted)?, &protected)?) };
     let text = input::text(file, input::MAX_POLICY_BYTES)?;
     let name = file.display().to_string();
     Ok(compile(&[PolicyText { name, text, consent: Consent::Joint }], &protected)?)
@@ -203,12 +217,16 @@ fn load(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
 
 /// The same with what runs its rules in TypeScript.
 fn load_to_decide(file: Option<&Path>, here: &Path) -> Result<Policy, Error> {
+    to_decide(load(file, here, AsAccepted(false))?)
+}
+
+fn to_decide(policy: Policy) -> Result<Policy, Error> {
     let config = HostConfig { program: home::program()?, home: home::data_dir()? };
-    Ok(served(load(file, here)?, || Ok(Arc::new(SandboxHost::start(config)?)))?)
+    Ok(served(policy, || Ok(Arc::new(SandboxHost::start(config)?)))?)
 }
 
 /// The texts of a session that would start here.
-fn texts(here: &Path) -> Result<Vec<PolicyText>, Error> {
+fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
     let config = home::config(Config::default(), here)?;
     let test = match test_setup(here, &config) {
         Ok(test) => test,
@@ -217,13 +235,16 @@ fn texts(here: &Path) -> Result<Vec<PolicyText>, Error> {
         Err(error) => return Err(error.into()),
     };
     // Where nothing was ever recorded nothing was accepted, and looking must not begin a log.
-    let own = if home::data_dir()?.join("log.db").exists() {
+    let mut own = if home::data_dir()?.join("log.db").exists() {
         home::kernel()?.project_policy(here)?
     } else {
         project_policy(here)?
     };
-    if own.as_ref().is_some_and(|own| !own.accepted) {
-        output::note(NOT_ACCEPTED);
+    if let Some(own) = own.as_mut().filter(|own| !own.accepted) {
+        own.accepted = accepted.0;
+        if !own.accepted {
+            output::note(NOT_ACCEPTED);
+        }
     }
     Ok(policy_texts(&test, own.as_ref()))
 }
@@ -237,7 +258,7 @@ fn show(shipped: bool, json: bool) -> Result<u8, Error> {
         output::bytes(glasshouse_policy::default_source().as_bytes());
         return Ok(Exit::Done.status());
     }
-    let policy = load(None, &home::here()?)?;
+    let policy = load(None, &home::here()?, AsAccepted(false))?;
     for rule in policy.rules() {
         if json {
             output::json_line(&serde_json::json!({
@@ -345,6 +366,7 @@ fn update(
     if own.accepted {
         return tell(false);
     }
+    warn_of(&own.text)?;
     match digest {
         Some(digest) if digest == own.digest => {
             let phrase = review.phrase();
@@ -366,6 +388,24 @@ fn update(
     }
     kernel.accept_policy(own, &kernel.person())?;
     tell(true)
+}
+
+/// What a file says that its author can hardly have meant, told before anybody accepts it.
+fn warn_of(text: &str) -> Result<(), Error> {
+    let text = PolicyText {
+        name: PROJECT_POLICY.to_owned(),
+        text: text.to_owned(),
+        consent: Consent::Joint,
+    };
+    let policy = compile(&[text], &protected(&home::data_dir()?, &home::program()?))?;
+    let findings = glasshouse_policy::lint(&policy);
+    for Finding { source, line, rule, message, .. } in
+        findings.iter().filter(|finding| finding.level == Level::Warning)
+    {
+        let text = format!("warning: {source}:{line}: `{rule}`: {message}");
+        output::note(&output::visible(&text, false));
+    }
+    Ok(())
 }
 
 fn not_accepted(why: &str) -> Error {

@@ -171,6 +171,10 @@ fn answer(
     json: bool,
 ) -> Result<u8, Error> {
     let approved = answer != Answer::Reject;
+    let given = match &answer {
+        Answer::ApproveFor(wider) => Some((wider.scope, wider.rule.clone())),
+        _ => None,
+    };
     let answered = home::kernel()?.answer_approval(name, answer, digest, &me())?;
     if json {
         output::json_line(&serde_json::json!({
@@ -180,6 +184,23 @@ fn answer(
         return Ok(Exit::Done.status());
     }
     output::note(if approved { "approved" } else { "rejected" });
+    if let Some((scope, rule)) = given {
+        let scope = serde_json::to_value(scope).unwrap_or_default();
+        let scope = scope.as_str().unwrap_or_default().to_owned();
+        output::note(&format!("so are calls like it in this {scope}:"));
+        match rule {
+            Some(rule) => {
+                output::note(&format!("    match {}", visible(&rule.to_string(), false)));
+            }
+            None => answered
+                .request
+                .offer
+                .iter()
+                .flat_map(rule_lines)
+                .for_each(|line| output::note(&line)),
+        }
+        output::note("  `glasshouse grants list` tells when it ends");
+    }
     if !answered.running && answered.request.subject != ApprovalSubject::Policy {
         output::note(&format!(
             "hint: no process runs the session; carry on with `glasshouse session resume {}`",

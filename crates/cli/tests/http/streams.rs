@@ -259,7 +259,13 @@ fn a_server_that_is_told_to_stop_finishes_or_parks_what_runs() {
     assert!(kinds.iter().any(|kind| kind == "turn.completed"), "{kinds:?}");
     assert_eq!(code.as_deref(), Some("server_stopping"));
     let (kinds, code) = rest(long_stream);
-    assert_eq!(kinds.last().map(String::as_str), Some("turn.cancelled"), "{kinds:?}");
+    // Its sandbox ends with it.
+    let [.., turn, sandbox] = kinds.as_slice() else { panic!("{kinds:?}") };
+    assert_eq!(
+        (turn.as_str(), sandbox.as_str()),
+        ("turn.cancelled", "sandbox.destroyed"),
+        "{kinds:?}"
+    );
     assert_eq!(code.as_deref(), Some("server_stopping"));
     assert_eq!(rest(idle_stream).1.as_deref(), Some("server_stopping"));
     assert_eq!(served.ended(), Some(0));

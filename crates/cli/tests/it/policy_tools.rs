@@ -64,6 +64,17 @@ fn e2e_policy_lint_and_test_answer_by_status() {
     let failed = test(&["t.yaml"]).expect_status(5);
     assert!(failed.stdout.contains(r#""test":"a""#), "{failed:?}");
     assert_eq!(failed.last()["failed"], 1);
+    // An example that does not hold is a failed test, and no misuse of the command.
+    write(
+        "x.yaml",
+        "capabilities:\n  - { name: a, match: { syscall: fs.read }, action: allow, examples: { match: [{ syscall: fs.list }] } }\n",
+    );
+    let broken = place.run_in(&project, &["policy", "test", "--json", "--policy", "x.yaml"]);
+    assert_eq!(broken.expect_status(5).last()["error"]["code"], "policy_example_failed");
+    // A fresh clone, where nobody has accepted anything, tests what the file will decide.
+    write(".glasshouse/policy.yaml", RULES);
+    let cloned = place.run_in(&project, &["policy", "test", "--json"]);
+    assert_eq!(cloned.expect_status(0).last()["passed"], 1);
     write("t.yaml", "test: []");
     assert_eq!(test(&["t.yaml"]).expect_status(2).last()["error"]["code"], "policy_unknown_key");
 }
