@@ -153,6 +153,8 @@ fn the_documents_of_a_branch_are_as_they_are_kept() {
     let mut stream = served.events_of(&session);
     served.turn(&session, "print two");
     stream.until_end();
+    // The sandbox of the turn ends behind it.
+    stream.until("sandbox.destroyed");
     let names =
         ["manifest", "thread", "plan", "heartbeat", "checkpoints", "tools", "observations", "soul"];
     let mut known = Vec::new();
