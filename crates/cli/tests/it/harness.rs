@@ -284,12 +284,12 @@ pub(crate) fn assert_each_ended_once(events: &[Event]) {
     assert_each_sandbox_ended_once(events);
 }
 
-/// Every sandbox that a branch made has exactly one end, before the next one is made. What stands before a fork is
-/// of another branch.
+/// Every sandbox that a branch made has exactly one end, before the next one is made. Those that its parent
+/// made end there.
 pub(crate) fn assert_each_sandbox_ended_once(events: &[Event]) {
     let mut is_open = false;
-    let branch = events.last().map(|event| &event.header.branch);
-    for event in events.iter().filter(|event| Some(&event.header.branch) == branch) {
+    let own = events.last().map(|event| &event.header.branch);
+    for event in events.iter().filter(|event| Some(&event.header.branch) == own) {
         match event.kind() {
             Kind::SandboxCreated => assert!(!std::mem::replace(&mut is_open, true), "{event:?}"),
             Kind::SandboxDestroyed => assert!(std::mem::take(&mut is_open), "{event:?}"),

@@ -39,7 +39,9 @@ steps:
     let shown = place.run(&["session", "show", session.as_str()]).expect_status(0).stdout;
     let (_, branch) = shown.lines().next().unwrap().split_once("branch b_").unwrap();
     assert!(!branch.is_empty());
-    for words in ["completed exit 0, ", " ms: shell.run cat src/tool.sh", "answered", "do it"] {
+    for words in
+        ["completed exit 0, ", " bytes written: shell.run cat src/tool.sh", "answered", "do it"]
+    {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     assert_eq!(shown.lines().count(), events.len() + 2);

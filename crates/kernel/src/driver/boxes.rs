@@ -145,3 +145,44 @@ fn fold(
         attestation: body.attestation,
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_was_given_up_each_sandbox_that_was_made_ends_once() {
+        let made = || SandboxEvent {
+            sandbox: "b_1".to_owned(),
+            template: "code-executor".to_owned(),
+            isolation: None,
+            code: None,
+            attestation: None,
+        };
+        let draft = |word: &&str| match *word {
+            "made" => Draft::new(Kind::SandboxCreated, &made()),
+            "ended" => ended(&made(), None),
+            _ => Draft::new(Kind::PolicyDecided, &serde_json::json!({})),
+        };
+        let word = |draft: &Draft| match draft.kind {
+            Kind::SandboxCreated => "made",
+            Kind::SandboxDestroyed => "ended",
+            _ => "other",
+        };
+        let check = |is_open: bool, told: &[&str], expected: &[&str]| {
+            let open = is_open.then(made);
+            let last = last_told(open.as_ref(), told.iter().map(draft).collect());
+            let words: Vec<_> = last.iter().map(word).collect();
+            assert_eq!(words, expected, "{is_open} {told:?}");
+        };
+        check(false, &[], &[]);
+        check(true, &[], &["ended"]);
+        check(true, &["ended"], &["ended"]);
+        check(false, &["other", "made", "ended"], &["other", "made", "ended"]);
+        check(true, &["ended", "made", "ended"], &["ended", "made", "ended"]);
+        // What a task that nobody waited for had to tell is missing.
+        check(true, &["made", "ended"], &["ended", "made", "ended"]);
+        check(false, &["ended"], &[]);
+        check(false, &["made"], &["made", "ended"]);
+    }
+}
