@@ -375,26 +375,33 @@ fn e2e_a_streamed_plan_with_source_ends_with_what_its_code_makes() {
     }
 }
 
+/// Writes a plan for a browser.
+fn bundled(place: &Place, plan: &Value) -> Ran {
+    let file = place.path("bundled.json");
+    std::fs::write(&file, plan.to_string()).unwrap();
+    place.run(&["ui", "bundle", &file.display().to_string(), "--profile", "trusted", "--json"])
+}
+
+fn for_a_browser(lane: &str, runtime: &str, code: &str) -> Value {
+    json!({"specVersion": "runtime-plan/v1", "id": "b", "version": 1,
+        "capabilities": {"executionProfile": lane, "maxExecutionMs": 700},
+        "state": {"initial": {"n": 2}}, "root": {"type": "text", "value": "own"},
+        "moduleManifest": {"preact/hooks": {"resolvedUrl":
+            "https://ga.jspm.io/npm:preact@10.28.3/hooks/dist/hooks.module.js"}},
+        "source": {"language": "tsx", "runtime": runtime, "code": code}})
+}
+
+/// A source that makes its nodes once, and a component of Preact that goes on.
+const ONCE: &str = "export default ({ state }) => <b>{state.n}</b>";
+const COUNTER: &str = "import { useState } from 'preact/hooks'; export default () => {
+    const [n, set] = useState(0); return <button onClick={() => set(n + 1)}>{n}</button> }";
+
 /// What a browser's lane runs is written here, whole: it imports nothing and makes no code out of text.
 #[test]
 fn e2e_a_source_is_written_for_a_browser() {
     let place = Place::new();
-    let bundle = |plan: Value| {
-        let file = place.path("bundled.json");
-        std::fs::write(&file, plan.to_string()).unwrap();
-        place.run(&["ui", "bundle", &file.display().to_string(), "--profile", "trusted", "--json"])
-    };
-    let plan = |lane: &str, runtime: &str, code: &str| {
-        json!({"specVersion": "runtime-plan/v1", "id": "b", "version": 1,
-            "capabilities": {"executionProfile": lane, "maxExecutionMs": 700},
-            "state": {"initial": {"n": 2}}, "root": {"type": "text", "value": "own"},
-            "moduleManifest": {"preact/hooks": {"resolvedUrl":
-                "https://ga.jspm.io/npm:preact@10.28.3/hooks/dist/hooks.module.js"}},
-            "source": {"language": "tsx", "runtime": runtime, "code": code}})
-    };
-    let code = "export default ({ state }) => <b>{state.n}</b>";
     for lane in ["standard", "sandbox-worker", "sandbox-iframe"] {
-        let told = bundle(plan(lane, "renderify", code)).expect_status(0).last();
+        let told = bundled(&place, &for_a_browser(lane, "renderify", ONCE)).expect_status(0).last();
         assert_eq!(told["requested"], lane, "{told}");
         assert_eq!(told["task"]["input"]["state"]["n"], 2, "{told}");
         assert_eq!(told["limits"]["time_ms"], 700, "{told}");
@@ -404,37 +411,49 @@ fn e2e_a_source_is_written_for_a_browser() {
         assert!(!text.contains("eval(") && !text.contains("new Function"), "{text}");
     }
     // Components of Preact stay alive in a frame, with what makes them.
-    let counter = "import { useState } from 'preact/hooks'; export default () => {
-        const [n, set] = useState(0); return <button onClick={() => set(n + 1)}>{n}</button> }";
     for (lane, runtime, live) in [
         ("standard", "preact", true),
         ("sandbox-iframe", "preact", true),
         ("standard", "renderify", false),
     ] {
-        let code = if live { counter } else { code };
-        let told = bundle(plan(lane, runtime, code)).expect_status(0).last();
+        let code = if live { COUNTER } else { ONCE };
+        let told = bundled(&place, &for_a_browser(lane, runtime, code)).expect_status(0).last();
         assert_eq!(told["live"].as_bool().unwrap_or(false), live, "{told}");
         assert_eq!(
             told["code"].as_str().unwrap().contains("stay(exports, \"glasshouse:mount\")"),
             live
         );
     }
+}
+
+/// What a browser could not run is refused where it would be written, with what would have to change.
+#[test]
+fn e2e_what_a_browser_cannot_run_is_not_written_for_it() {
+    let place = Place::new();
     let at = "https://ga.jspm.io/npm:x@1.0.0";
     let with = |key: &str, value: Value| {
-        let mut plan = plan("standard", "renderify", code);
+        let mut plan = for_a_browser("standard", "renderify", ONCE);
         plan[key] = value;
         plan
     };
-    let mut still = plan("standard", "preact", counter);
+    let mut still = for_a_browser("standard", "preact", COUNTER);
     still["capabilities"]["domWrite"] = json!(false);
     for (name, plan, want) in [
-        ("a server's lane", plan("isolated-vm", "renderify", code), "plan_lane_unavailable"),
-        ("Preact", plan("sandbox-worker", "preact", code), "a worker has no page"),
+        (
+            "a server's lane",
+            for_a_browser("isolated-vm", "renderify", ONCE),
+            "plan_lane_unavailable",
+        ),
+        ("Preact", for_a_browser("sandbox-worker", "preact", ONCE), "a worker has no page"),
         ("no page", still, "`capabilities.domWrite` is false"),
-        ("a fault", plan("standard", "renderify", "export default ("), "script_source_invalid"),
+        (
+            "a fault",
+            for_a_browser("standard", "renderify", "export default ("),
+            "script_source_invalid",
+        ),
         (
             "a module",
-            plan(
+            for_a_browser(
                 "standard",
                 "renderify",
                 "import x from 'https://ga.jspm.io/npm:x@1.0.0'; export default x",
@@ -443,7 +462,7 @@ fn e2e_a_source_is_written_for_a_browser() {
         ),
         (
             "await",
-            plan("standard", "renderify", "const x = await 'x'; export default x"),
+            for_a_browser("standard", "renderify", "const x = await 'x'; export default x"),
             "awaits outside of functions",
         ),
         ("imports", with("imports", json!([at])), "imports and components run on a server"),
@@ -453,7 +472,7 @@ fn e2e_a_source_is_written_for_a_browser() {
             "imports and components run on a server",
         ),
     ] {
-        let ran = bundle(plan);
+        let ran = bundled(&place, &plan);
         assert!(matches!(ran.status, Some(2 | 3)), "{name}: {ran:?}");
         assert!(ran.last()["error"]["code"].is_string(), "{name}");
         assert!(ran.stdout.contains(want), "{name}: {ran:?}");
