@@ -301,6 +301,7 @@ fn subcommands_behind_options() {
     check("git push", &["git", "-c", "alias.p=push", "p"], true);
     check("cargo publish", &["cargo", "+nightly", "publish"], true);
     check("cargo publish", &["cargo", "+nightly", "test"], false);
+    check("cargo publish", &["rustup", "run", "stable", "cargo", "publish"], true);
     check("npm publish", &["npm", "--prefix", "a", "publish"], true);
     check("npm publish", &["npm", "--loglevel=info", "publish"], true);
     check("npm publish", &["npm", "test"], false);
