@@ -6,8 +6,9 @@ use glasshouse_model::body::{BranchMerged, MergeStrategy};
 use glasshouse_model::{Actor, BranchId, Draft, Kind, Seq, SessionId};
 use serde_json::Value;
 
-use crate::append::{Append, Head};
+use crate::append::{Append, CellWrite, Head};
 use crate::branch::{Segment, last_shared};
+
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -37,6 +38,8 @@ pub struct MergeBranch {
     pub before: Vec<Draft>,
     /// Events that follow the merge in the same transaction.
     pub events: Vec<Draft>,
+    /// Cells that change in the same transaction.
+    pub cells: Vec<CellWrite>,
     /// Of the target's lease, as in [`Append`].
     pub epoch: Option<u64>,
     /// Of the source's lease, when whoever merges holds it; while another does, nothing is merged.
@@ -80,6 +83,7 @@ impl MergeBranch {
         Ok(Append {
             expected_head: Some(self.target_head),
             epoch: self.epoch,
+            cells: self.cells,
             idempotency_key: self.idempotency_key,
             ..Append::new(self.session, self.target, events)
         })

@@ -164,7 +164,7 @@ impl Reader<'_> {
     }
 
     /// A text as the shell takes it, which may be one to be expanded later.
-    fn hides(&mut self, text: &str) {
+    fn may_hide(&mut self, text: &str) {
         self.hides.word |= holds_substitution(text) || text.contains("[$") || text.ends_with('$');
     }
 

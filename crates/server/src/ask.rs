@@ -297,9 +297,12 @@ impl Ask {
     /// # Errors
     /// `precondition_failed`.
     pub(crate) fn check_match(&self, tag: &str) -> Result<()> {
-        let Some(wanted) = self.header(IF_MATCH) else { return Ok(()) };
         let quoted = format!("\"{tag}\"");
-        if wanted.split(',').any(|one| one.trim() == quoted || one.trim() == "*") {
+        // A tag that is no ASCII is none of ours, but its sender did set a condition.
+        let lines =
+            self.headers.get_all(IF_MATCH).iter().map(|line| line.to_str().unwrap_or_default());
+        let mut wanted = lines.flat_map(|line| line.split(',')).map(str::trim).peekable();
+        if wanted.peek().is_none() || wanted.any(|one| one == quoted || one == "*") {
             return Ok(());
         }
         Err(Error::new(codes::PRECONDITION_FAILED, "it has changed")

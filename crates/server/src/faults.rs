@@ -1,6 +1,6 @@
 //! What an operator is told of answers that are a fault of ours: one line of JSON for each, with the request's name,
-//! which its client has as a header. A line has the route's pattern and the error, and nothing that a client sent:
-//! no path, no query, no header, no body.
+//! which its client has as a header. A line has the route's pattern and the error's own words: no
+//! query, no header and no body, and of an address only what the error names.
 
 use std::sync::Arc;
 

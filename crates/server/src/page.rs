@@ -1,6 +1,9 @@
 //! Lists, page by page. An item's place is a number and a name, so it stays where it is while others come and go, and a
 //! cursor is the place of the last item that a client has.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::Result;
 use crate::ask::invalid;
 
@@ -8,6 +11,24 @@ use crate::ask::invalid;
 pub(crate) const USUAL: usize = 50;
 /// Most items of a page. It stands in the description of every list.
 pub(crate) const MOST: usize = 200;
+
+/// The query of a list of which nothing else is chosen.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "PageQuery")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Query {
+    /// Where to go on: `next` of the page before.
+    cursor: Option<String>,
+    /// Most items of the page.
+    #[schemars(range(min = 1, max = MOST))]
+    limit: Option<usize>,
+}
+
+impl Query {
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { cursor: self.cursor.as_deref(), limit: self.limit }
+    }
+}
 
 /// Where an item stands.
 pub(crate) type Place = (u64, String);

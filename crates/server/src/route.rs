@@ -67,8 +67,6 @@ pub(crate) struct Route {
     pub(crate) spends: Spends,
     /// Whether its answer may go on after it has begun.
     pub(crate) goes_on: bool,
-    /// Whether the tenant's log is told who used it: where what it does leaves no event of its own.
-    pub(crate) is_told: bool,
     /// What it does, for the reference.
     pub(crate) summary: &'static str,
     pub(crate) handler: Handler,
@@ -107,8 +105,8 @@ const fn route(
         refuses: &[],
         headers: &[],
     };
-    let (spends, goes_on, is_told) = (Spends::No, false, false);
-    Route { method, path, is_open: false, needs, spends, goes_on, is_told, summary, handler, told }
+    let (spends, goes_on) = (Spends::No, false);
+    Route { method, path, is_open: false, needs, spends, goes_on, summary, handler, told }
 }
 
 const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Route {
@@ -128,12 +126,6 @@ impl Route {
     /// Opened by one of these rights.
     const fn needs(mut self, needs: Rights) -> Self {
         self.needs = needs;
-        self
-    }
-
-    /// The log is told who used it.
-    const fn audited(mut self) -> Self {
-        self.is_told = true;
         self
     }
 
@@ -256,7 +248,7 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).refuses(&[404]).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
     get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).refuses(&[404]).query(shape::<routes::sandboxes::Listed>).answer(shape::<routes::sandboxes::List>),
     get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>).answer(shape::<SandboxRow>),
-    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).audited().answer(shape::<routes::sandboxes::Swept>),
+    post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).answer(shape::<routes::sandboxes::Swept>),
     post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).refuses(&[404, 410]).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
     get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
     get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).refuses(&[404, 410]).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
@@ -264,7 +256,7 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").goes_on().headers(&[AI_SDK]),
     post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).answer(shape::<routes::turns::Place>),
     get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Listed>).answer(shape::<routes::chat::Messages>),
-    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).query(shape::<routes::approvals::Listed>).answer(shape::<routes::approvals::List>),
+    get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).query(shape::<crate::page::Query>).answer(shape::<routes::approvals::List>),
     get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show).answer(shape::<PendingApproval>),
     post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER).answer(shape::<routes::approvals::Answered>),
     get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>).answer(shape::<routes::approvals::GrantList>),
@@ -283,14 +275,14 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).answer(shape::<Verification>),
     get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE).answer(shape::<routes::audit::Checkpoint>),
     get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami).answer(shape::<routes::keys::Whoami>),
-    get("/v1/keys", "Keys of the tenant", routes::keys::list).query(shape::<routes::keys::Listed>).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
+    get("/v1/keys", "Keys of the tenant", routes::keys::list).query(shape::<crate::page::Query>).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
     post("/v1/keys", "Make a key; the answer alone has its text", routes::keys::create).body(shape::<routes::keys::Create>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
     post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
     route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE).answer(shape::<routes::keys::Revoked>),
-    get("/v1/tenants", "Tenants of the server", routes::tenants::list).query(shape::<routes::tenants::Listed>).needs(HOST).answer(shape::<routes::tenants::List>),
+    get("/v1/tenants", "Tenants of the server", routes::tenants::list).query(shape::<crate::page::Query>).needs(HOST).answer(shape::<routes::tenants::List>),
     post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).answer(shape::<TenantRow>),
     get("/v1/tenants/{tenant}", "One tenant", routes::tenants::show).needs(HOST).headers(&[IF_NONE_MATCH]).answer(shape::<TenantRow>),
-    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
+    route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do; a disabled one is used again", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
     route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).answer(shape::<TenantRow>),
     post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).answer(shape::<routes::keys::View>),
     get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE).answer(shape::<EventProof>),

@@ -314,13 +314,7 @@ async fn work(
             Spends::Before => quota::check_room(&of, &ask, of.desk.ahead()),
             Spends::No | Spends::Within => Ok(()),
         };
-        let reply = room.and_then(|()| {
-            if route.is_told {
-                // Before it is done: what nobody can be told of is not done.
-                of.kernel.tell_access(vec![used(route, ask.principal()?)], None)?;
-            }
-            (route.handler)(&of, &ask)
-        });
+        let reply = room.and_then(|()| (route.handler)(&of, &ask));
         (reply, ask.refusal.into_inner())
     });
     let (reply, refusal) = done.await?;
@@ -352,8 +346,8 @@ async fn forbid(
     Error::new(codes::ROLE_FORBIDDEN, format!("{subject} is not open to the caller")).why(reason)
 }
 
-/// What tells of a route that was used.
-fn used(route: &Route, by: &Principal) -> Draft {
+/// What tells of a route that was used, where what it does leaves no event of its own.
+pub(crate) fn used(route: &Route, by: &Principal) -> Draft {
     let roles = route.needs.roles().join(", ");
     decided(route, by, Effect::Allow, format!("it is open to the roles {roles}"))
 }

@@ -39,13 +39,6 @@ export type Approvals = {
   next: string | null
 }
 
-export type ApprovalsQuery = {
-  /** Where to go on: `next` of the page before. */
-  cursor?: string | null
-  /** Most items of the page. */
-  limit?: number | null
-}
-
 export type Branch = {
   branch: BranchId
   created_us: number
@@ -577,13 +570,6 @@ export type Keys = {
   next: string | null
 }
 
-export type KeysQuery = {
-  /** Where to go on: `next` of the page before. */
-  cursor?: string | null
-  /** Most items of the page. */
-  limit?: number | null
-}
-
 /** What happened: dotted words. */
 export type Kind = string
 
@@ -742,6 +728,14 @@ export type Origin = {
   seq: number
   /** What it was, for people. */
   subject: string
+}
+
+/** The query of a list of which nothing else is chosen. */
+export type PageQuery = {
+  /** Where to go on: `next` of the page before. */
+  cursor?: string | null
+  /** Most items of the page. */
+  limit?: number | null
 }
 
 /** A question that waits for an answer. */
@@ -1571,13 +1565,6 @@ export type Tenants = {
   tenants: Array<Tenant>
 }
 
-export type TenantsQuery = {
-  /** Where to go on: `next` of the page before. */
-  cursor?: string | null
-  /** Most items of the page. */
-  limit?: number | null
-}
-
 /** Sums of charges. */
 export type Total = {
   /** Answers. */
@@ -2044,7 +2031,7 @@ export class Glasshouse {
     return this.#transport.json('GET', `/v1/tenants/${encodeURIComponent(tenant)}`, { more })
   }
 
-  /** Change what a tenant may do. `PUT /v1/tenants/{tenant}` */
+  /** Change what a tenant may do; a disabled one is used again. `PUT /v1/tenants/{tenant}` */
   putTenantsByTenant(tenant: string | number, body: TenantTerms, more: More = {}): Promise<Tenant> {
     return this.#transport.json('PUT', `/v1/tenants/${encodeURIComponent(tenant)}`, { body, more })
   }

@@ -239,6 +239,67 @@ fn a_merge_that_needs_a_person_waits_for_one() {
     assert!(by(2).contains(&id(approver)) && by(3).contains(&id(operator)), "{events:?}");
 }
 
+/// The failure: whoever may work on sessions forked the one in which a question stands and merged it into the fork. It
+/// was listed for good then, and no answer to it was taken. What is no session of an agent is neither forked nor merged.
+#[test]
+fn nobody_makes_a_question_unanswerable() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    merges.fork("one");
+    let approval = merges.ask("one");
+    let branch = approval.split(':').next().unwrap();
+    let listed = served.get("/v1/sessions").expect(200).json();
+    let sessions = listed["sessions"].as_array().unwrap();
+    let asks = sessions.iter().find(|row| row["branch"] == branch).unwrap();
+    let asks = asks["session"].as_str().unwrap();
+    for (path, body) in [
+        ("branches".to_owned(), json!({ "name": "f", "at": 1 })),
+        (format!("branches/{branch}/merge"), json!({ "into": "main" })),
+    ] {
+        let line = format!("POST /v1/sessions/{asks}/{path}");
+        let refused = merges.send(&merges.operator, &line, &body);
+        assert_eq!(refused.expect(404).code(), "session_not_found", "{path}");
+    }
+    let yes = json!({ "approved": true, "digest": merges.waiting()[0]["args_digest"] });
+    merges.answer(&merges.approver, &approval, &yes).expect(200);
+    assert_eq!(merges.head("one").0, "merged");
+}
+
+/// The failure: a yes was stored before its merge, so a server that was killed in between had lost it; and a no beside
+/// it could be stored as well. One of several answers at once is stored, and the branch is merged when it was a yes.
+#[test]
+fn of_answers_at_once_one_counts_and_does_what_it_says() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    for round in 0..4 {
+        let name = format!("b{round}");
+        merges.fork(&name);
+        let approval = merges.ask(&name);
+        let digest = merges.waiting()[0]["args_digest"].clone();
+        let answers: Vec<(bool, u16)> = std::thread::scope(|scope| {
+            let ask = |approved: bool| {
+                let body = json!({ "approved": approved, "digest": digest });
+                let (merges, approval) = (&merges, &approval);
+                scope.spawn(move || {
+                    (approved, merges.answer(&merges.approver, approval, &body).status)
+                })
+            };
+            let asked: Vec<_> = [true, false, true, false].into_iter().map(ask).collect();
+            asked.into_iter().map(|answer| answer.join().unwrap()).collect()
+        });
+        let counted: Vec<bool> =
+            answers.iter().filter(|(_, status)| *status == 200).map(|(yes, _)| *yes).collect();
+        let [counted] = counted.as_slice() else { panic!("{answers:?}") };
+        assert!(answers.iter().all(|(_, status)| [200, 404, 409].contains(status)), "{answers:?}");
+        assert_eq!(merges.head(&name).0 == "merged", *counted, "{answers:?}");
+        assert_eq!(merges.waiting(), Vec::<Value>::new());
+    }
+    drop(served);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
 /// A no ends the question and changes nothing; when a branch moves on nothing is asked any more; and the command answers
 /// as the route does, also after the server is gone.
 #[test]

@@ -56,6 +56,7 @@ impl Kernel {
     /// `session_not_found`, `branch_unknown`, `fork_out_of_range` with the head, `branch_exists` for a
     /// name that is taken, `policy_denied`, or an error of the log.
     pub fn fork(&self, new: &NewFork) -> Result<Forked> {
+        self.check_agents(&self.branch(&new.session, None)?)?;
         let parent = self.branch(&new.session, new.branch.as_deref())?;
         let at = new.at.unwrap_or(parent.head.seq);
         let mut state = fold_to(&self.log, &parent.branch, at)?;

@@ -55,7 +55,7 @@ impl Kernel {
 
     /// Refuses what is no session of an agent: keys and tenants, policies that were accepted, plans and what the
     /// log says of itself are looked up long after, and go on.
-    fn check_agents(&self, main: &BranchRow) -> Result<()> {
+    pub(super) fn check_agents(&self, main: &BranchRow) -> Result<()> {
         let first = self.log.read(&main.branch, 1, 1)?;
         let first = first.first().map(|event| event.kind().clone());
         if main.is_imported || matches!(first, Some(Kind::SessionCreated | Kind::ToolProposed)) {

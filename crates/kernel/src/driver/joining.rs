@@ -157,10 +157,11 @@ impl Kernel {
                 return Ok(Merging { approval: Some(approval), ..planned.merging });
             }
         };
-        if let How::Answered { question, approver } = how {
-            // First: an answer that another one overtook makes nothing.
-            self.close_question(question, true, approver)?;
-        }
+        // With the merge, so that of several answers one counts, and a yes is never without what it allowed.
+        let cells = match how {
+            How::Answered { question, .. } => vec![question.closed()],
+            How::Here(_) | How::Leave => Vec::new(),
+        };
         let Planned { mut merging, resolved, labels, message } = planned;
         let ask = MergeBranch {
             session: branches.session.clone(),
@@ -176,15 +177,18 @@ impl Kernel {
             labels,
             epoch: Some(target.epoch()),
             source_epoch: Some(source.epoch()),
+            cells,
             idempotency_key: None,
         };
-        let appended = self.log.merge(self.with_consequences(&branches, ask)?)?;
+        let ask = self.with_consequences(&branches, ask)?;
+        let appended = self.log.merge(ask).map_err(asked::overtaken)?;
         self.log.sign_head()?;
         merging.head = Some(appended.head.seq);
         Ok(merging)
     }
 
     fn rows_of(&self, new: &NewMerge) -> Result<(BranchRow, BranchRow)> {
+        self.check_agents(&self.branch(&new.session, None)?)?;
         let source = self.branch(&new.session, Some(&new.source))?;
         let target = self.branch(&new.session, new.into.as_deref())?;
         for row in [&source, &target] {

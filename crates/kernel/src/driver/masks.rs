@@ -38,12 +38,14 @@ fn hidden(name: &str, secret: &Secret) -> Result<sanitise::Secret> {
 pub(super) fn check_patterns(policy: &Policy) -> Result<()> {
     let all = policy.secret_patterns();
     let Err(error) = Masker::new(&[], &pairs(all)) else { return Ok(()) };
-    let alone =
-        |one: &&SecretPattern| Masker::new(&[], &pairs(std::slice::from_ref(*one))).is_err();
-    let Some(SecretPattern { name, source, line, pattern }) = all.iter().find(alone) else {
+    // Which one it is was found out already, at the cost of compiling each.
+    let report = error.report();
+    let at_fault = report.context.get("pattern").and_then(|pattern| pattern.as_str());
+    let Some(SecretPattern { name, source, line, pattern }) =
+        all.iter().find(|one| Some(one.pattern.as_str()) == at_fault)
+    else {
         return Err(error.into());
     };
-    let report = error.report();
     let what = format!("{source}:{line}: the secret pattern `{name}` cannot be used");
     Err(Error::new(glasshouse_tools::codes::INVALID_PATTERN, what)
         .why(report.why)

@@ -236,6 +236,34 @@ fn a_fast_forward_is_refused_once_the_target_has_moved() {
 }
 
 #[test]
+fn cells_change_with_a_merge_or_neither_does() {
+    each(|log, _| {
+        append(log, "b_main", 1..=2);
+        log.create_branch(fork("b_a", "b_main", 2)).unwrap();
+        let source = append(log, "b_a", 3..=3);
+        let write = |expected_version, bytes: Option<&[u8]>| CellWrite {
+            space: "asked".into(),
+            key: "a".into(),
+            expected_version: Some(expected_version),
+            bytes: bytes.map(<[u8]>::to_vec),
+        };
+        log.append(Append { cells: vec![write(0, Some(b"open"))], ..numbered("b_main", 4) })
+            .unwrap();
+        let asked = |version| MergeBranch {
+            cells: vec![write(version, None)],
+            ..merge("b_a", source, "b_main", 3)
+        };
+        assert_eq!(refusal(log.merge(asked(7)), ""), "cell_conflict");
+        assert_eq!(numbers(log, "b_main"), [1, 2, 4], "nothing is merged");
+        log.append(numbered("b_a", 5)).unwrap();
+        assert!(log.cell("asked", "a").unwrap().is_some());
+        let source = log.branch(&branch("b_a")).unwrap().head;
+        log.merge(MergeBranch { source_head: source, ..asked(1) }).unwrap();
+        assert!(log.cell("asked", "a").unwrap().is_none(), "both are stored");
+    });
+}
+
+#[test]
 fn cells_change_with_their_events_or_not_at_all() {
     each(|log, _| {
         let write = |key: &str, expected_version, bytes: Option<&[u8]>| CellWrite {

@@ -243,6 +243,7 @@ pub(crate) fn merge(
         events: Vec::new(),
         epoch: None,
         source_epoch: None,
+        cells: Vec::new(),
         idempotency_key: None,
     }
 }

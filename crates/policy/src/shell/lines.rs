@@ -78,7 +78,7 @@ impl Quotes {
                 '#' if !self.in_word => self.comment = true,
                 _ => {}
             }
-            self.in_word = !c.is_whitespace() && !";&|()<>".contains(c);
+            self.in_word = !" \t\n;&|()<>".contains(c);
             return self.comment;
         }
         true

@@ -51,7 +51,7 @@ impl Cursor<'_, '_> {
                 }
             }
         }
-        self.reader.hides(&word.text);
+        self.reader.may_hide(&word.text);
         // These alone are words; in others they stand for what only running the script would tell.
         if pattern && !matches!(word.text.as_str(), "[" | "[[" | "{" | "{}") {
             (word.unknown, word.splits) = (true, true);
@@ -218,7 +218,7 @@ impl Cursor<'_, '_> {
                 '}' => {
                     self.at += 1;
                     self.reader.depth -= 1;
-                    self.reader.hides(&inside.text);
+                    self.reader.may_hide(&inside.text);
                     return Ok(inside.text);
                 }
                 // A quote to one shell and a letter to another.

@@ -30,23 +30,11 @@ pub(crate) struct List {
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "ApprovalsQuery")]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    /// Where to go on: `next` of the page before.
-    cursor: Option<String>,
-    /// Most items of the page.
-    #[schemars(range(min = 1, max = MOST))]
-    limit: Option<usize>,
-}
-
 /// Questions, oldest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Listed { cursor, limit } = ask.query()?;
-    let wanted = Wanted { cursor: cursor.as_deref(), limit };
+    let query: page::Query = ask.query()?;
     let all = service.kernel.pending_approvals()?;
-    let page = page::page(all, &wanted, Order::Rising, PendingApproval::place)?;
+    let page = page::page(all, &query.wanted(), Order::Rising, PendingApproval::place)?;
     Ok(Reply::ok(&List { approvals: page.items, next: page.next }))
 }
 

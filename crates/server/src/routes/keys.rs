@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Ask;
-use crate::page::{self, MOST, Order, Wanted};
+use crate::page::{self, Order};
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Result, clock};
@@ -62,24 +62,12 @@ pub(crate) struct List<'a> {
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "KeysQuery")]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    /// Where to go on: `next` of the page before.
-    cursor: Option<String>,
-    /// Most items of the page.
-    #[schemars(range(min = 1, max = MOST))]
-    limit: Option<usize>,
-}
-
 /// Keys, oldest first, ended ones too.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Listed { cursor, limit } = ask.query()?;
+    let query: page::Query = ask.query()?;
     let access = service.keys.access()?;
-    let wanted = Wanted { cursor: cursor.as_deref(), limit };
     let place = |row: &&KeyRow| (row.created_us, row.key.clone());
-    let page = page::page(access.keys.values().collect(), &wanted, Order::Rising, place)?;
+    let page = page::page(access.keys.values().collect(), &query.wanted(), Order::Rising, place)?;
     let keys = page.items.into_iter().map(|row| view(row, None)).collect();
     Ok(Reply::ok(&List { keys, next: page.next }))
 }

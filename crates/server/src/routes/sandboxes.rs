@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ask::Ask;
 use crate::page::{self, MOST, Order, Wanted};
 use crate::reply::Reply;
-use crate::service::Service;
+use crate::service::{Service, used};
 use crate::{Error, Result};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -87,6 +87,8 @@ pub(crate) struct Swept {
 /// Removes what ended sessions left and nobody uses.
 pub(crate) fn sweep(service: &Service, ask: &Ask) -> Result<Reply> {
     let Sweep { dry_run } = ask.json_or_default()?;
+    // Before it is done: what nobody can be told of is not done.
+    service.kernel.tell_access(vec![used(ask.route, ask.principal()?)], None)?;
     let removed = service.kernel.sweep(dry_run)?;
     Ok(Reply::ok(&Swept { dry_run, removed }))
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys;
 use crate::ask::Ask;
-use crate::page::{self, MOST, Order, Wanted};
+use crate::page::{self, Order};
 use crate::reply::{Reply, json_bytes};
 use crate::service::Service;
 use crate::{Error, Result};
@@ -25,24 +25,13 @@ pub(crate) struct List<'a> {
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "TenantsQuery")]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    /// Where to go on: `next` of the page before.
-    cursor: Option<String>,
-    /// Most items of the page.
-    #[schemars(range(min = 1, max = MOST))]
-    limit: Option<usize>,
-}
-
 /// Tenants by name, disabled ones too.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let Listed { cursor, limit } = ask.query()?;
+    let query: page::Query = ask.query()?;
     let access = service.keys.access()?;
-    let wanted = Wanted { cursor: cursor.as_deref(), limit };
     let place = |row: &&TenantRow| (0, row.tenant.to_string());
-    let page = page::page(access.tenants.values().collect(), &wanted, Order::Rising, place)?;
+    let page =
+        page::page(access.tenants.values().collect(), &query.wanted(), Order::Rising, place)?;
     Ok(Reply::ok(&List { tenants: page.items, next: page.next }))
 }
 

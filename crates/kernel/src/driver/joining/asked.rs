@@ -132,7 +132,7 @@ impl Kernel {
         approver: &Principal,
     ) -> Result<()> {
         if !approved {
-            return self.close_question(question, false, approver);
+            return self.tell_answer(question, false, approver, vec![question.closed()]);
         }
         let MergeAsked { session, source, target, take, by, .. } = question.asked.clone();
         let new = NewMerge {
@@ -143,28 +143,44 @@ impl Kernel {
             by: Some(by),
         };
         self.merging(&new, &How::Answered { question, approver })?;
+        // The target's own events tell of the yes; whoever reads the question finds it here as well. A log that takes
+        // nothing now says so to whatever comes next: the merge is made.
+        let _ = self.tell_answer(question, true, approver, Vec::new());
         Ok(())
     }
 
-    /// Records an answer: the first one counts.
-    pub(super) fn close_question(
+    /// Records an answer where the question stands.
+    fn tell_answer(
         &self,
         question: &Question,
         approved: bool,
         approver: &Principal,
+        cells: Vec<CellWrite>,
     ) -> Result<()> {
         let name = &question.pending.approval;
         let session = self.log.branch(&name.branch)?.session;
         let resolved = resolved(name.seq, approved, approver).caused_by(name.seq);
         let journal = Journal::of(self, session, name.branch.clone());
-        match journal.append_with(vec![resolved], vec![closed(name, question.version)]) {
-            Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
-                Err(Error::new(codes::APPROVAL_ANSWERED, "this was answered already"))
-            }
-            Err(error) => Err(error),
-            Ok(_) => Ok(self.log.sign_head().map(drop)?),
-        }
+        journal.append_with(vec![resolved], cells).map_err(overtaken)?;
+        self.log.sign_head()?;
+        Ok(())
     }
+}
+
+impl Question {
+    /// The change that closes it: the first answer's alone can be stored.
+    pub(super) fn closed(&self) -> CellWrite {
+        closed(&self.pending.approval, self.version)
+    }
+}
+
+/// What an answer ends with that another one was stored before.
+pub(super) fn overtaken(error: impl Into<Error>) -> Error {
+    let error = error.into();
+    if error.is(glasshouse_log::codes::CELL_CONFLICT) {
+        return Error::new(codes::APPROVAL_ANSWERED, "this was answered already");
+    }
+    error
 }
 
 /// What would be asked about.
