@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::append::{Append, CellWrite, Head};
 use crate::branch::{Segment, last_shared};
-
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::record::Record;
