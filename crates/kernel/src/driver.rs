@@ -39,6 +39,7 @@ mod rates;
 mod recorder;
 mod rules;
 mod search;
+mod settled;
 mod simulate;
 mod start;
 mod steering;
@@ -86,7 +87,7 @@ pub use joining::{Merging, NewMerge};
 pub use model::tools_told;
 pub use mounts::Toolchain;
 pub use network::{Credential, NetworkSettings};
-pub use once::{OneCommand, OneResult};
+pub use once::{Hands, OneCommand, OneResult};
 pub use overview::Overview;
 pub use past::PastFiles;
 pub use people::{

@@ -7,8 +7,9 @@ use std::io::Write;
 use std::path::Path;
 
 use glasshouse_kernel::codes;
-use glasshouse_kernel::driver::{OneCommand, OneResult};
-use glasshouse_model::{CanonicalPath, Exit};
+use glasshouse_kernel::driver::{Hands, OneCommand, OneResult};
+use glasshouse_kernel::{Answer, NoReviewer, ReviewItem, Reviewer};
+use glasshouse_model::{Actor, CanonicalPath, Exit};
 use glasshouse_sandbox::egress::AllowList;
 use glasshouse_sandbox::{
     CallList, Cancel, Live, Orders, SandboxHost, Status, Stream, TemplateName,
@@ -16,6 +17,7 @@ use glasshouse_sandbox::{
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
 use crate::error::Error;
+use crate::review::Terminal;
 use crate::{home, input, output};
 
 use self::terminal::RawTerminal;
@@ -80,7 +82,9 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
             }
         }
     };
-    let result = kernel.run_once(&one, live, &mut sink, &cancel);
+    let reviewer = reviewer(run);
+    let hands = Hands { live, sink: &mut sink, cancel: &cancel, reviewer: &*reviewer };
+    let result = kernel.run_once(&one, hands);
     drop(terminal);
     let result = result?;
     let status = exit_code(&result.run.status);
@@ -102,6 +106,30 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
         tell(&result, run);
     }
     Ok(status)
+}
+
+/// Who is asked about a merge that a rule wants looked at.
+fn reviewer(run: &SandboxRun) -> Box<dyn Reviewer> {
+    if run.yes {
+        Box::new(InAdvance)
+    } else if Terminal::is_there() && !run.stdin && !run.tty {
+        Box::new(Terminal)
+    } else {
+        Box::new(NoReviewer)
+    }
+}
+
+/// Agrees to whatever the command changed: the person said so before.
+struct InAdvance;
+
+impl Reviewer for InAdvance {
+    fn approver(&self) -> Actor {
+        Terminal.approver()
+    }
+
+    fn review(&self, _: &ReviewItem) -> Answer {
+        Answer::Approve
+    }
 }
 
 /// Refuses what can be seen to be wrong before anything is done.

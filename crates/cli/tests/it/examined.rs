@@ -168,8 +168,8 @@ fn e2e_a_right_that_was_taken_back_stays_so() {
 /// was found in the installation's log counts for all its tenants, and a tenant without it starts nothing.
 #[test]
 fn e2e_what_the_doctor_found_counts_for_every_tenant() {
-    use glasshouse_kernel::Kernel;
-    use glasshouse_kernel::driver::OneCommand;
+    use glasshouse_kernel::driver::{Hands, OneCommand};
+    use glasshouse_kernel::{Kernel, NoReviewer};
     use glasshouse_sandbox::{Cancel, Live, TemplateName};
     let place = Place::new();
     place.run(&["doctor"]).expect_status(0);
@@ -191,7 +191,9 @@ fn e2e_what_the_doctor_found_counts_for_every_tenant() {
     let claimed = || {
         let kernel = open().within(&place.home()).unwrap();
         let cancel = Cancel::new().unwrap();
-        kernel.run_once(&one, Live::default(), &mut |_, _| {}, &cancel).unwrap().isolation
+        let (live, sink) = (Live::default(), &mut |_, _: &[u8]| {});
+        let hands = Hands { live, sink, cancel: &cancel, reviewer: &NoReviewer };
+        kernel.run_once(&one, hands).unwrap().isolation
     };
     assert_ne!(claimed(), "native:no-landlock");
     examined_as(&place, "no-landlock");

@@ -130,6 +130,43 @@ fn e2e_a_refused_merge_does_not_end_the_call_again() {
     assert_eq!(count(&events, &Kind::MergeFailed), 1);
 }
 
+/// The failure: a command's changes to how the project is built went in although a rule wanted a
+/// person to look; the log said that one had agreed, to a number of files.
+#[test]
+fn e2e_a_merge_of_one_command_is_looked_at_where_a_rule_wants_it() {
+    let check = |script: &str, yes: &[&str], answer: Option<&str>, merged: bool| {
+        let place = Place::new();
+        let dir = place.path("work");
+        std::fs::create_dir_all(&dir).unwrap();
+        for name in ["Makefile", "a"] {
+            std::fs::write(dir.join(name), "all:\n").unwrap();
+        }
+        let workspace = dir.display().to_string();
+        let mut run = vec!["sandbox", "run", "--json", "--workspace", &workspace, "--merge"];
+        run.extend(yes);
+        run.extend(["--", "sh", "-c", script]);
+        let ran = place.run(&run);
+        assert_eq!(ran.status == Some(0), merged, "{script}: {ran:?}");
+        let (_, events) = place.events();
+        let of = |kind: &Kind| events.iter().find(|e| e.kind() == kind).map(|e| e.body.clone());
+        let asked = of(&Kind::ApprovalRequested);
+        let resolved = of(&Kind::ApprovalResolved).map(|body| body["code"].clone());
+        assert_eq!(resolved, answer.map(serde_json::Value::from), "{script}");
+        let wanted = if merged { Kind::MergeApplied } else { Kind::MergeFailed };
+        assert_eq!(count(&events, &wanted), 1, "{script}");
+        let Some(asked) = asked else { return };
+        // What was shown is in the log, word for word.
+        let shown = asked["args_digest"].as_str().unwrap();
+        let diff = place.run(&["audit", "blob", shown]).expect_status(0).stdout;
+        assert!(diff.contains("evil") || diff.contains("deleted"), "{script}: {diff}");
+    };
+    check("echo more >> a", &[], None, true);
+    check("echo evil: >> Makefile", &[], Some("no_approver"), false);
+    check("echo evil: >> Makefile", &["--yes"], Some("approved"), true);
+    check("rm a", &[], Some("no_approver"), false);
+    check("rm a", &["--yes"], Some("approved"), true);
+}
+
 #[test]
 fn e2e_audit_blob_prints_the_bytes() {
     let place = Place::new();

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_log::{BranchRow, Head, MergeBranch};
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, BranchMerged, ChangedPath, GrantScope,
-    MergeSide, MergeStrategy, MessageReceived, PolicyDecided, TakenPath,
+    ApprovalRequested, ApprovalSubject, BranchMerged, ChangedPath, MergeSide, MergeStrategy,
+    MessageReceived, PolicyDecided, TakenPath,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
@@ -27,11 +27,12 @@ pub(in crate::driver) use self::asked::Question;
 use self::files::{Brought, Choice};
 use super::Kernel;
 use super::approvals::ApprovalName;
-use super::decide::{decide_uncounted, now_us};
+use super::decide::decide_uncounted;
 use super::journal::Journal;
-use super::people::{Answer, ReviewItem, Reviewer, Withdrawn};
+use super::people::{ReviewItem, Reviewer, Withdrawn};
 use super::recorder::{expand, fold_to};
 use super::rules::{project_texts_of, shipped};
+use super::settled::Settled;
 use crate::merge::{Conflict, conflict_error};
 use crate::session::{Item, State, join, recorded};
 use crate::{Error, Result, codes};
@@ -347,32 +348,15 @@ impl Kernel {
             patch: None,
             withdrawn: Withdrawn::default(),
         };
-        let answer = reviewer.review(&item);
-        let (approved, code) = match answer {
-            // Only this merge was asked about, whatever else the answer would allow.
-            Answer::Approve | Answer::ApproveFor(_) => (true, "approved"),
-            Answer::Reject => (false, "rejected"),
-            Answer::Nobody => (false, codes::NO_APPROVER.name),
-        };
-        let resolved = |approval| {
-            let (approver, code) = (reviewer.approver(), code.to_owned());
-            let (expires_us, scope) = (now_us(), GrantScope::Call);
-            let body = ApprovalResolved { approval, approved, approver, code, expires_us, scope };
-            Draft::new(Kind::ApprovalResolved, &body).by(reviewer.approver())
-        };
+        let settled = Settled::ask(reviewer, &item);
         let asked = vec![decided, Draft::new(Kind::ApprovalRequested, &request)];
-        if approved {
-            return Ok(asked.into_iter().chain([resolved(head + 2)]).collect());
+        if settled.is_approved() {
+            return Ok(asked.into_iter().chain([settled.draft(head + 2)]).collect());
         }
         let journal = Journal::open(self)?;
         let approval = journal.append(asked)?;
-        journal.append(vec![resolved(approval)])?;
-        Err(if code == "rejected" {
-            Error::new(codes::APPROVAL_REJECTED, "the merge was rejected")
-        } else {
-            Error::new(codes::APPROVAL_NEEDED, "nobody is there to approve the merge")
-                .why(request.reasons.join("; "))
-        })
+        journal.append(vec![settled.draft(approval)])?;
+        settled.check(&request.reasons).map(|()| Vec::new())
     }
 
     /// Adds to a merge what its events imply for the target.

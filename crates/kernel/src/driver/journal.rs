@@ -1,6 +1,6 @@
 //! A session of its own for something that a person does outside any agent's session.
 
-use glasshouse_log::{Append, CellWrite, Lease, NewBranch};
+use glasshouse_log::{Append, CellWrite, Lease, Log, NewBranch};
 use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId};
 
 use super::Kernel;
@@ -41,6 +41,11 @@ impl<'a> Journal<'a> {
     pub(super) fn owned(mut self) -> Result<Self> {
         self.lease = Some(self.kernel.log.acquire_lease(&self.branch)?);
         Ok(self)
+    }
+
+    /// The log that it is in.
+    pub(super) const fn log(&self) -> &Log {
+        &self.kernel.log
     }
 
     /// Appends events; answers the sequence of the last.

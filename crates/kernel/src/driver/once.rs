@@ -1,5 +1,7 @@
 //! One command in one sandbox, for a person: decided, recorded and sealed like a call of an agent.
 
+mod merging;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use std::time::Instant;
 
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, CallStatus,
-    ChangedPath, Egress, GrantScope, MergeApplied, MergeFailed, PolicyDecided, SandboxEvent,
-    ToolProposed, ToolStarted, WorkspaceFrozen, WorkspaceSealed,
+    ChangedPath, Egress, GrantScope, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
+    WorkspaceFrozen, WorkspaceSealed,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
@@ -16,7 +18,7 @@ use glasshouse_model::{
 };
 use glasshouse_policy::{Consent, Policy};
 use glasshouse_sandbox::toolchain::ToolMount;
-use glasshouse_sandbox::workspace::{Change, ChangeSet, Hold, SealManifest, Workspace, freeze};
+use glasshouse_sandbox::workspace::{Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
     CallList, Cancel, Command, Confined, Live, RunResult, SandboxSpec, Status, Stream,
     TemplateName, WritableMount,
@@ -29,11 +31,11 @@ use super::execute::{changed_path, check_isolation, used_by};
 use super::journal::Journal;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running, allowed_by_hand, to_the_log};
+use super::people::Reviewer;
 use super::rules::shipped;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
-use super::{Kernel, boxes, examined, operation_id};
-use crate::merge::{self, Authority, Input, OperationDir};
+use super::{Kernel, boxes, examined};
 use crate::session::{USER, WEB};
 use crate::{Error, Result, codes};
 
@@ -84,42 +86,43 @@ pub struct OneResult {
     pub merged: Option<u64>,
 }
 
+/// What the person at a command holds.
+pub struct Hands<'a> {
+    /// The command's input and its terminal, which nothing keeps.
+    pub live: Live<'a>,
+    /// Gets the command's output as it comes.
+    pub sink: &'a mut dyn FnMut(Stream, &[u8]),
+    /// Ends the command.
+    pub cancel: &'a Cancel,
+    /// Is asked about a merge that a rule wants looked at.
+    pub reviewer: &'a dyn Reviewer,
+}
+
 /// Most output that is kept of each stream.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 impl Kernel {
-    /// Runs one command in a new sandbox. `sink` gets its output as it comes; `live` is its input and
-    /// its terminal, which nothing keeps.
+    /// Runs one command in a new sandbox.
     ///
     /// # Errors
     /// `policy_denied` by the shipped policy, what the sandbox answers, what the
-    /// merge answers.
-    pub fn run_once(
-        &self,
-        one: &OneCommand,
-        live: Live<'_>,
-        sink: &mut dyn FnMut(Stream, &[u8]),
-        cancel: &Cancel,
-    ) -> Result<OneResult> {
+    /// merge answers; `approval_needed` and `approval_rejected` for a merge that nobody agreed to.
+    pub fn run_once(&self, one: &OneCommand, hands: Hands<'_>) -> Result<OneResult> {
+        let reviewer = hands.reviewer;
         let _naming = self.log.naming()?;
         let record = Record::open(self, one)?;
         let call = record.propose(one)?;
         let demanded = self.decide_once(&record, call, one)?;
         let scratch = self.home.join("run").join(record.journal.branch.as_str());
         let _hold = Hold::take(&scratch)?;
-        let ran = self.run_decided(
-            &record,
-            (call, &demanded),
-            one,
-            &scratch,
-            Hands { live, sink, cancel },
-        );
+        let ran = self.run_decided(&record, (call, &demanded), one, &scratch, hands);
         if let Err(error) = &ran {
             let report = error.report();
             let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
             record.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
         }
-        let result = ran.and_then(|ran| self.merge_finished(&record, call, one, &scratch, ran));
+        let result =
+            ran.and_then(|ran| self.merge_finished(&record, (call, one), &scratch, ran, reviewer));
         // Nothing refers to the copy any more; its sealed contents are in the blobs.
         let _ = glasshouse_sandbox::remove_tree(&scratch);
         self.log.sign_head()?;
@@ -176,7 +179,7 @@ impl Kernel {
         scratch: &Path,
         hands: Hands<'_>,
     ) -> Result<Ran> {
-        let Hands { live, sink, cancel } = hands;
+        let Hands { live, sink, cancel, .. } = hands;
         // The person sees the command's own output; what is kept is masked like any other.
         let masker = Arc::new(self.masker_with(&record.policy, given(&one.env))?);
         let network = record.network(self, &masker);
@@ -236,45 +239,7 @@ impl Kernel {
         let connections = used.connections;
         let result =
             OneResult { run, isolation, changes, connections, stdout, stderr, merged: None };
-        Ok(Ran { result, project, workspace, manifest: seal.manifest, labels })
-    }
-
-    /// Merges what the command changed, where that was asked for and the command finished. The call
-    /// itself is over by then: a merge that fails is an end of its own.
-    fn merge_finished(
-        &self,
-        record: &Record<'_>,
-        id: CallId,
-        one: &OneCommand,
-        scratch: &Path,
-        ran: Ran,
-    ) -> Result<OneResult> {
-        let Ran { mut result, project, workspace, manifest, labels } = ran;
-        let finished = matches!(result.run.status, Status::Exited(0));
-        if !(one.merge && one.workspace.is_some() && finished) {
-            return Ok(result);
-        }
-        let blobs = Blobs(self.log.clone());
-        let merge = || -> Result<u64> {
-            let set = workspace.change_set(&manifest, &blobs)?;
-            record.allow_merge(id, &set, &labels)?;
-            let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
-            merge_by_hand(&project, input, &OperationDir::new(scratch, &operation_id(id.0))?)
-        };
-        let merged = merge();
-        let end = match &merged {
-            Ok(files) => {
-                Draft::new(Kind::MergeApplied, &MergeApplied { merge: id.0, files: *files })
-            }
-            Err(error) => {
-                let code = error.code().to_owned();
-                let body = MergeFailed { merge: id.0, code, message: error.to_string() };
-                Draft::new(Kind::MergeFailed, &body)
-            }
-        };
-        record.append(vec![end])?;
-        result.merged = Some(merged?);
-        Ok(result)
+        Ok(Ran { result, project, workspace, manifest: seal.manifest, labels, masker })
     }
 
     /// Freezes the directory, makes the sandbox, records both and that the command starts.
@@ -367,13 +332,6 @@ impl Kernel {
     }
 }
 
-/// What the person at a command holds.
-struct Hands<'a> {
-    live: Live<'a>,
-    sink: &'a mut dyn FnMut(Stream, &[u8]),
-    cancel: &'a Cancel,
-}
-
 /// A command that ran, and the copy that it changed.
 struct Ran {
     result: OneResult,
@@ -382,6 +340,7 @@ struct Ran {
     manifest: SealManifest,
     /// Taint of what the command changed.
     labels: BTreeSet<String>,
+    masker: Arc<Masker>,
 }
 
 /// A copy of a directory and the sandbox on it.
@@ -404,21 +363,6 @@ const fn ended_as(status: &Status) -> (CallStatus, Kind) {
 /// ordinary text by chance.
 fn given(env: &[(String, String)]) -> Vec<Secret> {
     env.iter().filter_map(|(name, value)| Secret::new(name, value.as_bytes()).ok()).collect()
-}
-
-/// The person who asks for the merge is the one who approves it, deletions included.
-fn merge_by_hand(project: &Path, input: Input<'_>, operation: &OperationDir) -> Result<u64> {
-    let binding = match merge::propose(project, input)? {
-        merge::Proposed::Clean(proposal) => proposal.binding,
-        merge::Proposed::Conflict(conflicts) => return Err(merge::conflict_error(&conflicts)),
-    };
-    let authority = Authority::Reviewed { binding: &binding, deletions: true };
-    match merge::apply(project, input, authority, operation)? {
-        merge::Outcome::Applied(applied) => {
-            Ok((applied.written.len() + applied.deleted.len()) as u64)
-        }
-        merge::Outcome::Conflict(conflicts) => Err(merge::conflict_error(&conflicts)),
-    }
 }
 
 fn end(
@@ -544,54 +488,6 @@ impl<'a> Record<'a> {
             scope: GrantScope::Call,
         };
         self.append(vec![Draft::new(Kind::ApprovalResolved, &resolved)]).map(|_| ())
-    }
-
-    /// Decides every changed path. A review is given by the person who asked for the merge.
-    fn allow_merge(&self, id: CallId, set: &ChangeSet, labels: &BTreeSet<String>) -> Result<()> {
-        let mut drafts = Vec::new();
-        let mut denied = None;
-        let mut reasons = Vec::new();
-        for path in set.changes.iter().flat_map(Change::paths) {
-            let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(path.clone());
-            call.session = Some(self.journal.session.clone());
-            call.labels.clone_from(labels);
-            let decision = decide_uncounted(&self.policy, &call);
-            match decision.effect {
-                Effect::Allow => {}
-                Effect::RequireReview => {
-                    let why = decision.reasons.iter();
-                    reasons.extend(why.map(|reason| format!("{path}: {reason}")));
-                }
-                Effect::Deny => {
-                    denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
-                }
-            }
-            let subject = Some(path.to_string());
-            let body = PolicyDecided::new(Some(id), call, subject, decision);
-            drafts.push(Draft::new(Kind::PolicyDecided, &body));
-        }
-        if drafts.is_empty() {
-            return Ok(());
-        }
-        let asked = (denied.is_none() && !reasons.is_empty()).then(|| ApprovalRequested {
-            subject: ApprovalSubject::Merge,
-            call: Some(id),
-            tool: "merge".to_owned(),
-            shown: format!("{} files", set.changes.len()),
-            reasons,
-            args_digest: Digest::ZERO,
-            policy_version: self.policy.version(),
-            base: set.base,
-            offer: None,
-            merge: None,
-        });
-        self.append_asked(drafts, asked)?;
-        match denied {
-            Some(why) => {
-                Err(Error::new(codes::POLICY_DENIED, "the changes may not be merged").why(why))
-            }
-            None => Ok(()),
-        }
     }
 
     fn propose(&self, one: &OneCommand) -> Result<CallId> {

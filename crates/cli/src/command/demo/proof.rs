@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use glasshouse_kernel::driver::OneCommand;
-use glasshouse_kernel::{Kernel, codes};
+use glasshouse_kernel::driver::{Hands, OneCommand};
+use glasshouse_kernel::{Kernel, NoReviewer, codes};
 use glasshouse_log::{Log, Verification, verify_home};
 use glasshouse_model::body::{CallEnd, PolicyDecided, ToolStarted};
 use glasshouse_model::{CallId, CanonicalPath, Digest, Event, Kind, TenantId};
@@ -57,7 +57,13 @@ fn a_tunnel_for_another_host_is_refused(home: &Path) -> Result<(), Error> {
     // In an installation of its own: it is no part of the story.
     let place = home.join(format!("demo/network-{}", std::process::id()));
     let kernel = Kernel::open(&place, &home::program()?)?;
-    let result = kernel.run_once(&one, Live::default(), &mut |_, _| {}, &Cancel::new()?);
+    let hands = Hands {
+        live: Live::default(),
+        sink: &mut |_, _| {},
+        cancel: &Cancel::new()?,
+        reviewer: &NoReviewer,
+    };
+    let result = kernel.run_once(&one, hands);
     drop(kernel);
     // What stays is small, and nobody's.
     let _ = glasshouse_sandbox::remove_tree(&place);

@@ -1,0 +1,151 @@
+//! What a command changed goes into the directory: decided path by path, and shown to a person first
+//! where a rule or a deletion wants that.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use glasshouse_model::body::{
+    ApprovalRequested, ApprovalSubject, MergeApplied, MergeFailed, PolicyDecided,
+};
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, CallId, Draft, Effect, Kind};
+use glasshouse_sandbox::Status;
+use glasshouse_sandbox::workspace::{Change, ChangeSet};
+use glasshouse_tools::sanitise::Masker;
+
+use super::{OneCommand, OneResult, Ran, Record};
+use crate::driver::decide::decide_uncounted;
+use crate::driver::people::{ReviewItem, Reviewer, Withdrawn};
+use crate::driver::settled::Settled;
+use crate::driver::start::put;
+use crate::driver::workbench::Blobs;
+use crate::driver::{Kernel, operation_id};
+use crate::merge::{self, Authority, Input, OperationDir, Proposal};
+use crate::{Error, Result, codes};
+
+impl Kernel {
+    /// Merges what the command changed, where that was asked for and the command finished. The call
+    /// itself is over by then: a merge that fails is an end of its own.
+    pub(super) fn merge_finished(
+        &self,
+        record: &Record<'_>,
+        (id, one): (CallId, &OneCommand),
+        scratch: &Path,
+        ran: Ran,
+        reviewer: &dyn Reviewer,
+    ) -> Result<OneResult> {
+        let Ran { mut result, project, workspace, manifest, labels, masker } = ran;
+        let finished = matches!(result.run.status, Status::Exited(0));
+        if !(one.merge && one.workspace.is_some() && finished) {
+            return Ok(result);
+        }
+        let blobs = Blobs(self.log.clone());
+        let merge = || -> Result<u64> {
+            let set = workspace.change_set(&manifest, &blobs)?;
+            let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
+            let proposal = match merge::propose(&project, input)? {
+                merge::Proposed::Clean(proposal) => proposal,
+                merge::Proposed::Conflict(found) => return Err(merge::conflict_error(&found)),
+            };
+            let mut reasons = record.decide_merge(id, &set, &labels)?;
+            reasons.extend(proposal.deletions.iter().map(|path| format!("it deletes {path}")));
+            if !reasons.is_empty() {
+                record.ask_merge((id, reasons), &set, (&proposal, &masker), reviewer)?;
+            }
+            // What was not asked about holds no deletion.
+            let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
+            let operation = OperationDir::new(scratch, &operation_id(id.0))?;
+            match merge::apply(&project, input, authority, &operation)? {
+                merge::Outcome::Applied(applied) => {
+                    Ok((applied.written.len() + applied.deleted.len()) as u64)
+                }
+                merge::Outcome::Conflict(found) => Err(merge::conflict_error(&found)),
+            }
+        };
+        let merged = merge();
+        let end = match &merged {
+            Ok(files) => {
+                Draft::new(Kind::MergeApplied, &MergeApplied { merge: id.0, files: *files })
+            }
+            Err(error) => {
+                let code = error.code().to_owned();
+                let body = MergeFailed { merge: id.0, code, message: error.to_string() };
+                Draft::new(Kind::MergeFailed, &body)
+            }
+        };
+        record.append(vec![end])?;
+        result.merged = Some(merged?);
+        Ok(result)
+    }
+}
+
+impl Record<'_> {
+    /// Decides every changed path; answers why a person has to look, if so.
+    fn decide_merge(
+        &self,
+        id: CallId,
+        set: &ChangeSet,
+        labels: &BTreeSet<String>,
+    ) -> Result<Vec<String>> {
+        let mut drafts = Vec::new();
+        let mut denied = None;
+        let mut reasons = Vec::new();
+        for path in set.changes.iter().flat_map(Change::paths) {
+            let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(path.clone());
+            call.session = Some(self.journal.session.clone());
+            call.labels.clone_from(labels);
+            let decision = decide_uncounted(&self.policy, &call);
+            match decision.effect {
+                Effect::Allow => {}
+                Effect::RequireReview => {
+                    let why = decision.reasons.iter();
+                    reasons.extend(why.map(|reason| format!("{path}: {reason}")));
+                }
+                Effect::Deny => {
+                    denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+                }
+            }
+            let subject = Some(path.to_string());
+            let body = PolicyDecided::new(Some(id), call, subject, decision);
+            drafts.push(Draft::new(Kind::PolicyDecided, &body));
+        }
+        if !drafts.is_empty() {
+            self.append(drafts)?;
+        }
+        if let Some(why) = denied {
+            let what = "the changes may not be merged";
+            return Err(Error::new(codes::POLICY_DENIED, what).why(why));
+        }
+        Ok(reasons)
+    }
+
+    /// Shows the changes to a person; an error unless they agree.
+    fn ask_merge(
+        &self,
+        (id, reasons): (CallId, Vec<String>),
+        set: &ChangeSet,
+        (proposal, masker): (&Proposal, &Masker),
+        reviewer: &dyn Reviewer,
+    ) -> Result<()> {
+        let patch = masker.mask_str(&proposal.patch);
+        let request = ApprovalRequested {
+            subject: ApprovalSubject::Merge,
+            call: Some(id),
+            tool: "merge".to_owned(),
+            shown: format!("{} files", set.changes.len()),
+            reasons,
+            args_digest: put(self.journal.log(), patch.as_bytes())?.blob,
+            policy_version: self.policy.version(),
+            base: set.base,
+            offer: None,
+            merge: None,
+        };
+        let approval = self.append(vec![Draft::new(Kind::ApprovalRequested, &request)])?;
+        let reasons = request.reasons.clone();
+        let withdrawn = Withdrawn::default();
+        let item = ReviewItem { approval, request, patch: Some(patch), withdrawn };
+        let settled = Settled::ask(reviewer, &item);
+        self.append(vec![settled.draft(approval)])?;
+        settled.check(&reasons)
+    }
+}

@@ -1,0 +1,58 @@
+//! What a person said to a merge, for the log and for whoever asked.
+
+use glasshouse_model::body::{ApprovalResolved, GrantScope};
+use glasshouse_model::{Actor, Draft, Kind, Seq};
+
+use super::decide::now_us;
+use super::people::{Answer, ReviewItem, Reviewer};
+use crate::{Error, Result, codes};
+
+/// An answer about one merge.
+pub(super) struct Settled {
+    approver: Actor,
+    code: &'static str,
+}
+
+impl Settled {
+    const APPROVED: &'static str = "approved";
+    const REJECTED: &'static str = "rejected";
+
+    /// Asks, and waits for the answer.
+    pub(super) fn ask(reviewer: &dyn Reviewer, item: &ReviewItem) -> Self {
+        let code = match reviewer.review(item) {
+            // Only this merge was asked about, whatever else the answer would allow.
+            Answer::Approve | Answer::ApproveFor(_) => Self::APPROVED,
+            Answer::Reject => Self::REJECTED,
+            Answer::Nobody => codes::NO_APPROVER.name,
+        };
+        Self { approver: reviewer.approver(), code }
+    }
+
+    pub(super) fn is_approved(&self) -> bool {
+        self.code == Self::APPROVED
+    }
+
+    /// The answer to the question at `approval`.
+    pub(super) fn draft(&self, approval: Seq) -> Draft {
+        let body = ApprovalResolved {
+            approval,
+            approved: self.is_approved(),
+            approver: self.approver.clone(),
+            code: self.code.to_owned(),
+            expires_us: now_us(),
+            scope: GrantScope::Call,
+        };
+        Draft::new(Kind::ApprovalResolved, &body).by(self.approver.clone())
+    }
+
+    /// # Errors
+    /// `approval_rejected` and `approval_needed`, unless somebody agreed.
+    pub(super) fn check(&self, reasons: &[String]) -> Result<()> {
+        match self.code {
+            Self::APPROVED => Ok(()),
+            Self::REJECTED => Err(Error::new(codes::APPROVAL_REJECTED, "the merge was rejected")),
+            _ => Err(Error::new(codes::APPROVAL_NEEDED, "nobody is there to approve the merge")
+                .why(reasons.join("; "))),
+        }
+    }
+}
