@@ -30,9 +30,10 @@ pub(crate) struct Place {
     pub(crate) limit_bytes: u64,
 }
 
-/// The watch of one command on one place.
-pub(crate) struct DiskWatch<'a> {
-    place: &'a Place,
+/// The watch of a sandbox's commands on one place.
+#[derive(Debug)]
+pub(crate) struct DiskWatch {
+    place: Place,
     /// The most that was free since the place was last known to be within its limit: what is freed
     /// elsewhere meanwhile hides nothing that is added here.
     free: Free,
@@ -41,15 +42,15 @@ pub(crate) struct DiskWatch<'a> {
     next: Instant,
 }
 
-impl<'a> DiskWatch<'a> {
+impl DiskWatch {
     /// Time between looks at the free space: a fast disk takes a few hundred MiB meanwhile.
     pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
-    pub(crate) fn new(place: &'a Place) -> Self {
+    pub(crate) fn new(place: Place) -> Self {
         Self {
-            // Where that cannot be told the first look counts.
             free: Free::of(&place.dir).unwrap_or(Free::ALL),
-            slack_bytes: place.limit_bytes / 8,
+            // The first look counts what is there.
+            slack_bytes: 0,
             place,
             next: Instant::now() + Self::INTERVAL,
         }
@@ -58,12 +59,14 @@ impl<'a> DiskWatch<'a> {
     /// Whether the place is larger than its limit. Cheap; call it as often as convenient. `init` is the
     /// sandbox's first process.
     pub(crate) fn exceeded(&mut self, init: impl AsFd) -> bool {
+        Instant::now() >= self.next && self.exceeds(init)
+    }
+
+    /// The same now, whenever the last look was: for a command that is over.
+    pub(crate) fn exceeds(&mut self, init: impl AsFd) -> bool {
         let now = Instant::now();
-        if now < self.next {
-            return false;
-        }
         self.next = now + Self::INTERVAL;
-        let Place { dir, device, limit_bytes } = self.place;
+        let Place { dir, device, limit_bytes } = &self.place;
         let free_now = Free::of(dir).unwrap_or(Free::NONE);
         self.free.raise(&free_now);
         if free_now.lost_since(&self.free) < self.slack_bytes {
@@ -122,6 +125,7 @@ fn family(init: u32) -> Vec<u32> {
 }
 
 /// What is left of a file system.
+#[derive(Debug)]
 struct Free {
     bytes: u64,
     /// Files that can still be made; none where the file system has no such number, as btrfs.
@@ -157,12 +161,12 @@ impl Free {
 mod tests {
     use super::*;
 
-    fn watch(place: &Place, lost_bytes: u64) -> bool {
+    fn watch(place: Place, lost_bytes: u64) -> bool {
         let me = rustix::process::getpid();
         let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
         let mut watch = DiskWatch::new(place);
-        watch.next = Instant::now();
-        watch.free.bytes = Free::of(&place.dir).unwrap().bytes + lost_bytes;
+        (watch.next, watch.slack_bytes) = (Instant::now(), watch.place.limit_bytes / 8);
+        watch.free.bytes = Free::of(&watch.place.dir).unwrap().bytes + lost_bytes;
         watch.exceeded(&me)
     }
 
@@ -173,15 +177,29 @@ mod tests {
     #[test]
     fn a_layer_is_over_its_limit_when_it_really_is() {
         let upper = tempfile::tempdir().unwrap();
-        let look = |limit_bytes: u64, lost_bytes: u64| {
-            watch(&place(upper.path(), limit_bytes), lost_bytes)
-        };
+        let look =
+            |limit_bytes: u64, lost_bytes: u64| watch(place(upper.path(), limit_bytes), lost_bytes);
         fs::create_dir(upper.path().join("deep")).unwrap();
         fs::write(upper.path().join("deep/file"), vec![1; 1 << 20]).unwrap();
         std::os::unix::fs::symlink("/", upper.path().join("everything")).unwrap();
         assert!(look(64 << 10, 1 << 40));
         assert!(!look(64 << 10, 0), "no space was lost, so nothing is counted");
         assert!(!look(8 << 20, 1 << 40), "others wrote");
+    }
+
+    /// The failure: each command's watch began anew, so that each could add what no look within an eighth of
+    /// the limit would count, and all of them together any number.
+    #[test]
+    fn what_earlier_commands_left_counts() {
+        let upper = tempfile::tempdir().unwrap();
+        fs::write(upper.path().join("file"), vec![1; 1 << 20]).unwrap();
+        let me = rustix::process::getpid();
+        let me = rustix::process::pidfd_open(me, rustix::process::PidfdFlags::empty()).unwrap();
+        let mut watch = DiskWatch::new(place(upper.path(), 64 << 10));
+        assert!(watch.exceeds(&me), "the first look of a sandbox counts");
+        watch = DiskWatch::new(place(upper.path(), 8 << 20));
+        assert!(!watch.exceeds(&me));
+        assert!(watch.slack_bytes < 4 << 20);
     }
 
     /// The failure: files without content take no space, so a command could use up all that a file system
@@ -197,8 +215,9 @@ mod tests {
         let look = |entries: u64, lost_files: u64| {
             let place = place(upper.path(), entries * ENTRY_BYTES);
             let files = Free::of(upper.path()).unwrap().files.map(|files| files + lost_files);
-            let mut watch = DiskWatch::new(&place);
-            (watch.next, watch.free) = (Instant::now(), Free { bytes: 0, files });
+            let slack_bytes = place.limit_bytes / 8;
+            let (next, free) = (Instant::now(), Free { bytes: 0, files });
+            let mut watch = DiskWatch { place, free, slack_bytes, next };
             watch.exceeded(&me)
         };
         assert!(look(64, 1 << 20));
@@ -235,11 +254,11 @@ mod tests {
         let _again = held.try_clone().unwrap();
         fs::remove_file(&path).unwrap();
         let me = std::process::id();
-        assert!(watch(&place(upper.path(), 64 << 10), 1 << 40));
+        assert!(watch(place(upper.path(), 64 << 10), 1 << 40));
         assert!(used_bytes(upper.path()) < 64 << 10, "no walk finds it");
         let once = nameless(me, upper.path().metadata().unwrap().dev());
         assert!((1 << 20..2 << 20).contains(&once), "{once}");
-        assert!(!watch(&Place { device: 0, ..place(upper.path(), 64 << 10) }, 1 << 40));
+        assert!(!watch(Place { device: 0, ..place(upper.path(), 64 << 10) }, 1 << 40));
         // In a child, its parent is looked from.
         let mut child = std::process::Command::new("sleep").arg("60").stdin(held).spawn().unwrap();
         assert!(family(me).contains(&child.id()));

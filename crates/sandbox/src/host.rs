@@ -36,11 +36,13 @@ pub(crate) use self::cgroup::{Obstacle, Parents, remove_leaves};
 use self::nest::{Hatched, Nest};
 use self::rootfs::Base;
 use self::seccomp::Filters;
+pub(crate) use self::sys::end_with_parent;
 use crate::attest::Privilege;
 use crate::entry::{self, Entry};
 use crate::leftovers::Record;
 use crate::template::Profile;
 use crate::wire::{Context as _, Failure, FromHost, Order, PROTOCOL, SERVICE, ToHost};
+use crate::workspace::Hold;
 
 /// First argument with which the program enters this module.
 pub const ARGUMENT: &str = "__sandboxd";
@@ -110,6 +112,8 @@ struct First {
 
 struct Host {
     directory: PathBuf,
+    /// Tells every sweep that this process lives.
+    _held: Hold,
     base: Base,
     parents: Parents,
     record: Record,
@@ -130,8 +134,11 @@ const STARTS: u32 = 3;
 
 impl Host {
     fn prepare(run_dir: &Path) -> Result<Self, Failure> {
-        let pid = std::process::id();
-        let directory = run_dir.join(format!("host-{pid}"));
+        let parents = Parents::find();
+        let record = Record::of_this_process(parents.directories())
+            .ok_or_else(|| Failure::new("identify the host process"))?;
+        let directory = record.directory(run_dir);
+        let held = Hold::take(&directory).map_err(|error| Failure::new(error.to_string()))?;
         let [etc, image, mountpoint, scratch] =
             ["etc", "image", "root", "scratch"].map(|name| directory.join(name));
         for path in [&mountpoint, &scratch] {
@@ -139,9 +146,6 @@ impl Host {
         }
         etc::prepare(&etc).during("prepare /etc")?;
         etc::complete(&image).during("prepare /etc")?;
-        let parents = Parents::find();
-        let record = Record::of_this_process(parents.directories())
-            .ok_or_else(|| Failure::new("identify the host process"))?;
         record.write(&directory).during("record the host process")?;
         let privilege = confine::privilege();
         let uid = rustix::process::geteuid().as_raw();
@@ -162,6 +166,7 @@ impl Host {
             spare: None,
             free: Vec::new(),
             directory,
+            _held: held,
         })
     }
 

@@ -1,6 +1,8 @@
 //! What a host process that died without cleaning up left behind, found by recorded identity.
 //!
-//! A record names the process by number, start time and boot, so a reused number is never taken
+//! A living host process holds its directory by a lock, which ends with it and is seen from everywhere:
+//! numbers and start times mean other things in another container that shares the data directory.
+//! A record in it names the process by number, start time and boot, so a reused number is never taken
 //! for it, and the prefix of every cgroup it made. It goes last: a group that is still busy is found
 //! by it the next time. Processes need no record: they end with the host process by the kernel's
 //! doing, and those in a group are killed with the group.
@@ -18,8 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::{Parents, remove_leaves};
 use crate::tree::remove_tree;
+use crate::workspace::Hold;
 
 const RECORD: &str = "host.json";
+/// What the name of every host process's directory starts with.
+const DIRECTORY: &str = "host-";
 /// What the name of every group of ours starts with.
 const GROUP: &str = "glasshouse-";
 /// How long a group may be empty and yet in use: a process enters it as soon as it is made, and stays.
@@ -45,6 +50,11 @@ impl Record {
         let (start_ticks, boot_id) = (start_ticks(pid)?, boot_id()?);
         let prefix = format!("{GROUP}{pid}-{start_ticks}-");
         Some(Self { pid, start_ticks, boot_id, prefix, cgroup_parents })
+    }
+
+    /// Where such a process keeps what it needs, below the run directory.
+    pub(crate) fn directory(&self, run_dir: &Path) -> PathBuf {
+        run_dir.join(format!("{DIRECTORY}{}-{}", self.pid, self.start_ticks))
     }
 
     pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
@@ -85,25 +95,23 @@ pub(crate) fn sweep(run_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
     for entry in entries {
         let directory = entry?.path();
         let named = directory.file_name().and_then(|name| name.to_str());
-        if !named.is_some_and(|name| name.starts_with("host-")) {
+        if !named.is_some_and(|name| name.starts_with(DIRECTORY)) {
             continue;
         }
-        let Ok(text) = fs::read(directory.join(RECORD)) else {
-            // Another host process may just be starting; its record follows at once. A directory
-            // that never gets one holds nothing but copies of public files.
-            continue;
-        };
-        let Ok(record) = serde_json::from_slice::<Record>(&text) else {
-            continue;
-        };
-        if record.is_alive() {
-            continue;
-        }
-        let leaves = record.leaves();
-        let stay = if dry_run { Vec::new() } else { remove_leaves(leaves.clone()) };
-        found.extend(leaves.into_iter().filter(|leaf| !stay.contains(leaf)));
-        if !stay.is_empty() {
-            continue;
+        // Whoever makes the directory holds it before anything is in it, so one without a record was left
+        // by a process that was killed at its start.
+        let Ok(Some(_alone)) = Hold::alone(&directory) else { continue };
+        let text = fs::read(directory.join(RECORD)).unwrap_or_default();
+        if let Ok(record) = serde_json::from_slice::<Record>(&text) {
+            if record.is_alive() {
+                continue;
+            }
+            let leaves = record.leaves();
+            let stay = if dry_run { Vec::new() } else { remove_leaves(leaves.clone()) };
+            found.extend(leaves.into_iter().filter(|leaf| !stay.contains(leaf)));
+            if !stay.is_empty() {
+                continue;
+            }
         }
         if !dry_run {
             remove_tree(&directory)?;
@@ -212,6 +220,35 @@ mod tests {
         check(&|record| record.start_ticks += 1, true);
         check(&|record| record.boot_id = "another boot".into(), true);
         check(&|record| record.pid = u32::MAX, true);
+    }
+
+    /// The failure: a process was looked up by its number, which means another one, or none, in another
+    /// container with the same data directory: what lives there was swept, its sandboxes killed.
+    #[test]
+    fn what_is_held_lives_wherever_its_process_is() {
+        let run = tempfile::tempdir().unwrap();
+        let mut record = Record::of_this_process(Vec::new()).unwrap();
+        record.start_ticks += 1;
+        let directory = record.directory(run.path());
+        let held = Hold::take(&directory).unwrap();
+        record.write(&directory).unwrap();
+        assert_eq!(sweep(run.path(), false).unwrap(), Vec::<PathBuf>::new());
+        drop(held);
+        assert_eq!(sweep(run.path(), false).unwrap(), [directory]);
+    }
+
+    /// The failure: what a host process left that was killed before it had written its record stayed for
+    /// good.
+    #[test]
+    fn a_directory_without_a_record_goes_unless_somebody_holds_it() {
+        let run = tempfile::tempdir().unwrap();
+        let directory = run.path().join("host-1-1");
+        let held = Hold::take(&directory).unwrap();
+        fs::create_dir(directory.join("etc")).unwrap();
+        assert_eq!(sweep(run.path(), false).unwrap(), Vec::<PathBuf>::new());
+        drop(held);
+        assert_eq!(sweep(run.path(), true).unwrap(), [directory.clone()]);
+        assert_eq!(sweep(run.path(), false).unwrap(), [directory]);
     }
 
     /// The failure: a group that was still busy lost its record, and stayed for good.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::command::{Cancel, RunResult, Stream, Usage};
+use crate::command::{Cancel, Limit, RunResult, Status, Stream, Usage};
 use crate::disk::DiskWatch;
 use crate::live::{Order, Orders, Window};
 use crate::owner::{Half, explain, lost};
@@ -112,7 +112,7 @@ pub(crate) struct Bounds<'a> {
     pub(crate) output_bytes: u64,
     pub(crate) timeout: Duration,
     pub(crate) pause_limit: Duration,
-    pub(crate) disk: Vec<DiskWatch<'a>>,
+    pub(crate) disk: &'a mut [DiskWatch],
 }
 
 /// What is ready.
@@ -188,7 +188,12 @@ impl<'a> Pump<'a> {
     fn ended(mut self, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<RunResult> {
         let message = self.half.channel.receive().map_err(|error| lost(&error))?;
         match message.map(|received| received.message) {
-            Some(FromInit::Ended(ended)) => {
+            Some(FromInit::Ended(mut ended)) => {
+                // What was written since the last look counts, too.
+                let init = &self.half.pidfd;
+                if !self.stopped && self.bounds.disk.iter_mut().any(|watch| watch.exceeds(init)) {
+                    ended.status = Status::LimitExceeded(Limit::Disk);
+                }
                 self.drain(sink)?;
                 Ok(self.result(&ended))
             }

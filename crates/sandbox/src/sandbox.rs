@@ -43,7 +43,7 @@ pub struct Sandbox {
     env: Vec<(String, String)>,
     max_duration_ms: u64,
     /// What commands may fill, and how far: the layer that takes the changes, and each cache.
-    places: Vec<Place>,
+    places: Mutex<Vec<DiskWatch>>,
     /// Ends with the sandbox, and after it.
     proxy: Option<EgressProxy>,
 }
@@ -64,7 +64,8 @@ impl Sandbox {
             (cache.source.clone(), device)
         });
         let places = layer.into_iter().chain(caches);
-        let places = places.map(|(dir, device)| Place { dir, device, limit_bytes }).collect();
+        let places = places.map(|(dir, device)| Place { dir, device, limit_bytes });
+        let places = Mutex::new(places.map(DiskWatch::new).collect());
         Self {
             half: Mutex::new(half),
             root,
@@ -130,11 +131,12 @@ impl Sandbox {
             Some(_) => start_on_terminal(&mut half, launch, live, &command.stdin)?,
             None => start_on_pipes(&mut half, &ToInit::Run(launch), live, &command.stdin)?,
         };
+        let mut places = guard(&self.places);
         let bounds = Bounds {
             output_bytes: command.output_limit_bytes,
             timeout,
             pause_limit,
-            disk: self.places.iter().map(DiskWatch::new).collect(),
+            disk: &mut places,
         };
         let ran = Pump::new(&mut half, ends, bounds).run(sink, cancel);
         // Nobody is left who could want a connection of this command; each is recorded by now.
@@ -157,11 +159,12 @@ impl Sandbox {
         let message = ToInit::Enter { entry: task.entry.clone(), timeout_ms };
         let mut half = guard(&self.half);
         let ends = start_on_pipes(&mut half, &message, Live::default(), &task.input)?;
+        let mut places = guard(&self.places);
         let bounds = Bounds {
             output_bytes: task.output_limit_bytes,
             timeout: Duration::from_millis(timeout_ms),
             pause_limit: Duration::ZERO,
-            disk: self.places.iter().map(DiskWatch::new).collect(),
+            disk: &mut places,
         };
         Pump::new(&mut half, ends, bounds).run(sink, cancel)
     }

@@ -175,7 +175,8 @@ fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-fn open(path: &Path, rights: RawMode) -> Result<OwnedFd, Errno> {
+/// Opens a directory as [`open_child`] does.
+pub(crate) fn open(path: &Path, rights: RawMode) -> Result<OwnedFd, Errno> {
     let (holder, name) = (path.parent(), path.file_name());
     let holder = holder.filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The way to it is the caller's own; links in it are followed, the last name's is not.

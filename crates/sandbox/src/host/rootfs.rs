@@ -340,6 +340,9 @@ impl Root {
         self.directory("dev/shm")?;
         rustix::fs::chmodat(&self.root, "dev/shm", Mode::from_raw_mode(0o1777), AtFlags::empty())
             .during("open /dev/shm")?;
+        let shared = openat(&self.root, "dev/shm", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .during("open /dev/shm")?;
+        let shared = clone_of(&shared, OpenTreeFlags::empty()).during("make shared memory")?;
         self.directory("dev/pts")?;
         let terminals = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC).during("make terminals")?;
         fsconfig_set_flag(&terminals, "newinstance").during("make terminals")?;
@@ -353,6 +356,10 @@ impl Root {
         )
         .during("make terminals")?;
         attach(self.root.as_fd(), "dev/pts", &terminals)?;
+        attach(self.root.as_fd(), "dev/shm", &shared)?;
+        // Nothing else in it changes, also where its owner is the commands' user.
+        sys::mount_setattr(tree.as_fd(), false, libc::MOUNT_ATTR_RDONLY, None)
+            .during("close /dev")?;
         Ok(tree)
     }
 

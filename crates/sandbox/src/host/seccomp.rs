@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use self::calls::{
     BARE, BUILD, COMPUTE, Call, DENIED, MAPPING, NAMESPACE_FLAGS, OF_A_PROCESS, OPTIONAL,
-    TERMINAL_INJECTION, old,
+    TERMINAL_INJECTION, UNSUPPORTED, old,
 };
 use super::confine::INSIDE_ID;
 use super::sys;
@@ -41,7 +41,7 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, i64, Standing)> {
     };
     let free = [COMPUTE, old::COMPUTE, BUILD, old::BUILD, OPTIONAL];
     let free = free.into_iter().flat_map(move |calls| list(calls, Standing::Free));
-    let forbidden = [DENIED, old::DENIED];
+    let forbidden = [DENIED, old::DENIED, UNSUPPORTED];
     let forbidden = forbidden.into_iter().flat_map(move |calls| list(calls, Standing::Forbidden));
     let clone3 = ("clone3", libc::SYS_clone3, Standing::Forbidden);
     free.chain(forbidden).chain([clone3]).map(|(name, number, standing)| match number {
@@ -116,6 +116,8 @@ enum Verdict {
     Allow,
     NotImplemented,
     NotPermitted,
+    /// As on a file system that cannot do it.
+    NotSupported,
     /// Decided by the low 32 bits of an argument, which are all the kernel looks at for these:
     /// the first condition that holds decides, else the last field does.
     Argument(u32, Vec<(Condition, Verdict)>, Box<Verdict>),
@@ -148,6 +150,7 @@ fn standard() -> Rules {
     use Verdict::{Allow, Argument, NotPermitted};
     let mut rules: Rules = with(&[COMPUTE, old::COMPUTE, BUILD, old::BUILD], &Allow).collect();
     rules.extend(with(&[DENIED, old::DENIED], &NotPermitted));
+    rules.extend(with(&[UNSUPPORTED], &Verdict::NotSupported));
     let namespaces = NAMESPACE_FLAGS.iter().fold(0, |all, flag| all | flag.cast_unsigned());
     rules.insert(
         number(libc::SYS_clone),
@@ -164,11 +167,15 @@ fn standard() -> Rules {
     // enumerate interfaces at start.
     let route = (Equals(libc::NETLINK_ROUTE.cast_unsigned()), Allow);
     let netlink = Argument(2, vec![route], Box::new(NotPermitted));
+    // Streams and datagrams; other protocols are rarely used code.
+    let usual = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP];
+    let usual = usual.map(|protocol| (Equals(protocol.cast_unsigned()), Allow));
+    let internet = Argument(2, usual.into(), Box::new(NotPermitted));
     // Other families reach the machine's host (vsock), its links (packet) or rarely used code.
     let families = vec![
         family(libc::AF_UNIX, Allow),
-        family(libc::AF_INET, Allow),
-        family(libc::AF_INET6, Allow),
+        family(libc::AF_INET, internet.clone()),
+        family(libc::AF_INET6, internet),
         family(libc::AF_NETLINK, netlink),
     ];
     rules.insert(number(libc::SYS_socket), Argument(0, families, Box::new(NotPermitted)));
@@ -227,6 +234,7 @@ fn strict() -> Rules {
     use Verdict::{Allow, Argument, NotPermitted};
     let mut rules: Rules = with(&[COMPUTE, old::COMPUTE], &Allow).collect();
     rules.extend(with(&[DENIED, old::DENIED], &NotPermitted));
+    rules.extend(with(&[UNSUPPORTED], &Verdict::NotSupported));
     // Files may be opened to read only, so none can be made.
     let writing = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
     let read_only = |index| {
@@ -242,6 +250,8 @@ fn strict() -> Rules {
     let local = (Equals(libc::AF_UNIX.cast_unsigned()), Allow);
     rules.insert(number(libc::SYS_socket), Argument(0, vec![local], Box::new(NotPermitted)));
     rules.insert(number(libc::SYS_socketpair), pair());
+    // A socket that gets a name is a file.
+    rules.insert(number(libc::SYS_bind), NotPermitted);
     only_oneself(&mut rules);
     rules
 }
@@ -323,6 +333,7 @@ fn decide(verdict: &Verdict) -> Vec<libc::sock_filter> {
         Verdict::Allow => answer(libc::SECCOMP_RET_ALLOW),
         Verdict::NotImplemented => answer(errno(libc::ENOSYS)),
         Verdict::NotPermitted => answer(errno(libc::EPERM)),
+        Verdict::NotSupported => answer(errno(libc::EOPNOTSUPP)),
         Verdict::Argument(index, cases, otherwise) => {
             let offset = ARGUMENTS + index * 8 + u32::from(cfg!(target_endian = "big")) * 4;
             let mut program = vec![instruction(LOAD, 0, 0, offset)];
@@ -382,6 +393,7 @@ mod tests {
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
     const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     const ABSENT: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    const LACKING: u32 = libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32;
 
     #[test]
     fn each_profile_decides_as_the_table_says() {
@@ -394,6 +406,8 @@ mod tests {
         check(libc::SYS_read, [0; 3], [ALLOW, ALLOW]);
         check(libc::SYS_execve, [0; 3], [ALLOW, ALLOW]);
         check(libc::SYS_unlinkat, [0; 3], [ALLOW, ABSENT]);
+        check(libc::SYS_fallocate, [0; 3], [LACKING, LACKING]);
+        check(libc::SYS_bind, [0; 3], [ALLOW, DENY]);
         check(libc::SYS_kill, [0; 3], [ALLOW, ABSENT]);
         check(libc::SYS_clone3, [0; 3], [ABSENT, ABSENT]);
         check(libc::SYS_mount, [0; 3], [DENY, DENY]);
@@ -416,6 +430,15 @@ mod tests {
         check(libc::SYS_socket, [libc::AF_UNIX, 1, 0], [ALLOW, ALLOW]);
         check(libc::SYS_socket, [libc::AF_INET, 1, 0], [ALLOW, DENY]);
         check(libc::SYS_socket, [libc::AF_INET6, 1, 0], [ALLOW, DENY]);
+        for (protocol, verdict) in [
+            (libc::IPPROTO_TCP, ALLOW),
+            (libc::IPPROTO_UDP, ALLOW),
+            (libc::IPPROTO_MPTCP, DENY),
+            (libc::IPPROTO_SCTP, DENY),
+            (libc::IPPROTO_UDPLITE, DENY),
+        ] {
+            check(libc::SYS_socket, [libc::AF_INET6, 1, protocol], [verdict, DENY]);
+        }
         check(libc::SYS_socket, [libc::AF_NETLINK, 3, libc::NETLINK_ROUTE], [ALLOW, DENY]);
         check(libc::SYS_socket, [libc::AF_NETLINK, 3, libc::NETLINK_AUDIT], [DENY, DENY]);
         check(libc::SYS_socket, [libc::AF_VSOCK, 1, 0], [DENY, DENY]);
@@ -447,6 +470,7 @@ mod tests {
                     Verdict::Allow => ALLOW,
                     Verdict::NotImplemented => ABSENT,
                     Verdict::NotPermitted => DENY,
+                    Verdict::NotSupported => LACKING,
                     Verdict::Argument(..) => continue,
                 };
                 let found = evaluate(&program, NATIVE, i64::from(call), [0; 3]);
@@ -463,7 +487,7 @@ mod tests {
 
     #[test]
     fn nothing_is_both_needed_and_denied() {
-        for list in [COMPUTE, BUILD, OPTIONAL, old::COMPUTE, old::BUILD] {
+        for list in [COMPUTE, BUILD, OPTIONAL, UNSUPPORTED, old::COMPUTE, old::BUILD] {
             for call in list {
                 assert!(!DENIED.contains(call) && !old::DENIED.contains(call), "{call:?}");
             }

@@ -293,6 +293,18 @@ pub(crate) fn default_signals() {
     }
 }
 
+/// Has a program killed as soon as the thread that starts it is gone, and the process with it.
+pub(crate) fn end_with_parent(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt as _;
+    let bind = || {
+        // SAFETY: a plain system call, which takes no lock and no memory.
+        check(i64::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }))?;
+        Ok(())
+    };
+    // SAFETY: what runs between fork and exec is async-signal-safe: one system call.
+    unsafe { command.pre_exec(bind) };
+}
+
 /// Puts `descriptor` at the number `at`, open across `exec`.
 pub(crate) fn place(descriptor: BorrowedFd<'_>, at: RawFd) -> Result<()> {
     // SAFETY: `at` is one of the standard streams, which this process does not own as a value.

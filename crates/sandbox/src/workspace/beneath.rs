@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use glasshouse_model::{CanonicalPath, Digest};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawMode, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::{Entry, MAX_FILE_BYTES, Owner, SpecialKind};
@@ -57,6 +57,18 @@ impl Root {
         let name = path.display().to_string();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|e| failed("cannot open the directory", &name, e))?;
+        Ok(Self { fd, name })
+    }
+
+    /// Opens a directory of our own that a command may have made unreadable to its owner, who gets these
+    /// rights back.
+    ///
+    /// # Errors
+    /// `workspace_io`.
+    pub(crate) fn reclaim(path: &Path, rights: RawMode) -> Result<Self> {
+        let name = path.display().to_string();
+        let fd = crate::tree::open(path, rights)
             .map_err(|e| failed("cannot open the directory", &name, e))?;
         Ok(Self { fd, name })
     }
@@ -164,6 +176,39 @@ impl Root {
             Err(Errno::NOTDIR) => Ok((Found::BehindFile, None)),
             Err(e) => Err(self.error("cannot look at", path, e)),
         }
+    }
+
+    /// The bytes of a regular file of at most `max_bytes`; none where there is nothing.
+    ///
+    /// # Errors
+    /// `path_outside_workspace` when a component is a link, `workspace_too_large`, `workspace_io`, also for
+    /// what is no regular file.
+    pub fn read_small(&self, path: &CanonicalPath, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+        let fail = |e| self.error("cannot read", path, e);
+        let opened = self.parent(path).and_then(|holder| {
+            let name = path.file_name().unwrap_or(".");
+            rustix::fs::openat(&holder, name, READ, Mode::empty())
+        });
+        let fd = match opened {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(fail)?,
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(fail)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Error::new(codes::WORKSPACE_IO, format!("cannot read `{path}`"))
+                .why("it is no regular file"));
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::from(fd)
+            .take(max_bytes + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| io_failed("cannot read", &self.describe(path), &e))?;
+        if bytes.len() as u64 > max_bytes {
+            let bytes = u64::try_from(stat.st_size).unwrap_or(0).max(bytes.len() as u64);
+            return Err(Error::new(codes::WORKSPACE_TOO_LARGE, format!("cannot read `{path}`"))
+                .why(format!("it has {bytes} bytes; the limit is {max_bytes}")));
+        }
+        Ok(Some(bytes))
     }
 
     /// What `name` in the opened directory `holder` is; `path` is only for messages.

@@ -21,6 +21,7 @@ use super::Owner;
 use super::beneath::io_failed;
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::host::end_with_parent;
 
 /// Where programs are looked for; the user's own `PATH` may name directories the project controls.
 const SAFE_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -56,6 +57,11 @@ const OVERRIDES: &[&str] = &[
 
 /// Settings of the user that no command may convert contents by; only the look-ups see them.
 const CONVERSION: &[&str] = &["core.attributesFile=/dev/null", "core.autocrlf=false"];
+
+/// Most files of a repository that are looked at for links.
+const MAX_REPOSITORY_ENTRIES: usize = 1 << 20;
+/// Most bytes of the list of repositories that one borrows from.
+const MAX_ALTERNATES_BYTES: u64 = 64 << 10;
 
 /// What a git command answered.
 #[derive(Debug)]
@@ -177,6 +183,36 @@ impl Git {
     pub fn directory(&self) -> Result<PathBuf> {
         let output = self.run(&["rev-parse", "--absolute-git-dir"], b"", &[])?;
         Ok(PathBuf::from(self.expect_ok("rev-parse", output)?.line()))
+    }
+
+    /// Every place on disk that it is made of: its own directory, the one that it shares with other work
+    /// trees, where links in these lead, and those whose objects it borrows.
+    ///
+    /// # Errors
+    /// `git_failed`, also for a repository that is larger than can be looked through; `workspace_io`.
+    pub fn places(&self) -> Result<Vec<PathBuf>> {
+        let output = self.run(&["rev-parse", "--git-common-dir"], b"", &[])?;
+        let common = PathBuf::from(self.expect_ok("rev-parse", output)?.line());
+        // Relative to where git runs.
+        let base = self
+            .prefix
+            .as_ref()
+            .map_or_else(|| self.work_tree.clone(), |prefix| self.work_tree.join(prefix.as_str()));
+        let mut places = vec![self.directory()?, base.join(common)];
+        let mut found = Vec::new();
+        let mut left = MAX_REPOSITORY_ENTRIES;
+        while let Some(place) = places.pop() {
+            if found.contains(&place) {
+                continue;
+            }
+            links_below(&place, &mut left, &mut found)?;
+            // Of the repository, or of one whose objects it borrows.
+            for objects in [place.join("objects"), place.clone()] {
+                places.extend(borrowed(&objects)?);
+            }
+            found.push(place);
+        }
+        Ok(found)
     }
 
     /// The current branch (`refs/heads/...`), none when detached, and the current commit, none before
@@ -307,6 +343,8 @@ impl Git {
             command.uid(uid).gid(gid);
         }
         let name = args.first().copied().unwrap_or("");
+        // One that waits, for a pipe where it reads a file, does not outlast us.
+        end_with_parent(&mut command);
         let child = command.spawn().map_err(|e| failed(name, &e.to_string()))?;
         converse(child, stdin).map_err(|why| failed(name, &why))
     }
@@ -331,6 +369,40 @@ fn refuse_special_files(git_dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where the links below a directory lead, which is not looked at further.
+fn links_below(directory: &Path, left: &mut usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(at) = waiting.pop() {
+        let fail = |e: &std::io::Error| io_failed("cannot look at", &at.display().to_string(), e);
+        for entry in std::fs::read_dir(&at).map_err(|e| fail(&e))? {
+            *left = left.checked_sub(1).ok_or_else(|| {
+                failed("rev-parse", &format!("it has more than {MAX_REPOSITORY_ENTRIES} files"))
+                    .fix("run `git gc` in it, which packs them")
+            })?;
+            let entry = entry.map_err(|e| fail(&e))?;
+            let kind = entry.file_type().map_err(|e| fail(&e))?;
+            if kind.is_symlink() {
+                found.push(entry.path());
+            } else if kind.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The directories of objects that a directory of objects borrows from.
+fn borrowed(objects: &Path) -> Result<Vec<PathBuf>> {
+    let file = objects.join("info/alternates");
+    let Ok(meta) = file.symlink_metadata() else { return Ok(Vec::new()) };
+    if !meta.is_file() || meta.len() > MAX_ALTERNATES_BYTES {
+        return Err(failed("rev-parse", "`objects/info/alternates` is no small regular file"));
+    }
+    let text = std::fs::read_to_string(&file)
+        .map_err(|e| io_failed("cannot read", &file.display().to_string(), &e))?;
+    Ok(text.lines().filter(|line| !line.starts_with('#')).map(|line| objects.join(line)).collect())
 }
 
 fn failed(name: &str, why: &str) -> Error {

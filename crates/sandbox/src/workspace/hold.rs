@@ -43,13 +43,18 @@ impl Hold {
         }
     }
 
-    /// Holds an existing directory alone; none when anyone else holds it, or it cannot be locked.
+    /// Holds an existing directory alone; none when anyone else holds it, when it cannot be locked, and
+    /// when it is gone.
     ///
     /// # Errors
     /// `workspace_io` when it cannot be opened.
     pub fn alone(dir: &Path) -> Result<Option<Self>> {
         let fail = |e: std::io::Error| io_failed("cannot open", &dir.display().to_string(), &e);
-        let file = File::open(dir).map_err(fail)?;
+        let file = match File::open(dir) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(fail(e)),
+        };
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(None),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::beneath::{Root, failed, io_failed};
 use super::change::{Change, ChangeSet, Contents, between};
 use super::freeze::{FrozenBase, GitState, Owner};
-use super::upper::{Marks, Memory, scan};
+use super::upper::{Marks, Memory, TO_ENTER, scan};
 use super::{BlobStore, Manifest, SealManifest, restore};
 use crate::codes;
 use crate::error::{Error, Result};
@@ -183,7 +183,7 @@ impl Workspace {
     /// and what the blob store answers.
     pub fn seal(&self, blobs: &dyn BlobStore, previous: &SealManifest) -> Result<Seal> {
         self.check_base(previous)?;
-        let root = Root::open(&self.dir.join(UPPER))?;
+        let root = Root::reclaim(&self.dir.join(UPPER), TO_ENTER)?;
         let manifest = scan(&root, self.marks, &self.base, blobs, &mut lock(&self.memory))?;
         let changed = self.changes(previous, &manifest, blobs)?;
         let digest = manifest.digest();

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::tree::{Descent, names, open_child};
 
 /// Rights of an owner that an agent may have taken away, of a directory and of a file.
-const TO_ENTER: RawMode = 0o500;
+pub(super) const TO_ENTER: RawMode = 0o500;
 const TO_READ: RawMode = 0o400;
 /// A file changed this shortly before it was read may change again within the same tick of the file
 /// system's clock, so its digest is not remembered. Ticks are at most 10 ms.

@@ -176,7 +176,7 @@ fn what_remains_is_seen_from_inside() {
         home.host.create(&spec).unwrap()
     };
     let sandbox = with_cache();
-    for file in ["loadavg", "meminfo", "stat", "uptime", "version"] {
+    for file in ["loadavg", "meminfo", "stat", "uptime", "version", "sys/fs/file-nr"] {
         let script = format!("read line < /proc/{file}; echo ${{#line}}");
         assert_ne!(shell(&sandbox, &script).ok(), "0\n", "{file}");
     }

@@ -117,3 +117,17 @@ fn names_that_are_no_names_and_impossible_acts_are_typed_errors() {
     assert!(!home.path("planted").exists());
     assert_eq!(shell(&sandbox, "ls -A").ok(), "base.txt\ndir\n");
 }
+
+/// The failure: where the sandbox is an ordinary user's, `/dev` belonged to the commands, which took away and
+/// added what they liked for whoever came after them.
+#[test]
+fn of_devices_only_shared_memory_and_terminals_change() {
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
+    for script in ["rm /dev/fd", "echo x > /dev/new", "mkdir /dev/new", "mv /dev/zero /dev/full"] {
+        let ran = shell(&sandbox, script);
+        assert_ne!(ran.result.status, glasshouse_sandbox::Status::Exited(0), "{script}: {ran:?}");
+    }
+    let used = "echo x > /dev/shm/a && cat /dev/shm/a && echo y > /dev/null && head -c 1 /dev/zero | wc -c";
+    assert_eq!(shell(&sandbox, used).ok(), "x\n1\n");
+}

@@ -97,6 +97,27 @@ fn d16_a_disk_bomb_stays_inside() {
     assert_eq!(shell(&sandbox, "rm -f one; echo alive").ok(), "alive\n");
 }
 
+/// The failure: the watch looked every so often, so a command that set space aside, which takes no time, and
+/// ended, took as much as the disk had.
+/// Now: setting aside is answered as where it cannot be done, and a last look is taken at the end.
+#[test]
+fn a_disk_bomb_between_two_looks_is_told() {
+    let home = Home::new();
+    let sandbox = limited(&home, |template| template.disk_bytes = 32 << 20);
+    let ran = shell(&sandbox, "for n in 1 2 3; do head -c 16M /dev/zero > f$n & done; wait");
+    // The next command is told of what nobody saw in time because others made room meanwhile.
+    let next = shell(&sandbox, "head -c 16M /dev/zero > f4");
+    let told = [ran, next].map(|ran| ran.result.status == Status::LimitExceeded(Limit::Disk));
+    assert!(told.contains(&true), "{told:?}");
+    shell(&sandbox, "rm -f f*").ok();
+    // The C library writes what it cannot set aside.
+    let written = shell(&sandbox, "fallocate --posix -l 4M made && stat -c %s made").ok();
+    assert_eq!(written, format!("{}\n", 4 << 20));
+    shell(&sandbox, "rm -f f* made").ok();
+    let ran = shell(&sandbox, "fallocate -l 1M made");
+    assert!(ran.err.contains("not supported") && ran.result.status != Status::Exited(0), "{ran:?}");
+}
+
 /// The failure: only the workspace's named files were counted, so a command could fill the disk through
 /// its cache, or through files that it deletes and keeps open.
 /// Now: both are limited as the workspace is, and the sandbox lives on.

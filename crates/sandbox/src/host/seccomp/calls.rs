@@ -162,7 +162,6 @@ pub(super) const BUILD: &[Call] = calls![
     SYS_chdir,
     SYS_copy_file_range,
     SYS_execveat,
-    SYS_fallocate,
     SYS_fchdir,
     SYS_fchmod,
     SYS_fchmodat,
@@ -285,6 +284,10 @@ pub(super) const OPTIONAL: &[Call] = calls![
     SYS_sync,
     SYS_syncfs,
 ];
+
+/// Answered as by a file system that does not have them. Space that is set aside takes no time, so a
+/// watch on the disk comes too late; C libraries write zeros instead, which takes as long as writing.
+pub(super) const UNSUPPORTED: &[Call] = calls![SYS_fallocate];
 
 /// Older spellings that only x86_64 has and that C libraries still use.
 #[cfg(target_arch = "x86_64")]

@@ -334,6 +334,12 @@ fn directories_without_rights_are_sealed_by_an_ordinary_user() {
         assert_eq!(seal.changed.len(), modes.len());
         workspace.rollback(&workspace.unchanged(), &blobs).unwrap();
         assert!(snapshot(&upper(&workspace)).is_empty());
+        // The top, too.
+        let up = upper(&workspace);
+        write(&up, "f", "1\n");
+        std::fs::set_permissions(&up, std::fs::Permissions::from_mode(0o000)).unwrap();
+        let seal = workspace.seal(&blobs, &workspace.unchanged()).unwrap();
+        assert_eq!(seal.changed.len(), 1);
     };
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
