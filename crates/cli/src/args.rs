@@ -224,7 +224,7 @@ pub(crate) struct SandboxRun {
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) allow_host: Vec<String>,
     /// Write the command's changes into the workspace directory afterwards, if it ended with status
-    /// 0; what a rule wants looked at, and deletions, are shown and asked about first
+    /// 0; what a rule wants looked at is shown and asked about first
     #[arg(long, requires = "workspace")]
     pub(crate) merge: bool,
     /// Agree in advance to what --merge would ask about

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Error;
-use glasshouse_kernel::config::{
-    Config, DEFAULT_MAX_AUTO_MERGE_LINES, NetworkConfig, PROJECT_FILE,
-};
+use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, NetworkConfig};
 use glasshouse_kernel::driver::{Credential, NetworkSettings, real_path};
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::TenantId;
@@ -138,7 +136,7 @@ pub(crate) fn config(flags: Config, project: &Path) -> Result<Config, Error> {
 
 /// Flags over environment over the project's file over the user's file.
 pub(crate) fn settings(flags: Config, project: &Path) -> Result<Settings, Error> {
-    let project = Config::read(&project.join(PROJECT_FILE))?.of_project(PROJECT_FILE)?;
+    let project = Config::of(project)?;
     let user = user_config()?;
     let flags = flags.or(environment()?);
     let own = flags.clone().or(user.clone());

@@ -122,6 +122,13 @@ pub const PROJECT_UNREADABLE: Code = Code::new(
     false,
     "name an existing directory that you can read",
 );
+/// The project is not where it was, or lies where this tenant may not work.
+pub const PROJECT_ELSEWHERE: Code = Code::new(
+    "project_elsewhere",
+    Exit::Denied,
+    false,
+    "begin a session on the directory that is meant",
+);
 /// No way to run the project's tests was found.
 pub const TESTS_UNKNOWN: Code = Code::new(
     "tests_unknown",
@@ -514,6 +521,7 @@ pub const ALL: &[Code] = &[
     BRANCH_UNKNOWN,
     NO_WORKSPACE,
     PROJECT_UNREADABLE,
+    PROJECT_ELSEWHERE,
     TESTS_UNKNOWN,
     LOG_UNREADABLE,
     TURN_FAILED,

@@ -9,6 +9,7 @@ use glasshouse_log::Keeping;
 use glasshouse_model::body::ModelSettings;
 use glasshouse_model::units::{parse_money_micros, parse_size_bytes, parse_time_ms};
 use glasshouse_model::{Budget, CanonicalPath, Mode};
+use glasshouse_sandbox::workspace::beneath::Root;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, codes};
@@ -159,6 +160,41 @@ pub struct NetworkConfig {
     pub ca_file: Option<PathBuf>,
 }
 
+/// A small text of a project, none where there is none. No link is followed on the way to it: it may lead
+/// to a file that is not the project's.
+///
+/// # Errors
+/// `input_unreadable`.
+pub(crate) fn project_text(
+    project: &Path,
+    file: &str,
+    max_bytes: u64,
+) -> Result<Option<String>, Error> {
+    let fail = |why: String| {
+        let what = format!("cannot read {}", project.join(file).display());
+        Error::new(codes::INPUT_UNREADABLE, what).why(why)
+    };
+    let path = CanonicalPath::parse(file).map_err(|e| fail(e.to_string()))?;
+    let root = match Root::open(project) {
+        Ok(root) => root,
+        // As a missing file: what needs the directory says so.
+        Err(_) if !project.exists() => return Ok(None),
+        Err(error) => return Err(fail(error.to_string())),
+    };
+    match root.read_small(&path, max_bytes) {
+        Ok(None) => Ok(None),
+        Ok(Some(bytes)) => {
+            String::from_utf8(bytes).map(Some).map_err(|_| fail("it is not UTF-8".to_owned()))
+        }
+        Err(error) => {
+            let report = error.report();
+            let is_link = error.is(glasshouse_sandbox::codes::PATH_OUTSIDE);
+            let link = "it is no regular file, or lies behind a link";
+            Err(fail(if is_link { link.to_owned() } else { report.why }))
+        }
+    }
+}
+
 impl Config {
     /// Parses a file's text.
     ///
@@ -212,6 +248,18 @@ impl Config {
         }
         let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
         Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads a project's file, [`PROJECT_FILE`]; none is an empty configuration.
+    ///
+    /// # Errors
+    /// As [`Config::read`]; `input_unreadable` also where a link stands on the way.
+    pub fn of(project: &Path) -> Result<Self, Error> {
+        match project_text(project, PROJECT_FILE, MAX_CONFIG_BYTES)? {
+            Some(text) => Self::parse(&text, &project.join(PROJECT_FILE).display().to_string())?
+                .of_project(PROJECT_FILE),
+            None => Ok(Self::default()),
+        }
     }
 
     /// Fills what is absent here from a configuration of lower rank.

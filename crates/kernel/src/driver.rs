@@ -19,6 +19,7 @@ mod execute;
 mod explain;
 mod fetch;
 mod grants;
+mod grounds;
 mod imports;
 mod joining;
 mod journal;
@@ -55,7 +56,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
-    BranchMerged, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd,
+    BranchMerged, CallEnd, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd,
 };
 use glasshouse_model::{BranchId, CallId, Draft, Fault, Kind, Seq, SessionId, TenantId};
 use glasshouse_plan::{Plan, Profile};
@@ -108,7 +109,7 @@ pub use views::DOCUMENTS;
 
 use crate::plans::{Coder, Plans, Probed, Quota};
 use crate::session::{Difference, Listing, Replay, Replayed, State, join};
-use crate::session::{recorded, refused};
+use crate::session::{recorded, refusal};
 use crate::{Error, Result, codes};
 use model::Arrived;
 use network::Said;
@@ -138,6 +139,8 @@ pub struct Kernel {
     outside: Outside,
     /// Rules of whoever runs the server for this tenant.
     tenant_policy: RwLock<Option<String>>,
+    /// Where projects may lie.
+    grounds: grounds::Grounds,
 }
 
 impl Kernel {
@@ -180,6 +183,7 @@ impl Kernel {
             sweeping: sweep::Sweeping::default(),
             outside,
             tenant_policy,
+            grounds: grounds::Grounds::default(),
         })
     }
 
@@ -535,6 +539,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// What a failed act tells the model and the log.
 fn failed_call(call: CallId, fault: &Fault) -> Draft {
+    let body = failure(call, fault);
+    Draft::new(body.status.kind(), &body)
+}
+
+/// The same as a body.
+fn failure(call: CallId, fault: &Fault) -> CallEnd {
     let report = fault.report();
     let status = match fault.code().exit {
         glasshouse_model::Exit::Denied => CallStatus::Denied,
@@ -545,7 +555,7 @@ fn failed_call(call: CallId, fault: &Fault) -> Draft {
     } else {
         format!("{}: {}. {}", report.what, report.why, report.fix)
     };
-    refused(call, status, &report.code, text)
+    refusal(call, status, &report.code, text)
 }
 
 /// Name of a merge's operation in its log: the sequence of the event that asked for it.

@@ -18,7 +18,7 @@ mod views;
 pub mod workflow;
 
 pub use consequences::consequences;
-pub(crate) use consequences::{refused, review_reasons, turn_cancelled, turn_failed};
+pub(crate) use consequences::{refusal, refused, review_reasons, turn_cancelled, turn_failed};
 pub use context::{is_summary_wanted, model_request};
 pub use effects::{Effect, next};
 pub(crate) use join::recorded;

@@ -128,6 +128,9 @@ pub struct Call {
     /// Command and arguments, exactly as they will run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
+    /// Directory of the workspace that a command runs in; absent for its top.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<CanonicalPath>,
     /// Network host, lower case, no trailing dot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -169,6 +172,7 @@ impl Call {
             path: None,
             host_path: None,
             argv: None,
+            cwd: None,
             host: None,
             port: None,
             method: None,

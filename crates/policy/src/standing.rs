@@ -8,7 +8,7 @@
 use std::fmt;
 
 use glasshouse_model::body::{GrantRule as Told, GrantScope, StandingTerms};
-use glasshouse_model::{BranchId, Call, Digest, PrincipalKind, Seq};
+use glasshouse_model::{BranchId, Call, CanonicalPath, Digest, PrincipalKind, Seq};
 use serde_json::Value;
 
 use crate::codes;
@@ -31,6 +31,8 @@ const MAX_SHOWN: usize = 2;
 pub struct GrantRule {
     matching: Value,
     conditions: Conditions,
+    /// Directory that a command runs in; `./check` is another program in each. None is the top.
+    cwd: Option<CanonicalPath>,
 }
 
 impl GrantRule {
@@ -42,6 +44,9 @@ impl GrantRule {
         let mut matching = match_for(call);
         matching.remove("state_machine_state");
         matching.remove("change");
+        if let Some(cwd) = &call.cwd {
+            matching.insert(CWD.to_owned(), cwd.as_str().into());
+        }
         Self::parse(&Value::Object(matching))
     }
 
@@ -55,17 +60,24 @@ impl GrantRule {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(malformed("it is too long"));
         }
-        let conditions = conditions::read(&reader, &reader.parse(&text)?, false)?;
+        let mut rest = matching.clone();
+        let cwd = rest.as_object_mut().and_then(|keys| keys.remove(CWD));
+        let cwd = cwd.map(|cwd| match cwd.as_str().map(CanonicalPath::parse) {
+            Some(Ok(cwd)) => Ok(cwd),
+            _ => Err(malformed("`cwd` is no directory of the workspace")),
+        });
+        let cwd = cwd.transpose()?.filter(|cwd| *cwd != CanonicalPath::root());
+        let conditions = conditions::read(&reader, &reader.parse(&rest.to_string())?, false)?;
         if conditions.syscalls().is_none_or(<[_]>::is_empty) {
             return Err(malformed("it names no syscall"));
         }
-        Ok(Self { matching: matching.clone(), conditions })
+        Ok(Self { matching: matching.clone(), conditions, cwd })
     }
 
     /// Whether a call is one of those.
     #[must_use]
     pub fn matches(&self, call: &Call) -> bool {
-        self.conditions.match_call(Asked { call, seen: &Seen::default() })
+        call.cwd == self.cwd && self.conditions.match_call(Asked { call, seen: &Seen::default() })
     }
 
     /// The rule as a person is shown it: with calls that it matches, and near ones that it does not.
@@ -93,6 +105,11 @@ impl GrantRule {
         };
         if let Some(argv) = &call.argv {
             let line = argv.join(" ");
+            // Of programs that are named by where they are it is the nearest.
+            if argv.first().is_some_and(|program| program.contains('/')) {
+                let elsewhere = CanonicalPath::parse("elsewhere").ok();
+                add(&|c| c.cwd = elsewhere.clone());
+            }
             let script = |text: String| ["sh".to_owned(), "-c".to_owned(), text].to_vec();
             add(&|c| c.argv = Some(script(format!("{line} 2>&1"))));
             add(&|c| c.argv = Some([argv.as_slice(), &["more".to_owned()]].concat()));
@@ -106,11 +123,10 @@ impl GrantRule {
         if let Some(path) = &call.path {
             let beside = |name: &str| {
                 let (dir, _) = path.as_str().rsplit_once('/').unwrap_or(("", ""));
-                glasshouse_model::CanonicalPath::parse(&format!("{dir}/{name}"))
-                    .or_else(|_| glasshouse_model::CanonicalPath::parse(name))
+                CanonicalPath::parse(&format!("{dir}/{name}"))
+                    .or_else(|_| CanonicalPath::parse(name))
             };
-            for other in [beside("other"), glasshouse_model::CanonicalPath::parse("elsewhere/file")]
-            {
+            for other in [beside("other"), CanonicalPath::parse("elsewhere/file")] {
                 add(&|c| c.path = other.as_ref().ok().cloned());
             }
         }
@@ -138,7 +154,11 @@ fn subject(call: &Call) -> String {
         false => word.clone(),
     };
     if let Some(argv) = &call.argv {
-        return argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        return match &call.cwd {
+            Some(cwd) => format!("{line} (in {cwd})"),
+            None => line,
+        };
     }
     let place = call.host.as_ref().map(|host| {
         let method = call.method.as_deref().unwrap_or_default();
@@ -157,6 +177,9 @@ pub struct Standing {
     rule: GrantRule,
     parent: Option<GrantId>,
 }
+
+/// Key of a rule's directory, beside those of a policy's `match`.
+const CWD: &str = "cwd";
 
 fn malformed(why: &str) -> Error {
     Error::new(codes::GRANT_MALFORMED, "a standing grant").why(why)
@@ -218,7 +241,11 @@ impl Standing {
             (same(narrow.branch == parent.branch, parent.branch.is_some()), "branch"),
             (same(narrow.turn == parent.turn, parent.turn.is_some()), "turn"),
             (same(narrow.workspace == parent.workspace, parent.workspace.is_some()), "workspace"),
-            (self.rule.conditions.cover(&child.rule.conditions), "rule"),
+            (
+                self.rule.cwd == child.rule.cwd
+                    && self.rule.conditions.cover(&child.rule.conditions),
+                "rule",
+            ),
             (narrow.labels.is_subset(&parent.labels), "labels"),
             (narrow.policy_version == parent.policy_version, "policy_version"),
             (narrow.expires_us <= parent.expires_us, "expires_us"),

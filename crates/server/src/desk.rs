@@ -13,7 +13,7 @@ use glasshouse_kernel::driver::{ApprovalName, Steering};
 use glasshouse_kernel::{Cancel, Config, Elsewhere, Kernel, NewSession, Notice, Observer};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::NamedRequest;
-use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId};
+use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId, TenantId};
 
 use crate::chat::{Live, Speaker};
 use crate::faults::Faults;
@@ -188,13 +188,29 @@ impl Desk {
         scenario: Option<&str>,
     ) -> Result<Connected> {
         let settings = self.models.settings(asked, project)?;
-        self.models.connect(Wanted {
+        self.model(Wanted {
             provider: settings.config.provider.as_deref(),
             base_url: settings.config.base_url.as_deref(),
             model: settings.config.model.as_deref(),
             scenario: scenario.map(str::as_bytes),
             own_server: settings.own_server,
         })
+    }
+
+    /// Sets a model up. Of a tenant's project no file names its server: this host would go there, and tell
+    /// what it found.
+    ///
+    /// # Errors
+    /// `tenant_restricted`; as [`Models::connect`].
+    fn model(&self, wanted: Wanted<'_>) -> Result<Connected> {
+        let is_tenant = *self.kernel.log().tenant() != TenantId::local();
+        if is_tenant && !wanted.own_server && wanted.base_url.is_some() {
+            let what = "the project's configuration names a server for a model";
+            return Err(Error::new(codes::TENANT_RESTRICTED, what)
+                .why("whoever runs the server chooses where a tenant's models are")
+                .fix("take `base_url` out of the project's `.glasshouse/config.yaml`"));
+        }
+        self.models.connect(wanted)
     }
 
     /// Lets something asynchronous go on by itself.
@@ -299,7 +315,7 @@ impl Desk {
     ) -> Result<SessionId> {
         let New { config, scenario, by, .. } = new;
         let settings = self.settings(config, project)?;
-        let Connected { provider, secrets, .. } = self.models.connect(Wanted {
+        let Connected { provider, secrets, .. } = self.model(Wanted {
             provider: settings.config.provider.as_deref(),
             base_url: settings.config.base_url.as_deref(),
             model: settings.config.model.as_deref(),
@@ -507,7 +523,7 @@ impl Desk {
         })?;
         let blob = created.scenario.as_ref();
         let scenario = blob.map(|blob| self.kernel.log().blob(&blob.blob)).transpose()?;
-        let Connected { provider, secrets, .. } = self.models.connect(Wanted {
+        let Connected { provider, secrets, .. } = self.model(Wanted {
             provider: Some(&created.provider),
             base_url: created.base_url.as_deref(),
             model: Some(&created.model),

@@ -152,6 +152,7 @@ impl Shared {
         let Some(row) = row.filter(|row| !row.is_disabled) else { return Ok(None) };
         let service = self.opened(tenant)?;
         service.kernel.set_tenant_policy(row.policy.as_deref());
+        service.kernel.set_grounds(Some(row.roots.iter().map(PathBuf::from).collect()));
         Ok(Some((service, Arc::new(row))))
     }
 

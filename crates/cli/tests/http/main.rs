@@ -15,6 +15,7 @@ mod endings;
 mod faults;
 mod frame;
 mod fuzz;
+mod grounds;
 #[path = "../it/harness.rs"]
 mod harness;
 #[path = "../../../../tests/support/headless.rs"]

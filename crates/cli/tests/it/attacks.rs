@@ -366,6 +366,54 @@ steps:
     assert_eq!(count(&place.events().1, &Kind::WorkspaceRolledBack), 1);
 }
 
+/// The failure: a command kept its output and its exit code out of the log, by leaving a file that cannot
+/// be sealed or that it may not write: they were told after that, and then not at all.
+#[test]
+fn e2e_law_3_what_a_command_did_is_told_whatever_it_leaves() {
+    let spoil = r"touch $(printf '\377')";
+    let check = |place: &Place, event: &glasshouse_model::Event, code: &str| {
+        assert_eq!((&event.body["code"], &event.body["exit_code"]), (&code.into(), &3.into()));
+        let blob = event.body["output"]["blob"].as_str().expect("an output");
+        let output = place.run(&["audit", "blob", blob]).expect_status(0).stdout;
+        assert!(output.contains("a-mark"), "{output}");
+        assert!(event.body["usage"].is_object(), "{:?}", event.body);
+    };
+    // Of an agent.
+    for (act, code) in [
+        (spoil, "path_unrepresentable"),
+        ("mkdir -p .glasshouse; echo x > .glasshouse/policy.yaml", "change_denied"),
+    ] {
+        let place = Place::new();
+        let project = place.shell_project();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: plan, tool: plan.complete, args: {{ summary: x }} }} }} ]
+  - emit: [ {{ call: {{ id: bad, tool: shell.run, args: {{ script: {:?} }} }} }} ]
+  - emit: [ {{ text: done }} ]
+  - emit: [ {{ text: done }} ]
+  - emit: [ {{ text: done }} ]
+",
+            format!("echo a-mark; {act}; exit 3")
+        );
+        place.scenario(&project, &yaml);
+        let (_, events) = place.events();
+        let ended = |event: &&glasshouse_model::Event| event.body["code"] == code;
+        let ends = [Kind::ToolFailed, Kind::ToolDenied];
+        let end = events.iter().find(|event| ends.contains(event.kind()) && ended(event));
+        check(&place, end.unwrap_or_else(|| panic!("no end with {code}")), code);
+    }
+    // Of a person.
+    let place = Place::new();
+    let script = format!("echo a-mark; {spoil}; exit 3");
+    place.run(&["sandbox", "run", "--", "sh", "-c", &script]).expect_status(125);
+    let (_, events) = place.events();
+    let end = events.iter().find(|event| *event.kind() == Kind::ToolFailed).unwrap();
+    check(&place, end, "path_unrepresentable");
+    assert_each_ended_once(&events);
+}
+
 /// Thousands of build outputs are decided and recorded without one event for each.
 #[test]
 fn e2e_law_10_a_command_may_change_thousands_of_paths() {

@@ -303,7 +303,11 @@ impl Session {
             Err(error) => return Err(error),
         };
         // A command's directory is no subject of a rule about paths; what it changes is.
-        call.path = call.argv.is_none().then(|| target.canonical().clone());
+        let place = target.canonical().clone();
+        match call.argv {
+            Some(_) => call.cwd = Some(place).filter(|place| *place != CanonicalPath::root()),
+            None => call.path = Some(place),
+        }
         if let Some(written) = written {
             call.size_bytes = Some(written.size_bytes);
             call.change = Some(written.class);

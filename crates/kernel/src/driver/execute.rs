@@ -267,22 +267,22 @@ impl Execution {
         let result = match &self.arguments {
             arguments if is_sandboxed(arguments) => self.mutate(),
             Arguments::PlanComplete { summary, steps } => {
-                Ok(vec![self.end(plan_text(summary, steps.as_deref()))])
+                Ok(vec![self.end(&plan_text(summary, steps.as_deref()))])
             }
             Arguments::RequestExemption { affected_paths, .. } => {
                 let paths = affected_paths.join(", ");
                 let text =
                     format!("granted: these files may be changed now, and no others: {paths}");
-                Ok(vec![self.end(End::done(text))])
+                Ok(vec![self.end(&End::done(text))])
             }
             Arguments::ToolsLoad { names } => {
-                Ok(vec![self.end(End::done(self.registry.described(names)))])
+                Ok(vec![self.end(&End::done(self.registry.described(names)))])
             }
-            Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(end)]),
+            Arguments::GitDiff {} => self.diff().map(|end| vec![self.end(&end)]),
             Arguments::UiRender { plan } => self.render(plan),
             Arguments::GitCommit { .. } => Ok(Vec::new()),
             Arguments::WebFetch { url } => self.fetch(url),
-            _ => self.read().map(|end| vec![self.end(end)]),
+            _ => self.read().map(|end| vec![self.end(&end)]),
         };
         let (mut drafts, reached) = {
             let mut bench = lock(&self.workbench);
@@ -306,35 +306,51 @@ impl Execution {
         let (mut drafts, page) =
             fetch::page(Some(self.id), &url, with, FetchLimits::default(), &self.cancel);
         drafts.push(match page {
-            Ok(page) => self.end(End::done(fetch::told(&url, &page))),
+            Ok(page) => self.end(&End::done(fetch::told(&url, &page))),
             Err(no) => failed_call(self.id, &Fault::from(Error::from(no))),
         });
         Ok(drafts)
     }
 
     /// The event that an end becomes: masked, stored whole, cut for the model.
-    fn end(&self, end: End) -> Draft {
+    fn end(&self, end: &End) -> Draft {
         let masked = self.masker.mask(&end.output);
         let text = model_text(&masked, MAX_RESULT_BYTES, end.strategy);
-        let output = match put(&self.log, &masked) {
-            Ok(output) => output,
-            Err(error) => return failed_call(self.id, &Fault::from(error)),
+        match self.report(end, &masked) {
+            Ok(body) => {
+                let body = CallEnd { text: text.text, truncated: text.truncated, ..body };
+                Draft::new(body.status.kind(), &body)
+            }
+            Err(error) => failed_call(self.id, &Fault::from(error)),
+        }
+    }
+
+    /// The end of a call whose act was over when something else failed: what it did is told all the
+    /// same, so that nothing a command leaves behind keeps its output out of the log.
+    fn end_badly(&self, body: CallEnd, ran: Option<&End>) -> Draft {
+        let did = ran.and_then(|end| self.report(end, &self.masker.mask(&end.output)).ok());
+        let body = match did {
+            Some(did) => CallEnd { status: body.status, code: body.code, text: body.text, ..did },
+            None => body,
         };
-        let kind = end.status.kind();
-        let body = CallEnd {
+        Draft::new(body.status.kind(), &body)
+    }
+
+    /// What an act did; for a model there is no text yet.
+    fn report(&self, end: &End, output: &[u8]) -> Result<CallEnd> {
+        Ok(CallEnd {
             call: self.id,
             status: end.status,
-            code: end.code,
+            code: end.code.clone(),
             exit_code: end.exit_code,
             duration_us: elapsed_us(self.started),
             isolation: Some(self.isolation.clone()),
-            output: Some(output),
-            text: text.text,
-            truncated: text.truncated,
+            output: Some(put(&self.log, output)?),
+            text: String::new(),
+            truncated: false,
             background_processes: end.background_processes,
-            usage: end.usage,
-        };
-        Draft::new(kind, &body)
+            usage: end.usage.clone(),
+        })
     }
 
     fn read(&self) -> Result<End> {

@@ -11,6 +11,7 @@ use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, 
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
 use super::decide::{decide_uncounted, masked, now_us};
+use super::grounds::may_lead_out;
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
@@ -58,7 +59,7 @@ fn compute(bench: &Workbench, commits: bool) -> Result<Computed> {
         return Err(Error::new(codes::NOTHING_TO_MERGE, "there is nothing to commit"));
     }
     let input = Input { base: bench.base()?, set: &set, blobs: bench.blobs(), commits };
-    let proposal = match merge::propose(bench.project(), input)? {
+    let proposal = match merge::propose(bench.project()?, input)? {
         merge::Proposed::Clean(proposal) => proposal,
         merge::Proposed::Conflict(conflicts) => {
             return Err(merge::conflict_error(&conflicts));
@@ -234,6 +235,17 @@ impl Session {
             let body = masked(&self.masker, body);
             judged.drafts.push(Draft::new(Kind::PolicyDecided, &body));
         }
+        let leads_out = |change: &&Change| match &change.new {
+            Some(Entry::Symlink { target }) => may_lead_out(&change.path, target),
+            _ => false,
+        };
+        if lock(&self.workbench).keeps_links_inside()
+            && let Some(change) = set.changes.iter().find(leads_out)
+        {
+            let what = format!("`{}` may not be merged", change.path);
+            let why = "it is a link that may lead out of the project, which a tenant's may not";
+            judged.denied = Some(Fault::new(codes::CHANGE_DENIED, what).why(why));
+        }
         judged
     }
 
@@ -306,7 +318,7 @@ impl Session {
                 Authority::Automatic
             };
             let operation = OperationDir::new(&bench.operations(), &operation_id(merge))?;
-            match merge::apply(bench.project(), input, authority, &operation)? {
+            match merge::apply(bench.project()?, input, authority, &operation)? {
                 merge::Outcome::Applied(applied) => {
                     Ok((applied.written.len() + applied.deleted.len()) as u64)
                 }
@@ -336,7 +348,7 @@ impl Session {
             let time_s = now_us() / 1_000_000;
             let request =
                 CommitRequest { operation: &operation, message: &message, author: &author, time_s };
-            match merge::commit(bench.project(), request)? {
+            match merge::commit(bench.project()?, request)? {
                 Committed::Commit { id, .. } => Ok((Some(id), false)),
                 Committed::NothingToCommit => Ok((None, true)),
                 Committed::NoRepository => Ok((None, false)),

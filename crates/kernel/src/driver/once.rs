@@ -121,8 +121,9 @@ impl Kernel {
             let body = end(call, CallStatus::Failed, Some(report.code), None, 0);
             record.append(vec![Draft::new(Kind::ToolFailed, &body)])?;
         }
-        let result =
-            ran.and_then(|ran| self.merge_finished(&record, (call, one), &scratch, ran, reviewer));
+        let result = ran
+            .and_then(|ran| self.seal_finished(&record, call, ran))
+            .and_then(|ran| self.merge_finished(&record, (call, one), &scratch, ran, reviewer));
         // Nothing refers to the copy any more; its sealed contents are in the blobs.
         let _ = glasshouse_sandbox::remove_tree(&scratch);
         self.log.sign_head()?;
@@ -171,6 +172,7 @@ impl Kernel {
         Ok(demanded)
     }
 
+    /// Runs the command; what it wrote is kept when this answers.
     fn run_decided(
         &self,
         record: &Record<'_>,
@@ -200,46 +202,74 @@ impl Kernel {
             }
             sink(stream, bytes);
         };
-        let mut labels = BTreeSet::from([USER.to_owned()]);
+        let labels = BTreeSet::from([USER.to_owned()]);
         network.begin(Running { call: id, state: None, labels: labels.clone() });
         let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
         // However the command ended, the sandbox is over.
         let run = record.over(one, ran, sandbox.destroy())?;
+        let result = OneResult {
+            run,
+            isolation,
+            changes: Vec::new(),
+            connections: used.connections,
+            stdout: put(&self.log, &masker.mask(&stdout))?,
+            stderr: put(&self.log, &masker.mask(&stderr))?,
+            merged: None,
+        };
+        let duration_us = super::model::elapsed_us(started);
+        let reached = used.reached;
+        Ok(Ran { result, duration_us, reached, project, workspace, labels, masker })
+    }
+
+    /// Seals what the command left and records its end. What it did is told also where what it left
+    /// cannot be sealed: nothing that a command makes keeps its output out of the log.
+    fn seal_finished(&self, record: &Record<'_>, id: CallId, mut ran: Ran) -> Result<Sealed> {
+        let result = &mut ran.result;
+        let (status, kind) = ended_as(&result.run.status);
+        let exit_code =
+            if let Status::Exited(code) = &result.run.status { Some(*code) } else { None };
+        let mut body = CallEnd {
+            isolation: Some(result.isolation.clone()),
+            output: Some(result.stdout.clone()),
+            background_processes: result.run.background_processes,
+            usage: Some(used_by(&result.run)),
+            ..end(id, status, None, exit_code, ran.duration_us)
+        };
+        let told = |drafts: Vec<Draft>| -> Result<()> {
+            let label = |draft: Draft| if ran.reached { draft.label(WEB) } else { draft };
+            record.append(drafts.into_iter().map(label).collect()).map(|_| ())
+        };
         let blobs = Blobs(self.log.clone());
-        let seal = workspace.seal(&blobs, &workspace.unchanged())?;
-        let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
-        let stdout = put(&self.log, &masker.mask(&stdout))?;
-        let stderr = put(&self.log, &masker.mask(&stderr))?;
-        let manifest = serde_json::to_vec(&seal.manifest)
-            .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
+        let workspace = &ran.workspace;
+        let seal = workspace.seal(&blobs, &workspace.unchanged()).map_err(Error::from);
+        let kept = seal.and_then(|seal| {
+            let manifest = serde_json::to_vec(&seal.manifest)
+                .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
+            Ok((put(&self.log, &manifest)?, seal))
+        });
+        let (manifest, seal) = match kept {
+            Ok(kept) => kept,
+            Err(error) => {
+                (body.status, body.code) = (CallStatus::Failed, Some(error.code().to_owned()));
+                told(vec![Draft::new(Kind::ToolFailed, &body)])?;
+                return Err(error);
+            }
+        };
+        result.changes = seal.changed.iter().map(changed_path).collect();
         let sealed = WorkspaceSealed {
             call: id,
-            manifest: put(&self.log, &manifest)?,
-            changed: changes.iter().take(200).cloned().collect(),
-            changed_total: changes.len() as u64,
+            manifest,
+            changed: result.changes.iter().take(200).cloned().collect(),
+            changed_total: result.changes.len() as u64,
             tests_changed: false,
-            sources_changed: !changes.is_empty(),
+            sources_changed: !result.changes.is_empty(),
         };
-        let (status, kind) = ended_as(&run.status);
-        let exit_code = if let Status::Exited(code) = &run.status { Some(*code) } else { None };
-        let body = CallEnd {
-            isolation: Some(isolation.clone()),
-            output: Some(stdout.clone()),
-            background_processes: run.background_processes,
-            usage: Some(used_by(&run)),
-            ..end(id, status, None, exit_code, super::model::elapsed_us(started))
-        };
-        let mut ends = [Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)];
-        if used.reached {
-            ends = ends.map(|draft| draft.label(WEB));
-            labels.insert(WEB.to_owned());
+        told(vec![Draft::new(Kind::WorkspaceSealed, &sealed), Draft::new(kind, &body)])?;
+        if ran.reached {
+            ran.labels.insert(WEB.to_owned());
         }
-        record.append(ends.to_vec())?;
-        let connections = used.connections;
-        let result =
-            OneResult { run, isolation, changes, connections, stdout, stderr, merged: None };
-        Ok(Ran { result, project, workspace, manifest: seal.manifest, labels, masker })
+        Ok(Sealed { ran, manifest: seal.manifest })
     }
 
     /// Freezes the directory, makes the sandbox, records both and that the command starts.
@@ -335,12 +365,20 @@ impl Kernel {
 /// A command that ran, and the copy that it changed.
 struct Ran {
     result: OneResult,
+    duration_us: u64,
+    /// Whether it reached the network.
+    reached: bool,
     project: PathBuf,
     workspace: Workspace,
-    manifest: SealManifest,
     /// Taint of what the command changed.
     labels: BTreeSet<String>,
     masker: Arc<Masker>,
+}
+
+/// The same once its changes are sealed.
+struct Sealed {
+    ran: Ran,
+    manifest: SealManifest,
 }
 
 /// A copy of a directory and the sandbox on it.

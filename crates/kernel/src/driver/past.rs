@@ -49,6 +49,7 @@ impl Kernel {
         };
         let bases = self.home.join("cache/bases");
         let project = Path::new(&created.project);
+        self.grounds.check(project)?;
         let head = frozen.head_commit.clone();
         let base = recall(project, &bases, current_owner(), &frozen.base, head)?;
         let seal = match &state.seal {

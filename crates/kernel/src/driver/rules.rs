@@ -25,6 +25,7 @@ use super::place::real_path;
 use super::simulate::Simulation;
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
+use crate::config::project_text;
 use crate::extension::ScriptExtension;
 use crate::session::State;
 use crate::{Error, Result, codes};
@@ -311,20 +312,8 @@ impl Kernel {
 /// As [`Kernel::project_policy`].
 pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
     let project = canonical_project(project)?;
-    let file = project.join(PROJECT_POLICY);
-    let fail = |why: String| {
-        Error::new(codes::INPUT_UNREADABLE, format!("cannot read {}", file.display())).why(why)
-    };
-    let text = match std::fs::symlink_metadata(&file) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(fail(e.to_string())),
-        // A link may lead out of the project, a device never ends.
-        Ok(meta) if !meta.is_file() => return Err(fail("it is no regular file".to_owned())),
-        Ok(meta) if meta.len() > MAX_POLICY_BYTES => {
-            let bytes = meta.len();
-            return Err(fail(format!("it has {bytes} bytes; the limit is {MAX_POLICY_BYTES}")));
-        }
-        Ok(_) => std::fs::read_to_string(&file).map_err(|e| fail(e.to_string()))?,
+    let Some(text) = project_text(&project, PROJECT_POLICY, MAX_POLICY_BYTES)? else {
+        return Ok(None);
     };
     let digest = Digest::of(text.as_bytes());
     Ok(Some(ProjectPolicy { project, text, digest, accepted: false, is_new: false }))

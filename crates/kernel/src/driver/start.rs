@@ -79,6 +79,7 @@ impl Kernel {
         let by = self.who(new.by.as_ref());
         let project = canonical_project(&new.project)?;
         self.keep_apart(&project)?;
+        self.grounds.check(&project)?;
         let test = test_setup(&project, &new.config)?;
         let texts = self.policy_texts(&project, &test)?;
         let policy = self.compile(&texts)?;

@@ -22,6 +22,7 @@ use glasshouse_sandbox::{
     Backend, Cancel, Command, Confined, RunResult, SandboxSpec, Stream, TemplateName, WritableMount,
 };
 
+use super::grounds::Grounds;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running};
 use super::start::put;
@@ -80,6 +81,7 @@ pub(super) struct Workbench {
     /// Says what was found when this machine was examined.
     machine: Log,
     project: PathBuf,
+    grounds: Grounds,
     dir: PathBuf,
     bases: PathBuf,
     name: String,
@@ -143,6 +145,7 @@ impl Workbench {
         network: Network,
     ) -> Result<Self> {
         let project = PathBuf::from(&created.project);
+        kernel.grounds.check(&project)?;
         let dir = kernel.home.join("run").join(branch.as_str());
         Ok(Self {
             _hold: Hold::take(&dir)?,
@@ -157,6 +160,7 @@ impl Workbench {
             reached: false,
             classifier: Classifier::new(&created.test.test_globs)?,
             project,
+            grounds: kernel.grounds.clone(),
             dir,
             bases: kernel.home.join("cache").join("bases"),
             name: branch.as_str().to_owned(),
@@ -171,7 +175,7 @@ impl Workbench {
         self.end_live(None);
         self.open = None;
         self.forget_work();
-        let base = Arc::new(freeze(&self.project, &self.bases, self.owner())?);
+        let base = Arc::new(freeze(self.project()?, &self.bases, self.owner())?);
         let frozen = Frozen {
             base: base.digest,
             files: base.manifest.len() as u64,
@@ -198,7 +202,7 @@ impl Workbench {
             Workspace::open(&dir)?
         } else {
             let head = frozen.head_commit.clone();
-            let base = recall(&self.project, &self.bases, self.owner(), &frozen.base, head)?;
+            let base = recall(self.project()?, &self.bases, self.owner(), &frozen.base, head)?;
             Workspace::create(Arc::new(base), &dir, marks())?
         };
         if workspace.base().digest != frozen.base {
@@ -226,9 +230,18 @@ impl Workbench {
         current_owner()
     }
 
-    /// The project directory.
-    pub(super) fn project(&self) -> &Path {
-        &self.project
+    /// The project directory, for one use.
+    ///
+    /// # Errors
+    /// As [`Grounds::check`]: it may lead elsewhere by now.
+    pub(super) fn project(&self) -> Result<&Path> {
+        self.grounds.check(&self.project)?;
+        Ok(&self.project)
+    }
+
+    /// Whether a link that is merged may lead nowhere but into the project.
+    pub(super) fn keeps_links_inside(&self) -> bool {
+        self.grounds.are_fenced()
     }
 
     /// Where merges keep their operation logs.

@@ -243,7 +243,12 @@ fn on_model_failed(state: &State, failed: &ModelFailed) -> Vec<Draft> {
 
 /// A call that ends before it ran.
 pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String) -> Draft {
-    let body = CallEnd {
+    Draft::new(status.kind(), &refusal(call, status, code, text))
+}
+
+/// The same as a body.
+pub(crate) fn refusal(call: CallId, status: CallStatus, code: &str, text: String) -> CallEnd {
+    CallEnd {
         call,
         status,
         code: (status != CallStatus::Completed).then(|| code.to_owned()),
@@ -255,8 +260,7 @@ pub(crate) fn refused(call: CallId, status: CallStatus, code: &str, text: String
         truncated: false,
         background_processes: 0,
         usage: None,
-    };
-    Draft::new(status.kind(), &body)
+    }
 }
 
 fn on_decided(state: &State, decided: &PolicyDecided) -> Vec<Draft> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use glasshouse_model::body::{GrantRule as Told, GrantScope, StandingTerms};
-use glasshouse_model::{Actor, BranchId, Call, Effect, PrincipalKind, TenantId};
+use glasshouse_model::{Actor, BranchId, Call, CanonicalPath, Effect, PrincipalKind, TenantId};
 use glasshouse_policy::{
     GrantId, GrantRule, GrantTerms, Policy, REVOKED, Request, SealedGrant, SealingKey, Standing,
     StandingRefusal, StandingUse, TokenUse, Verdict, decide,
@@ -101,6 +101,40 @@ fn f4_a_granted_command_is_not_asked_for_again() {
     check(json!(["sh", "-c", "gh run view 1; rm x"]), Effect::Deny);
 }
 
+/// The failure: a person agreed to `./check.sh` in one directory, and the next call ran the program of that
+/// name in another.
+#[test]
+fn f4_a_granted_command_is_granted_in_its_directory() {
+    let policy = compile(RULES).unwrap();
+    let place = |cwd: &str| Some(CanonicalPath::parse(cwd).unwrap());
+    let asked = |cwd: Option<CanonicalPath>| {
+        let sketch = json!({ "syscall": "shell.run", "caller": "agent", "argv": "gh run view 1" });
+        Call { cwd, ..call(&sketch.to_string()) }
+    };
+    let check = |granted: Option<CanonicalPath>, cwd: Option<CanonicalPath>, expected: Effect| {
+        let rule = GrantRule::for_call(&asked(granted)).unwrap();
+        let call = asked(cwd);
+        let grant = Standing::new(id(1), terms(&policy, rule.told(&call).matching)).unwrap();
+        let with = verdict(&policy, &call, &[grant], &Now::default());
+        assert_eq!(with.decision.effect, expected, "{:?}", call.cwd);
+    };
+    check(None, None, Effect::Allow);
+    check(None, place("sub"), Effect::RequireReview);
+    check(place("sub"), place("sub"), Effect::Allow);
+    check(place("sub"), None, Effect::RequireReview);
+    check(place("sub"), place("sub/deep"), Effect::RequireReview);
+    // What a person writes by hand is held to the same.
+    let rule = |cwd: Value| {
+        let wide = json!({ "syscall": "shell.run", "argv_prefix": [["gh"]], "cwd": cwd });
+        GrantRule::parse(&wide).map(|rule| rule.matches(&asked(place("sub"))))
+    };
+    assert_eq!(rule(json!("sub")).ok(), Some(true));
+    assert_eq!(rule(json!(".")).ok(), Some(false));
+    for wrong in [json!("../x"), json!(1), json!(["sub"])] {
+        assert_eq!(rule(wrong).unwrap_err().code(), "grant_malformed");
+    }
+}
+
 /// F5: what was granted is shown as the exact rule with examples of both kinds, each of them true.
 #[test]
 fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
@@ -119,6 +153,11 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
         GH,
         &["gh run view 1", "sh -c 'gh run view 1 2>&1'"],
         &["gh run view 1 more", "gh run view 1 other"],
+    );
+    check(
+        "{ syscall: shell.run, caller: agent, argv: ./check.sh }",
+        &["./check.sh", "sh -c './check.sh 2>&1'"],
+        &["./check.sh (in elsewhere)", "./check.sh more"],
     );
     check(
         "{ syscall: fs.write, caller: agent, path: src/a.rs }",

@@ -2,9 +2,10 @@
 //! end is recorded and its terminal given back. What would stop us pauses it first: a command that runs
 //! on behind a stopped program would surprise whoever stopped it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use glasshouse_kernel::codes;
+use glasshouse_model::Exit;
 use glasshouse_sandbox::{Cancel, Order, Orders};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,6 +15,9 @@ use crate::error::Error;
 
 /// How long the command's side has to take an order before we stop all the same.
 const ORDER_LIMIT: Duration = Duration::from_millis(500);
+
+/// How long after the first signal to end the next one ends this program itself.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Obeys signals on a thread of its own; the runtime is for nothing else. With a terminal of the
 /// command's own a window's size is passed on; there Ctrl-Z is a key like any other.
@@ -37,11 +41,12 @@ pub(super) fn obey(cancel: &Cancel, orders: &Orders, has_terminal: bool) -> Resu
     let (cancel, orders) = (cancel.clone(), orders.clone());
     std::thread::spawn(move || {
         runtime.block_on(async {
+            let mut since = None;
             loop {
                 tokio::select! {
-                    Some(()) = interrupt.recv() => cancel.cancel(),
-                    Some(()) = terminate.recv() => cancel.cancel(),
-                    Some(()) = hangup.recv() => cancel.cancel(),
+                    Some(()) = interrupt.recv() => end(&cancel, &mut since),
+                    Some(()) = terminate.recv() => end(&cancel, &mut since),
+                    Some(()) = hangup.recv() => end(&cancel, &mut since),
                     Some(()) = resized.recv(), if has_terminal => {
                         orders.give(Order::Resize(window()));
                     }
@@ -53,6 +58,15 @@ pub(super) fn obey(cancel: &Cancel, orders: &Orders, has_terminal: bool) -> Resu
         });
     });
     Ok(())
+}
+
+/// Ends the command. Whoever says so again after a while is not made to wait for an end that does not
+/// come, as when git waits for a pipe that stands where it expects a file.
+fn end(cancel: &Cancel, since: &mut Option<Instant>) {
+    cancel.cancel();
+    if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        std::process::exit(i32::from(Exit::Cancelled.status()));
+    }
 }
 
 /// Pauses the command, then stops this program as the signal would have.

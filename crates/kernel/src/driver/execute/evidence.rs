@@ -95,7 +95,7 @@ fn report(bench: &mut Workbench, name: &str) -> Result<Option<Coverage>, String>
     if read.is_cut() {
         return Err(format!("it has {} bytes; the limit is {MAX_REPORT_BYTES}", read.total_bytes));
     }
-    let project = bench.project().display().to_string();
+    let project = bench.project().map_err(|error| error.to_string())?.display().to_string();
     let is_source = |path: &CanonicalPath| {
         whole.get(path.as_str()).is_some() && !bench.classifier().is_test_path(path)
     };

@@ -32,7 +32,7 @@ impl Execution {
                 code: Some(codes::PLAN_REFUSED.name.to_owned()),
                 ..End::done(told)
             };
-            return Ok(vec![Draft::new(Kind::PlanRefused, &shown), self.end(end)]);
+            return Ok(vec![Draft::new(Kind::PlanRefused, &shown), self.end(&end)]);
         }
         let html = glasshouse_plan::parse(&text, &Limits::default())
             .and_then(|plan| {
@@ -45,7 +45,7 @@ impl Execution {
         shown.html = Some(put(&self.log, &masked)?);
         Ok(vec![
             Draft::new(Kind::PlanRendered, &shown),
-            self.end(End::done("the report was rendered")),
+            self.end(&End::done("the report was rendered")),
         ])
     }
 }

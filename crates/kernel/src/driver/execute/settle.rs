@@ -15,8 +15,8 @@ use crate::classify::is_lock_file;
 use crate::driver::decide::{confined, decide_uncounted, masked};
 use crate::driver::start::put;
 use crate::driver::workbench::{Workbench, Write, manifest_bytes};
-use crate::driver::{TaskEnd, failed_call, lock};
-use crate::session::{WEB, refused};
+use crate::driver::{TaskEnd, failed_call, failure, lock};
+use crate::session::{WEB, refusal};
 use crate::{Error, Result, codes};
 
 /// Most paths that one call may change: more is no edit, and each is decided and stored.
@@ -31,7 +31,15 @@ impl Execution {
     /// Whatever goes wrong after the act takes everything back: nothing stays that was not judged.
     pub(super) fn mutate(&self) -> Result<TaskEnd> {
         let mut bench = lock(&self.workbench);
-        let acted = self.act(&mut bench);
+        let ran;
+        let acted = match self.act(&mut bench) {
+            Ok(end) => {
+                ran = end;
+                Ok(&ran)
+            }
+            Err(error) => Err(error),
+        };
+        let did = acted.as_ref().ok().copied();
         let settled = match acted {
             // It ended somewhere in the middle: what it left is the work of no whole command.
             Err(error) if error.is(glasshouse_sandbox::codes::SANDBOX_LOST) => Err(error),
@@ -42,12 +50,12 @@ impl Execution {
             bench.take_back(&error)?;
             let mut drafts = bench.take_events();
             drafts.push(self.taken_back(self.seal_blob(&before)?, error.code(), None));
-            drafts.push(failed_call(self.id, &Fault::from(error)));
+            drafts.push(self.end_badly(failure(self.id, &Fault::from(error)), did));
             Ok(drafts)
         })
     }
 
-    fn settle(&self, bench: &mut Workbench, acted: Result<End>) -> Result<TaskEnd> {
+    fn settle(&self, bench: &mut Workbench, acted: Result<&End>) -> Result<TaskEnd> {
         let before = bench.sealed()?.clone();
         if let Ok(end) = &acted
             && end.code.as_deref() == Some(DISK_FULL)
@@ -56,7 +64,7 @@ impl Execution {
             bench.empty()?;
             let mut drafts = bench.take_events();
             drafts.push(self.taken_back(self.seal_blob(&before)?, DISK_FULL, None));
-            drafts.extend(acted.map(|end| self.end(end)));
+            drafts.push(self.end(end));
             return Ok(drafts);
         }
         let mut seal = bench.seal()?;
@@ -70,7 +78,7 @@ impl Execution {
         if let Some(refused_change) = refused.into_iter().next() {
             bench.rollback()?;
             drafts.extend(bench.take_events());
-            drafts.extend(self.rolled_back(&before, refused_change)?);
+            drafts.extend(self.rolled_back(&before, refused_change, acted.ok())?);
             return Ok(drafts);
         }
         let told = bench.tell(&seal.manifest)?;
@@ -213,7 +221,12 @@ impl Execution {
         Ok(vec![Draft::new(Kind::PolicyDecided, &body)])
     }
 
-    fn rolled_back(&self, before: &SealManifest, change: RefusedChange) -> Result<Vec<Draft>> {
+    fn rolled_back(
+        &self,
+        before: &SealManifest,
+        change: RefusedChange,
+        did: Option<&End>,
+    ) -> Result<Vec<Draft>> {
         let to = self.seal_blob(before)?;
         let code = codes::CHANGE_DENIED.name;
         let text = if change.needs_review {
@@ -226,7 +239,8 @@ impl Execution {
             format!("rolled back: the command changed `{}`: {}", change.path, change.reasons)
         };
         let rolled = self.taken_back(to, code, Some(change));
-        Ok(vec![rolled, refused(self.id, CallStatus::Denied, code, text)])
+        let refusal = refusal(self.id, CallStatus::Denied, code, text);
+        Ok(vec![rolled, self.end_badly(refusal, did)])
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a command changed goes into the directory: decided path by path, and shown to a person first
-//! where a rule or a deletion wants that.
+//! where a rule wants that.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use glasshouse_sandbox::Status;
 use glasshouse_sandbox::workspace::{Change, ChangeSet};
 use glasshouse_tools::sanitise::Masker;
 
-use super::{OneCommand, OneResult, Ran, Record};
+use super::{OneCommand, OneResult, Ran, Record, Sealed};
 use crate::driver::decide::decide_uncounted;
 use crate::driver::people::{ReviewItem, Reviewer, Withdrawn};
 use crate::driver::settled::Settled;
@@ -31,10 +31,11 @@ impl Kernel {
         record: &Record<'_>,
         (id, one): (CallId, &OneCommand),
         scratch: &Path,
-        ran: Ran,
+        sealed: Sealed,
         reviewer: &dyn Reviewer,
     ) -> Result<OneResult> {
-        let Ran { mut result, project, workspace, manifest, labels, masker } = ran;
+        let Sealed { ran, manifest } = sealed;
+        let Ran { mut result, project, workspace, labels, masker, .. } = ran;
         let finished = matches!(result.run.status, Status::Exited(0));
         if !(one.merge && one.workspace.is_some() && finished) {
             return Ok(result);
@@ -47,12 +48,11 @@ impl Kernel {
                 merge::Proposed::Clean(proposal) => proposal,
                 merge::Proposed::Conflict(found) => return Err(merge::conflict_error(&found)),
             };
-            let mut reasons = record.decide_merge(id, &set, &labels)?;
-            reasons.extend(proposal.deletions.iter().map(|path| format!("it deletes {path}")));
+            let reasons = record.decide_merge(id, &set, &labels)?;
             if !reasons.is_empty() {
                 record.ask_merge((id, reasons), &set, (&proposal, &masker), reviewer)?;
             }
-            // What was not asked about holds no deletion.
+            // Who asks for the merge of their own command means its deletions, too.
             let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
             let operation = OperationDir::new(scratch, &operation_id(id.0))?;
             match merge::apply(&project, input, authority, &operation)? {

@@ -1,0 +1,155 @@
+//! Where a tenant's sessions work, looked at when they do and not only when they begin.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::client::Served;
+use crate::harness::Place;
+use crate::world::{As, key, tenant};
+
+const TALK: &str = "version: 1
+steps:
+  - emit: [ { text: \"Hello.\" } ]
+  - emit: [ { text: \"Again.\" } ]
+";
+
+fn git(at: &Path, arguments: &[&str]) {
+    let done = Command::new("git").args(["-C", &at.display().to_string()]).args(arguments).output();
+    assert!(done.unwrap().status.success(), "git {arguments:?}");
+}
+
+/// The failure: a project was compared with the tenant's directories when its session began and never again,
+/// and its git repository not at all. A project that was swapped for a link, also by a merge of another
+/// session, showed files of the host and of other tenants, and took commits for them.
+#[test]
+fn a_session_does_not_follow_its_project_out_of_the_tenants_directories() {
+    let check = |change: &dyn Fn(&Place, &Path, &Path), code: Option<&str>| {
+        let place = Place::new();
+        let (acme, other) = (tenant(&place, "acme", &[]), tenant(&place, "other", &[]));
+        let served = Served::new(&place);
+        let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+        let session = admin.session(&acme, TALK);
+        change(&place, &acme, &other);
+        let turns = format!("/v1/sessions/{session}/turns");
+        let answer = admin.post(&turns, &json!({ "message": "hello" }));
+        match code {
+            Some(code) => assert_eq!((answer.status, answer.code()), (403, code.to_owned())),
+            None => drop(answer.expect(202)),
+        }
+        // A new session is held to the same.
+        let body = json!({ "project": acme, "provider": "scripted", "scenario": TALK });
+        let status = admin.post("/v1/sessions", &body).status;
+        assert_eq!(status, if code.is_some() { 403 } else { 201 });
+    };
+    let elsewhere = Some("project_elsewhere");
+    check(&|_, _, _| {}, None);
+    check(
+        &|_, acme, other| {
+            fs::rename(acme, acme.with_extension("aside")).unwrap();
+            symlink(other, acme).unwrap();
+        },
+        elsewhere,
+    );
+    check(
+        &|place, _, _| {
+            let root = place.path("another");
+            fs::create_dir(&root).unwrap();
+            let root = root.display().to_string();
+            place.run(&["tenants", "update", "acme", "--root", &root]).expect_status(0);
+        },
+        elsewhere,
+    );
+    check(
+        &|_, acme, other| {
+            fs::remove_dir_all(acme.join(".git")).unwrap();
+            let pointer = format!("gitdir: {}\n", other.join(".git").display());
+            fs::write(acme.join(".git"), pointer).unwrap();
+        },
+        elsewhere,
+    );
+    check(
+        &|_, acme, other| {
+            let refs = acme.join(".git/refs");
+            fs::remove_dir_all(&refs).unwrap();
+            symlink(other.join(".git/refs"), refs).unwrap();
+        },
+        elsewhere,
+    );
+    check(
+        &|_, acme, other| {
+            let objects = other.join(".git/objects").display().to_string();
+            fs::write(acme.join(".git/objects/info/alternates"), objects + "\n").unwrap();
+        },
+        elsewhere,
+    );
+    check(
+        &|_, acme, _| {
+            fs::remove_dir_all(acme.join(".git")).unwrap();
+            git(acme.parent().unwrap().parent().unwrap(), &["init", "-q"]);
+        },
+        elsewhere,
+    );
+    // The control: a linked work tree of a repository that is open to the tenant, too.
+    check(
+        &|_, acme, _| {
+            let linked = acme.with_file_name("linked");
+            git(acme, &["worktree", "add", "-q", "--detach", &linked.display().to_string()]);
+            let main = acme.with_file_name("main");
+            fs::rename(acme, &main).unwrap();
+            fs::rename(&linked, acme).unwrap();
+            git(&main, &["worktree", "repair", &acme.display().to_string()]);
+        },
+        None,
+    );
+}
+
+/// The failure: a project's configuration named a server for a model, and the host asked it: its own loopback,
+/// or whatever only it can reach; the answer told what was found there.
+#[test]
+fn a_tenants_project_names_no_server_for_a_model() {
+    let place = Place::new();
+    let acme = tenant(&place, "acme", &[]);
+    let served = Served::new(&place);
+    let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    let start = |settings: &str| {
+        fs::create_dir_all(acme.join(".glasshouse")).unwrap();
+        fs::write(acme.join(".glasshouse/config.yaml"), settings).unwrap();
+        let session = admin.post("/v1/sessions", &json!({ "project": acme }));
+        let prompt = json!({ "project": acme, "prompt": "a counter" });
+        (session, admin.post("/v1/plans/prompt", &prompt))
+    };
+    let (session, prompt) =
+        start("provider: openai-compatible\nbase_url: http://127.0.0.1:9/v1\nmodel: m\n");
+    for answer in [session, prompt] {
+        assert_eq!((answer.status, answer.code()), (403, "tenant_restricted".to_owned()));
+    }
+    // The control: a model of a server that everybody knows.
+    let (session, _) = start("provider: ollama\nmodel: m\n");
+    session.expect(201);
+}
+
+/// The failure: a directory of settings that is a link was followed, and errors and views quoted the file
+/// of another tenant.
+#[test]
+fn settings_and_rules_of_a_project_are_its_own() {
+    let place = Place::new();
+    let (acme, other) = (tenant(&place, "acme", &[]), tenant(&place, "other", &[]));
+    let served = Served::new(&place);
+    let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    fs::create_dir_all(other.join(".glasshouse")).unwrap();
+    fs::write(other.join(".glasshouse/policy.yaml"), "hidden: mark-of-other\n").unwrap();
+    fs::write(other.join(".glasshouse/config.yaml"), "hidden: mark-of-other\n").unwrap();
+    let _ = fs::remove_dir_all(acme.join(".glasshouse"));
+    symlink(other.join(".glasshouse"), acme.join(".glasshouse")).unwrap();
+    let shown = admin.get(&format!("/v1/policy?project={}", acme.display()));
+    let begun = admin.post("/v1/sessions", &json!({ "project": acme, "provider": "scripted" }));
+    for answer in [shown, begun] {
+        assert_eq!(answer.code(), "input_unreadable", "{}", answer.text());
+        let text = answer.text();
+        assert!(!text.contains("mark-of-other") && !text.contains("hidden"), "{text}");
+    }
+}
