@@ -1,9 +1,12 @@
 //! What a policy says that its author can hardly have meant.
 
+mod spellings;
+
 use glasshouse_model::Effect;
 use glasshouse_model::syscall::name;
 use serde::Serialize;
 
+use crate::command::Seen;
 use crate::policy::Policy;
 use crate::rule::{Condition, Conditions, Demands, LabelPattern, Rule};
 
@@ -42,6 +45,9 @@ const TAGS: &[&str] = &["core_plugin", "trusted_write", "third_party"];
 const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
+
+/// Most other words for a command that one finding names.
+const MAX_OTHER_WORDS: usize = 4;
 
 /// Beginnings of syscalls that have no path in the workspace, no command, no host.
 const NO_PATH: &[&str] = &[name::SHELL_RUN, name::TEST_RUN, name::NET_CONNECT, name::MODEL_CALL];
@@ -83,6 +89,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         linter.ways_around(rule);
         linter.words(rule);
         linter.lacks(rule);
+        linter.other_words(rule);
         linter.manners(rule);
     }
     found.sort_by(|a, b| {
@@ -292,6 +299,46 @@ impl Linter<'_> {
                 let fix = "remove the condition, or name other syscalls";
                 self.add(Level::Warning, "never_matches", rule, message, fix);
             }
+        }
+    }
+
+    /// Options that the program of a command knows by other words, which a denial of these does not find.
+    fn other_words(&mut self, rule: &Rule) {
+        let Some(prefixes) = rule.when.commands().filter(|_| rule.effect != Effect::Allow) else {
+            return;
+        };
+        let beside = self.policy.rules.iter().filter(|other| {
+            let only_commands = other
+                .when
+                .iter()
+                .all(|it| matches!(it, Condition::Syscall(_) | Condition::Command(_)));
+            other.effect >= rule.effect && only_commands && other.excepts.is_empty()
+        });
+        let found: Vec<_> =
+            beside.filter_map(|other| other.when.commands()).chain([prefixes]).collect();
+        let is_found = |argv: &Vec<String>| {
+            found.iter().any(|prefixes| Seen::default().could_run(argv, prefixes))
+        };
+        for words in prefixes {
+            let mut missed = spellings::others(words);
+            missed.retain(|argv| !is_found(argv));
+            missed.dedup();
+            if missed.is_empty() {
+                continue;
+            }
+            let told =
+                missed.iter().take(MAX_OTHER_WORDS).map(|argv| format!("`{}`", argv.join(" ")));
+            let told: Vec<String> = told.collect();
+            let more = missed.len() - told.len();
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let message = format!(
+                "`{}` can be said as {}{more}, which it does not find",
+                words.join(" "),
+                told.join(", ")
+            );
+            let fix = "list these words too, or name the command without its options and let what is \
+                       harmless pass by `except`";
+            self.add(Level::Warning, "other_spelling", rule, message, fix);
         }
     }
 

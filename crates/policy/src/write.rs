@@ -1,10 +1,18 @@
 //! Rules written for a call: the narrowest one that matches it.
 
+use std::collections::HashSet;
+
 use glasshouse_model::{Call, Effect};
 use serde_json::{Map, Value, json};
 
+use crate::builtin::Protected;
+use crate::command::Seen;
+use crate::limits::MAX_RULES;
 use crate::network::HttpPathPattern;
+use crate::policy::Policy;
+use crate::rule::{Asked, Rule};
 use crate::sketch::caller_word;
+use crate::source::Source;
 
 /// The `match` that holds for this call and as few others as the conditions can tell apart.
 pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
@@ -40,11 +48,25 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     keys
 }
 
-/// One rule as a line of YAML; JSON is YAML, and quotes whatever YAML would read.
-pub(crate) fn rule_for(call: &Call, action: Effect) -> String {
-    let name = format!("allow-{}", call.syscall.replace(['.', ':', '/'], "-"));
+/// A rule for a call as a line of YAML, to stand beside others; JSON is YAML, and quotes whatever YAML
+/// would read. `None` where no rule that loads matches the call.
+pub(crate) fn new_rule_for(
+    call: &Call,
+    action: Effect,
+    others: &[Rule],
+    seen: &Seen,
+) -> Option<String> {
+    let plain = format!("allow-{}", call.syscall.replace(['.', ':', '/'], "-"));
+    let numbered = (2..=others.len().saturating_add(2)).map(|number| format!("{plain}-{number}"));
+    let taken: HashSet<&str> = others.iter().map(|rule| &*rule.name).collect();
+    let mut names = [plain.clone()].into_iter().chain(numbered);
+    let name = names.find(|name| !taken.contains(&**name))?;
     let rule = json!({ "name": name, "match": match_for(call), "action": action });
-    format!("- {rule}")
+    let text = format!("- {rule}");
+    let policy = format!("capabilities:\n{text}\n");
+    let policy = Policy::compile(&[Source::new("new", &policy)], &Protected::default()).ok()?;
+    let matches = policy.rules.iter().any(|rule| rule.contributes(Asked { call, seen }));
+    (matches && others.len() < MAX_RULES).then_some(text)
 }
 
 /// A pattern that matches exactly this path.

@@ -65,6 +65,14 @@ pub(super) fn confined(decision: Decision, call: &Call, confines: Option<&Confin
     }
 }
 
+/// A request for an exemption that nobody can grant is denied, whoever is asked.
+pub(super) fn fitting(decision: Decision, misfit: Option<&String>) -> Decision {
+    match misfit {
+        Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason.clone()),
+        None => decision,
+    }
+}
+
 pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
     decision.effect = Effect::Deny;
     decision.rules.push(kernel_rule(name, &reason));
@@ -241,7 +249,7 @@ impl Session {
         };
         let decision = in_demanded_sandbox(decision, &arguments);
         let decision = match exemption::misfit(self.state(), &arguments) {
-            Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason),
+            Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),
         };
         let decision = lock(&self.rates).hold(decision, now_us());
