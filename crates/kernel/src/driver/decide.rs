@@ -365,7 +365,7 @@ fn rights(
         drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
         cells.push(counters.cell(used));
     }
-    for (draft, cell) in ended(verdict, approval) {
+    for (draft, cell) in ended(verdict, approval, counters) {
         drafts.push(draft.caused_by(id.0));
         cells.push(cell);
     }
@@ -379,13 +379,17 @@ fn rights(
 }
 
 /// Grants that this decision found over, ended for good.
-fn ended(verdict: &Verdict, approval: Option<&Approval>) -> Vec<(Draft, CellWrite)> {
+fn ended(
+    verdict: &Verdict,
+    approval: Option<&Approval>,
+    counters: &Counters<'_>,
+) -> Vec<(Draft, CellWrite)> {
     let standing = verdict.standing_refusals.iter();
     let expired = standing.filter(|(_, why)| *why == StandingRefusal::Expired).map(|(id, _)| *id);
     let approval = approval
         .filter(|_| verdict.approval_refusals.contains(&ApprovalRefusal::Expired))
         .map(|approval| approval.id);
-    expired.chain(approval).map(grants::expire).collect()
+    expired.chain(approval).map(|id| counters.expire(id)).collect()
 }
 
 /// What a call is about, for people.
