@@ -151,7 +151,9 @@ pub fn explanation_text(explanation: &Explanation) -> String {
         }
     }
     if explanation.untried {
-        out.push_str("  not every other call was tried: the rules in TypeScript were not asked\n");
+        out.push_str(
+            "  not every other call was tried: the rules in TypeScript were not asked about all\n",
+        );
     }
     out
 }

@@ -6,7 +6,7 @@ use glasshouse_model::Effect;
 use glasshouse_model::syscall::name;
 use serde::Serialize;
 
-use crate::command::Seen;
+use crate::command::{Seen, base_name};
 use crate::policy::Policy;
 use crate::rule::{Condition, Conditions, Demands, LabelPattern, Rule};
 
@@ -46,6 +46,8 @@ const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
 
+/// Most commands in other words that are looked for: a file of a machine has thousands of rules for one program.
+const MAX_TRIED_WORDS: usize = 1_000_000;
 /// Most other words for a command that one finding names.
 const MAX_OTHER_WORDS: usize = 4;
 
@@ -82,7 +84,7 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
             fix: "correct the rule, or remove it".to_owned(),
         })
         .collect();
-    let mut linter = Linter { policy, found: &mut found };
+    let mut linter = Linter { policy, found: &mut found, tries: MAX_TRIED_WORDS };
     for rule in policy.rules.iter().filter(|rule| !is_generated(rule)) {
         linter.reach(rule);
         linter.excepts(rule);
@@ -107,6 +109,8 @@ fn is_generated(rule: &Rule) -> bool {
 struct Linter<'a> {
     policy: &'a Policy,
     found: &'a mut Vec<Finding>,
+    /// How often a command is still looked for in other words.
+    tries: usize,
 }
 
 impl Linter<'_> {
@@ -307,21 +311,30 @@ impl Linter<'_> {
         let Some(prefixes) = rule.when.commands().filter(|_| rule.effect != Effect::Allow) else {
             return;
         };
-        let beside = self.policy.rules.iter().filter(|other| {
-            let only_commands = other
-                .when
-                .iter()
-                .all(|it| matches!(it, Condition::Syscall(_) | Condition::Command(_)));
+        let is_as_strict = |other: &&Rule| {
+            let only_commands = other.when.iter().all(|condition| match condition {
+                Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
+                condition => matches!(condition, Condition::Command(_)),
+            });
             other.effect >= rule.effect && only_commands && other.excepts.is_empty()
-        });
-        let found: Vec<_> =
-            beside.filter_map(|other| other.when.commands()).chain([prefixes]).collect();
-        let is_found = |argv: &Vec<String>| {
-            found.iter().any(|prefixes| Seen::default().could_run(argv, prefixes))
         };
+        let beside = self.policy.rules.iter().filter(is_as_strict);
+        let beside = beside.filter_map(|other| other.when.commands()).flatten();
+        let all: Vec<&Vec<Box<str>>> = prefixes.iter().chain(beside).collect();
         for words in prefixes {
             let mut missed = spellings::others(words);
-            missed.retain(|argv| !is_found(argv));
+            if missed.is_empty() {
+                continue;
+            }
+            let program = words.first().map(|word| base_name(word));
+            let of_program =
+                all.iter().filter(|other| other.first().map(|word| base_name(word)) == program);
+            let found: Vec<Vec<Box<str>>> = of_program.map(|words| (*words).clone()).collect();
+            self.tries = self.tries.saturating_sub(found.len() * missed.len());
+            if self.tries == 0 {
+                return;
+            }
+            missed.retain(|argv| !Seen::default().could_run(argv, &found));
             missed.dedup();
             if missed.is_empty() {
                 continue;

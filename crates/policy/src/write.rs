@@ -14,6 +14,9 @@ use crate::rule::{Asked, Rule};
 use crate::sketch::caller_word;
 use crate::source::Source;
 
+/// Most characters of a name that stand in another one, which says more.
+const MAX_NAME_PART_CHARS: usize = 64;
+
 /// The `match` that holds for this call and as few others as the conditions can tell apart.
 pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     let mut keys = Map::new();
@@ -48,6 +51,12 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     keys
 }
 
+/// What can stand in the name of a rule, of a name that anybody chose.
+pub(crate) fn name_part(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).take(MAX_NAME_PART_CHARS).collect()
+}
+
 /// A rule for a call as a line of YAML, to stand beside others; JSON is YAML, and quotes whatever YAML
 /// would read. `None` where no rule that loads matches the call.
 pub(crate) fn new_rule_for(
@@ -56,11 +65,11 @@ pub(crate) fn new_rule_for(
     others: &[Rule],
     seen: &Seen,
 ) -> Option<String> {
-    let plain = format!("allow-{}", call.syscall.replace(['.', ':', '/'], "-"));
+    let plain = format!("allow-{}", name_part(&call.syscall));
     let numbered = (2..=others.len().saturating_add(2)).map(|number| format!("{plain}-{number}"));
-    let taken: HashSet<&str> = others.iter().map(|rule| &*rule.name).collect();
+    let taken: HashSet<String> = others.iter().map(|rule| rule.name.to_ascii_lowercase()).collect();
     let mut names = [plain.clone()].into_iter().chain(numbered);
-    let name = names.find(|name| !taken.contains(&**name))?;
+    let name = names.find(|name| !taken.contains(name))?;
     let rule = json!({ "name": name, "match": match_for(call), "action": action });
     let text = format!("- {rule}");
     let policy = format!("capabilities:\n{text}\n");

@@ -3,6 +3,8 @@
 //! No list of the options of all programs could be whole, so a rule finds the words that it names, and
 //! what is well known besides is told to whoever writes it.
 
+use crate::command::base_name;
+
 /// Words with which a program is told the same, or nearly so.
 struct Alike {
     programs: &'static [&'static str],
@@ -100,7 +102,7 @@ const ALIKE: &[Alike] = &[
 /// The same commands in the other words that are known.
 pub(super) fn others(words: &[Box<str>]) -> Vec<Vec<String>> {
     let Some((program, more)) = words.split_first() else { return Vec::new() };
-    let program = program.rsplit('/').next().unwrap_or(program);
+    let program = base_name(program);
     let sub = more.iter().find(|word| !word.starts_with('-'));
     let of_program = ALIKE.iter().filter(|alike| {
         alike.programs.contains(&program)

@@ -266,6 +266,11 @@ capabilities:
     let rule = why.other_rules.unwrap().with.unwrap();
     let text = format!("{rules}  {rule}\n");
     assert_eq!(effect(&compile(&text).unwrap(), "{ syscall: fs.write, path: a }"), Effect::Allow);
+    // A tool may have any name, a rule may not.
+    let sketch = "{ syscall: mcp.Files_Read, path: a }";
+    let rule = explained(rules, sketch).other_rules.unwrap().with.unwrap();
+    let text = format!("{rules}  {rule}\n");
+    assert_eq!(effect(&compile(&text).unwrap(), sketch), Effect::Allow);
     // No rule can be about a syscall that there cannot be.
     assert_eq!(explained(rules, "{ syscall: fs.reed, path: a }").other_rules, None);
 }

@@ -177,6 +177,7 @@ fn regression_a_denial_of_one_spelling_of_an_option_is_told() {
     clean("curl");
     clean("git push");
     clean("[git push, git push --force]");
+    clean("[[curl], [curl, -X, POST]]");
     clean("rm -rf");
     clean("rm --recursive");
     clean("npm install --force");
