@@ -13,7 +13,7 @@ pub(crate) mod review;
 mod sandbox;
 mod serve;
 mod session;
-mod task;
+pub(crate) mod task;
 mod ui;
 
 use clap::CommandFactory;

@@ -11,9 +11,12 @@ use glasshouse_model::body::{
     TestEvidence, ToolProposed, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceRolledBack, WorkspaceSealed,
 };
-use glasshouse_model::{CallId, Effect, Event, Kind};
+use glasshouse_model::{BranchId, CallId, Effect, Event, Kind, Seq};
 
+use crate::command::review::{lasting, question_lines};
+use crate::command::task::Approver;
 use crate::output::{self, Style, styled};
+use crate::review::Terminal;
 
 /// Most lines of a diff that are shown.
 const MAX_DIFF_LINES: usize = 120;
@@ -26,6 +29,8 @@ const MAX_LINE_CHARS: usize = 140;
 pub(crate) struct Show {
     log: Log,
     json: bool,
+    /// Who answers questions.
+    approver: Approver,
     state: Mutex<Live>,
 }
 
@@ -37,8 +42,8 @@ struct Live {
 
 impl Show {
     /// A watcher that reads what events refer to from `log`.
-    pub(crate) fn new(log: Log, json: bool) -> Self {
-        Self { log, json, state: Mutex::default() }
+    pub(crate) fn new(log: Log, json: bool, approver: Approver) -> Self {
+        Self { log, json, approver, state: Mutex::default() }
     }
 
     fn event(&self, event: &Event) {
@@ -86,12 +91,7 @@ impl Show {
             Kind::WorkspaceRolledBack => rolled_back_line(&event.body_as()?),
             Kind::ModelFailed => model_failed_line(&event.body_as()?),
             Kind::ApprovalRequested => {
-                let request: ApprovalRequested = event.body_as()?;
-                let line =
-                    format!("review wanted: {}: {}", request.tool, request.reasons.join("; "));
-                output::note(&styled(&line, Style::Warn));
-                let (branch, seq) = (&event.header.branch, event.seq());
-                dim(&format!("from another terminal: glasshouse review show {branch}:{seq}"));
+                self.question(&event.body_as()?, &event.header.branch, event.seq());
             }
             Kind::ApprovalResolved => {
                 let resolved: ApprovalResolved = event.body_as()?;
@@ -115,6 +115,26 @@ impl Show {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What waits for a person. At the terminal the question follows with all that it asks; whoever answers
+    /// elsewhere reads it here.
+    fn question(&self, request: &ApprovalRequested, branch: &BranchId, seq: Seq) {
+        let line = format!("review wanted: {}: {}", request.tool, request.reasons.join("; "));
+        output::note(&styled(&output::visible(&line, false), Style::Warn));
+        match self.approver {
+            Approver::Elsewhere(limit) => {
+                // The change set of a merge was shown when it was proposed.
+                question_lines(request, None).iter().for_each(|line| output::note(line));
+                output::note(&format!("  to answer within {}, from any terminal:", lasting(limit)));
+                output::note(&format!("    glasshouse review approve {branch}:{seq}"));
+                output::note(&format!("    glasshouse review reject {branch}:{seq}"));
+            }
+            Approver::Here if Terminal::is_there() => {
+                dim(&format!("from another terminal: glasshouse review show {branch}:{seq}"));
+            }
+            Approver::Here | Approver::Nobody => {}
+        }
     }
 
     fn message(&self, message: &ModelCompleted) {

@@ -104,7 +104,7 @@ pub use simulate::{Changed, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 pub use steering::Steering;
-pub use tried::{Tried, no_tests};
+pub use tried::{Tried, test_setup_or_none};
 pub use views::DOCUMENTS;
 
 use crate::plans::{Coder, Plans, Probed, Quota};

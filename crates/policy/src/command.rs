@@ -500,6 +500,6 @@ pub(crate) fn holds_substitution(text: &str) -> bool {
     text.contains("$(") || text.contains('`')
 }
 
-fn base_name(word: &str) -> &str {
+pub(crate) fn base_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

@@ -3,22 +3,25 @@
 //! Nothing here guesses: values to try come from what the rules ask for, and each answer was decided
 //! like any call. An answer names the fewest changes that are enough.
 
+mod trial;
+
 use std::collections::BTreeSet;
 
-use glasshouse_model::{
-    Call, CanonicalPath, ChangeClass, Decision, Effect, Layer, PrincipalKind, RuleTrace,
-};
+use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Effect, PrincipalKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::command::Seen;
-use crate::decide::{Request, Supposed, decide_supposing};
+use self::trial::Trial;
+use crate::decide::{Request, Supposed, SupposedRule};
 use crate::glob::{Glob, Segment, Token};
+use crate::limits::MAX_EXPLAINED;
 use crate::network::HostPattern;
 use crate::policy::Policy;
 use crate::rule::{Asked, Condition, LabelPattern, Rule};
-use crate::write::rule_for;
+use crate::write::new_rule_for;
 
+/// Fewest values that are tried, however long one decision takes.
+const MIN_TRIED: usize = 32;
 /// Most values that are tried, so that a policy of any size is explained in a moment.
 const MAX_EDITS: usize = 512;
 /// Most values of which pairs are tried.
@@ -38,9 +41,13 @@ pub struct Explanation {
     pub nearly: Vec<Near>,
     /// The least changes of the call after which the answer is another; each is enough.
     pub other_call: Vec<CallChange>,
-    /// The least change of the rules after which the answer is another. `None` where no rule of a
-    /// file decides: a built-in rule denied.
+    /// The least change of the rules after which the answer is another. `None` where no rule that
+    /// somebody writes changes it: a built-in rule, the workflow or a program decides.
     pub other_rules: Option<RuleChange>,
+    /// Whether other calls were left out because the rules in TypeScript would have to be asked about
+    /// them: they are not asked about what was recorded, not for long, and not after a fault.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untried: bool,
 }
 
 /// A rule that one condition kept silent.
@@ -80,6 +87,10 @@ pub struct Edit {
 /// A change of the rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RuleChange {
+    /// The file that would have to be accepted, so that it decides alone where each of several has
+    /// to allow now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
     /// Rules that would have to be silent: all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
@@ -109,13 +120,13 @@ pub struct RuleChange {
 /// ```
 #[must_use]
 pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
-    let as_is = Supposed { without: &[], allowed: false };
-    let seen = Seen::default();
-    let decision = decide_supposing(policy, request, &as_is, &seen).decision;
+    let trial = Trial::new(policy, request);
+    let decision = trial.decision();
     Explanation {
-        nearly: nearly(policy, Asked { call: request.call, seen: &seen }),
-        other_call: other_call(policy, request, decision.effect, &seen),
-        other_rules: other_rules(policy, request, &decision, &seen),
+        nearly: nearly(policy, Asked { call: request.call, seen: trial.seen() }),
+        other_call: other_call(policy, &trial, decision.effect),
+        other_rules: other_rules(policy, &trial, &decision),
+        untried: trial.left_out(),
         decision,
     }
 }
@@ -141,30 +152,23 @@ fn nearly(policy: &Policy, asked: Asked<'_>) -> Vec<Near> {
     near.take(MAX_NEAR).collect()
 }
 
-fn other_call(policy: &Policy, request: &Request<'_>, now: Effect, seen: &Seen) -> Vec<CallChange> {
-    let mut edits = edits(policy, request.call);
-    edits.truncate(MAX_EDITS);
-    let decided = |edits: &[&Value]| {
-        let mut call = request.call.clone();
+fn other_call(policy: &Policy, trial: &Trial<'_>, now: Effect) -> Vec<CallChange> {
+    let mut edits = edits(policy, trial.call());
+    let most = (MAX_EXPLAINED / policy.effort().max(1)).max(MIN_TRIED);
+    edits.truncate(most.min(MAX_EDITS));
+    let change = |edits: &[&Value]| {
+        let mut call = trial.call().clone();
         for edit in edits {
             edit.apply(&mut call);
         }
-        // Thousands of calls are tried, and few of them run another command.
-        let other = Seen::default();
-        let seen = if call.argv == request.call.argv { seen } else { &other };
-        let request =
-            Request { call: &call, token: None, approval: None, standing: None, ..*request };
-        let as_is = Supposed { without: &[], allowed: false };
-        decide_supposing(policy, &request, &as_is, seen).decision.effect
-    };
-    let change = |edits: &[&Value]| {
-        let decision = decided(edits);
+        let decision = trial.of_call(&call)?;
         let set = edits.iter().map(|edit| edit.told()).collect();
         (decision != now).then_some(CallChange { set, decision })
     };
     let mut found: Vec<CallChange> = edits.iter().filter_map(|edit| change(&[edit])).collect();
     if !found.iter().any(|one| one.decision == wanted(now)) {
-        let few = &edits[..edits.len().min(MAX_PAIRED)];
+        // Of so many there are at most half as many pairs as the square.
+        let few = &edits[..edits.len().min(MAX_PAIRED).min(most.isqrt())];
         let pairs = few.iter().enumerate().flat_map(|(at, one)| {
             let others = few[at + 1..].iter().filter(|other| other.rank() != one.rank());
             others.filter_map(|other| change(&[one, other])).collect::<Vec<_>>()
@@ -184,40 +188,60 @@ const fn wanted(now: Effect) -> Effect {
     }
 }
 
-fn other_rules(
-    policy: &Policy,
-    request: &Request<'_>,
-    now: &Decision,
-    seen: &Seen,
-) -> Option<RuleChange> {
-    let decides = |trace: &&RuleTrace| trace.action == now.effect;
-    if now.rules.iter().filter(decides).any(|trace| trace.layer == Layer::BuiltIn) {
-        return None;
-    }
-    let without: Vec<(usize, &Rule)> = policy
-        .rules
+/// Each change is tried before it is told, the smallest first; the first that brings what is most likely
+/// wanted, or else any other answer.
+fn other_rules(policy: &Policy, trial: &Trial<'_>, now: &Decision) -> Option<RuleChange> {
+    let silent = deciding(policy, now);
+    let new = new_rule_for(trial.call(), Effect::Allow, &policy.rules, trial.seen());
+    let changes = changes(policy, &silent, new.is_some());
+    let tried: Vec<(&Supposed<'_>, Effect)> = changes
         .iter()
-        .enumerate()
-        .filter(|(_, rule)| {
-            let place = (Some(policy.source_name(rule.source)), Some(rule.line));
-            now.rules.iter().filter(decides).any(|trace| {
-                *trace.name == *rule.name && (trace.source.as_deref(), trace.line) == place
-            })
-        })
+        .filter_map(|change| Some((change, trial.under(change)?)))
+        .filter(|(_, decision)| *decision != now.effect)
         .collect();
-    let ids: Vec<usize> = without.iter().map(|(id, _)| *id).collect();
-    let suppose = |allowed| {
-        let supposed = Supposed { without: &ids, allowed };
-        decide_supposing(policy, request, &supposed, seen).decision.effect
-    };
-    let names = || without.iter().map(|(_, rule)| rule.name.to_string()).collect();
-    let without_them = suppose(false);
-    if without_them != now.effect {
-        return Some(RuleChange { without: names(), with: None, decision: without_them });
+    let best = tried.iter().find(|(_, decision)| *decision == wanted(now.effect));
+    let (change, decision) = best.or_else(|| tried.first())?;
+    Some(RuleChange {
+        accepted: change.alone.map(|source| policy.source_name(source).to_owned()),
+        without: change.without.iter().map(|id| policy.rules[*id].name.to_string()).collect(),
+        with: change.rule.and(new),
+        decision: *decision,
+    })
+}
+
+/// What could be different about the rules. Accepting comes last: it lets a whole file decide.
+fn changes<'a>(policy: &Policy, silent: &'a [usize], may_add: bool) -> Vec<Supposed<'a>> {
+    let voices = [None].into_iter().chain(policy.acceptable().map(Some));
+    let mut changes = Vec::new();
+    for alone in voices {
+        let mut places: Vec<SupposedRule> = match alone {
+            Some(source) => vec![SupposedRule::Of(source)],
+            None => policy.acceptable().map(SupposedRule::Of).collect(),
+        };
+        if places.is_empty() {
+            places.push(SupposedRule::Joint);
+        }
+        places.retain(|_| may_add);
+        for rule in [None].into_iter().chain(places.into_iter().map(Some)) {
+            changes.push(Supposed { without: &[], alone, rule });
+            changes.push(Supposed { without: silent, alone, rule });
+        }
     }
-    let with = Some(rule_for(request.call, Effect::Allow));
-    let decision = suppose(true);
-    (decision != now.effect).then(|| RuleChange { without: names(), with, decision })
+    changes
+}
+
+/// The rules behind an answer that somebody can take out of a file.
+fn deciding(policy: &Policy, now: &Decision) -> Vec<usize> {
+    let speaks = |rule: &Rule| {
+        let place = (Some(policy.source_name(rule.source)), Some(rule.line));
+        now.rules.iter().any(|trace| {
+            trace.action == now.effect
+                && *trace.name == *rule.name
+                && (trace.source.as_deref(), trace.line) == place
+        })
+    };
+    let rules = policy.rules.iter().enumerate();
+    rules.filter(|(_, rule)| policy.is_written(rule) && speaks(rule)).map(|(id, _)| id).collect()
 }
 
 /// A value that a call could have.
@@ -379,9 +403,8 @@ fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) 
                 .map(|caller| Value::Caller(caller.kind, caller.id.as_deref().map(str::to_owned))),
         ),
         Condition::Label(list) => values.extend(list.iter().map(|label| match label {
-            LabelPattern::Exact(label) | LabelPattern::Prefix(label) => {
-                Value::Label(label.to_string())
-            }
+            LabelPattern::Exact(label) => Value::Label(label.to_string()),
+            LabelPattern::Prefix(prefix) => Value::Label(format!("{prefix}any")),
         })),
         Condition::Host(list) if call.host.is_some() => {
             values.extend(list.iter().filter_map(|host| match host {
@@ -424,7 +447,8 @@ fn token_example(token: &Token) -> Option<String> {
     match token {
         Token::Char(c) => Some(c.to_string()),
         Token::One => Some("a".to_owned()),
-        Token::Many => Some(String::new()),
+        // Nothing would do as well, but nobody calls a file `-lock.json`.
+        Token::Many => Some("any".to_owned()),
         Token::Class { negated: false, ranges } => ranges.first().map(|(low, _)| low.to_string()),
         Token::Class { negated: true, ranges } => ('a'..='z')
             .find(|c| !ranges.iter().any(|(low, high)| (low..=high).contains(&c)))

@@ -66,7 +66,7 @@ pub struct Verdict {
     pub token_refusal: Option<TokenRefusal>,
     /// Why a presented approval did not count; each is also a reason of the decision.
     pub approval_refusals: Vec<ApprovalRefusal>,
-    /// Standing grants for this call that did not count; each is also a reason of the decision.
+    /// Standing grants for this call that did not count; the newest are also reasons of the decision.
     pub standing_refusals: Vec<(GrantId, StandingRefusal)>,
 }
 
@@ -98,16 +98,39 @@ pub(crate) fn decide_under(
     policy: &Policy,
     request: &Request<'_>,
 ) -> Verdict {
-    let supposed = Supposed { without: &[], allowed: false };
-    decide_with(built_ins, policy, request, &supposed, &Seen::default())
+    decide_with(built_ins, policy, request, &Supposed::default(), &Seen::default())
 }
 
 /// Rules as they are not: what a decision is compared with to explain it.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Supposed<'a> {
     /// Rules that are not there.
     pub(crate) without: &'a [usize],
-    /// Whether one more rule allows the call.
-    pub(crate) allowed: bool,
+    /// The one source, of those with a consent of their own, that decides as a joint one; the others
+    /// of them are not there.
+    pub(crate) alone: Option<usize>,
+    /// One more rule, which allows the call.
+    pub(crate) rule: Option<SupposedRule>,
+}
+
+/// Where a supposed rule stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SupposedRule {
+    /// In some joint source.
+    Joint,
+    /// In this source, which has a consent of its own.
+    Of(usize),
+}
+
+impl Supposed<'_> {
+    /// The sources that have a consent of their own.
+    fn apart(self, policy: &Policy) -> &[usize] {
+        if self.alone.is_some() { &[] } else { &policy.apart }
+    }
+
+    fn is_gone(self, policy: &Policy, source: usize) -> bool {
+        self.alone.is_some_and(|alone| alone != source) && policy.apart.contains(&source)
+    }
 }
 
 /// As [`decide`], under other rules; `seen` is of the same command.
@@ -127,7 +150,7 @@ fn decide_with(
     supposed: &Supposed<'_>,
     seen: &Seen,
 ) -> Verdict {
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger { apart: supposed.apart(policy), ..Ledger::default() };
     let facts = Facts::new(request.call);
     for rule in built_ins {
         if (rule.applies)(&policy.guard, &facts) {
@@ -149,15 +172,17 @@ fn decide_with(
     let asked = Asked { call: request.call, seen };
     for id in policy.index.candidates(request.call) {
         let rule = &policy.rules[id];
-        if !supposed.without.contains(&id) && rule.contributes_found(asked) {
+        let is_gone = supposed.is_gone(policy, rule.source) || supposed.without.contains(&id);
+        if !is_gone && rule.contributes_found(asked) {
             ledger.add_rule(policy, rule, request.call);
         }
     }
-    if supposed.allowed {
-        ledger.add(Layer::File, "supposed", Effect::Allow, None);
+    if let Some(place) = supposed.rule {
+        ledger.add_supposed(place);
     }
     ledger.check_sandbox();
-    if !ledger.denied {
+    let is_gone = policy.extension().is_some_and(|text| supposed.is_gone(policy, text.position));
+    if !ledger.denied && !is_gone {
         ledger.ask_extension(policy, request);
     }
     ledger.check_consent(policy, request.call);
@@ -166,7 +191,9 @@ fn decide_with(
 
 /// What was contributed so far.
 #[derive(Default)]
-struct Ledger {
+struct Ledger<'a> {
+    /// Sources that have a consent of their own.
+    apart: &'a [usize],
     traces: Vec<RuleTrace>,
     denied: bool,
     review: bool,
@@ -192,7 +219,7 @@ struct Ledger {
 /// Template name that any sandbox satisfies.
 const ANY_SANDBOX: &str = "L2";
 
-impl Ledger {
+impl Ledger<'_> {
     fn add(&mut self, layer: Layer, name: &str, action: Effect, reason: Option<String>) {
         self.hear(action);
         self.joint |= action != Effect::Deny;
@@ -216,11 +243,7 @@ impl Ledger {
             None => (rule.effect, rule.reason.as_deref().map(str::to_owned)),
         };
         self.hear(action);
-        if policy.apart.contains(&rule.source) {
-            self.consents.push(rule.source);
-        } else {
-            self.joint |= action != Effect::Deny;
-        }
+        self.consent(rule.source, action);
         self.traces.push(RuleTrace {
             name: rule.name.to_string(),
             layer: Layer::File,
@@ -242,6 +265,26 @@ impl Ledger {
             self.constraints.rates.insert(name, rate);
         }
         self.tighten_interface(&demands.interface);
+    }
+
+    /// Notes that a source let the call pass, or not.
+    fn consent(&mut self, source: usize, action: Effect) {
+        if self.apart.contains(&source) {
+            self.consents.push(source);
+        } else {
+            self.joint |= action != Effect::Deny;
+        }
+    }
+
+    /// Adds a rule that allows and is in no file.
+    fn add_supposed(&mut self, place: SupposedRule) {
+        match place {
+            SupposedRule::Joint => self.add(Layer::File, "supposed", Effect::Allow, None),
+            SupposedRule::Of(source) => {
+                self.hear(Effect::Allow);
+                self.consent(source, Effect::Allow);
+            }
+        }
     }
 
     /// The most careful profile, the lowest limits, the hosts that every rule lists.
@@ -269,7 +312,7 @@ impl Ledger {
         if self.joint || self.denied || self.consents.is_empty() {
             return;
         }
-        for source in &policy.apart {
+        for source in self.apart {
             if !self.consents.contains(source) {
                 let name = policy.source_name(*source);
                 let reason = format!("no rule of {name} allows `{}` here", call.syscall);
@@ -307,8 +350,8 @@ impl Ledger {
         };
         let Some(Opinion { effect, reason }) = said else { return };
         self.hear(effect);
-        match text.map(|text| text.position).filter(|at| policy.apart.contains(at)) {
-            Some(source) => self.consents.push(source),
+        match text {
+            Some(text) => self.consent(text.position, effect),
             None => self.joint |= effect != Effect::Deny,
         }
         self.traces.push(RuleTrace {
@@ -359,7 +402,7 @@ impl Ledger {
             self.review = false;
             self.standing_uses = uses;
         } else {
-            for (id, refusal) in &found.refused {
+            for (id, refusal) in &found.told {
                 let reason = format!("{id} {refusal}");
                 self.add(Layer::Grant, "standing-grant", Effect::RequireReview, Some(reason));
             }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use glasshouse_model::{Decision, Effect, Layer};
+use glasshouse_model::{Decision, Effect, Layer, Rate, RuleTrace};
 
 use crate::counterfactual::{CallChange, Explanation};
 
@@ -29,12 +29,7 @@ pub fn explain_text(decision: &Decision) -> String {
         Effect::Deny => "denied\n".to_owned(),
     };
     for rule in &decision.rules {
-        let _ = write!(out, "  {:<7} {} (", verb(rule.action), rule.name);
-        let _ = match (&rule.source, rule.line) {
-            (Some(source), Some(line)) => write!(out, "{source}:{line}"),
-            _ => write!(out, "{}", layer(rule.layer)),
-        };
-        out.push(')');
+        let _ = write!(out, "  {:<7} {} ({})", verb(rule.action), rule.name, place(rule));
         if let Some(reason) = &rule.reason {
             let _ = write!(out, ": {reason}");
         }
@@ -54,10 +49,10 @@ pub fn explain_text(decision: &Decision) -> String {
         let _ = writeln!(out, "  isolated at least as `{level}`");
     }
     if let Some(milliseconds) = constraints.max_duration_ms {
-        let _ = writeln!(out, "  at most {milliseconds} ms");
+        let _ = writeln!(out, "  at most {}", time_text(milliseconds));
     }
     for (rule, rate) in &constraints.rates {
-        let _ = writeln!(out, "  {} times in {} ms by {rule}", rate.calls, rate.within_ms);
+        let _ = writeln!(out, "  at most {} by {rule}", rate_text(*rate));
     }
     if let Some(profile) = &constraints.ui_profile {
         let _ = writeln!(out, "  at most under the profile {profile}");
@@ -71,6 +66,44 @@ pub fn explain_text(decision: &Decision) -> String {
     }
     let _ = writeln!(out, "  policy {}", decision.policy_version);
     out
+}
+
+/// A rate as people say it.
+///
+/// ```
+/// use glasshouse_model::Rate;
+/// use glasshouse_policy::rate_text;
+/// assert_eq!(rate_text(Rate { calls: 2, within_ms: 3_600_000 }), "2 times an hour");
+/// assert_eq!(rate_text(Rate { calls: 1, within_ms: 90_000 }), "once in 90 seconds");
+/// ```
+#[must_use]
+pub fn rate_text(rate: Rate) -> String {
+    let times = match rate.calls {
+        1 => "once".to_owned(),
+        calls => format!("{calls} times"),
+    };
+    let within = time_text(rate.within_ms);
+    match within.strip_prefix("1 ") {
+        Some("hour") => format!("{times} an hour"),
+        Some(unit) => format!("{times} a {unit}"),
+        None => format!("{times} in {within}"),
+    }
+}
+
+/// A time in the largest unit that it is a whole number of.
+fn time_text(time_ms: u64) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000, "day"),
+        (3_600_000, "hour"),
+        (60_000, "minute"),
+        (1_000, "second"),
+        (1, "millisecond"),
+    ];
+    let whole = UNITS.iter().find(|(unit, _)| time_ms >= *unit && time_ms.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or(&UNITS[4]);
+    let number = time_ms / unit;
+    let many = if number == 1 { "" } else { "s" };
+    format!("{number} {name}{many}")
 }
 
 /// The same with what would have made it another decision.
@@ -97,20 +130,54 @@ pub fn explanation_text(explanation: &Explanation) -> String {
         let _ = writeln!(out, "  it would {} {}", said(change.decision), call_change(change));
     }
     match &explanation.other_rules {
-        None => out.push_str("  no rule of a file can change this\n"),
+        None => {
+            let _ = writeln!(out, "  no rule of a file can change this{}", decides(explanation));
+        }
         Some(change) => {
             let _ = write!(out, "  it would {}", said(change.decision));
+            let mut joined = "";
+            if let Some(source) = &change.accepted {
+                let _ = write!(out, " if {source} were accepted");
+                joined = " and";
+            }
             if !change.without.is_empty() {
-                let _ = write!(out, " without {}", change.without.join(", "));
+                let _ = write!(out, "{joined} without {}", change.without.join(", "));
+                joined = " and";
             }
             if let Some(rule) = &change.with {
-                let joined = if change.without.is_empty() { "with" } else { "and with" };
-                let _ = write!(out, " {joined} the rule\n    {rule}");
+                let _ = write!(out, "{joined} with the rule\n    {rule}");
             }
             out.push('\n');
         }
     }
+    if explanation.untried {
+        out.push_str(
+            "  not every other call was tried: the rules in TypeScript were not asked about all\n",
+        );
+    }
     out
+}
+
+/// Who decides what no rule can change.
+fn decides(explanation: &Explanation) -> String {
+    let decision = &explanation.decision;
+    let decisive = decision.rules.iter().filter(|rule| rule.action == decision.effect);
+    let named: Vec<String> = decisive
+        .filter(|rule| rule.layer != Layer::Default)
+        .map(|rule| format!("{} ({})", rule.name, place(rule)))
+        .collect();
+    match named.as_slice() {
+        [] => String::new(),
+        [one] => format!(": {one} decides"),
+        several => format!(": {} decide", several.join(", ")),
+    }
+}
+
+fn place(rule: &RuleTrace) -> String {
+    match (&rule.source, rule.line) {
+        (Some(source), Some(line)) => format!("{source}:{line}"),
+        _ => layer(rule.layer).to_owned(),
+    }
 }
 
 fn call_change(change: &CallChange) -> String {

@@ -90,6 +90,11 @@ pub trait Extension {
     /// returns at once and does not change the decision in hand; how often a crashing program is
     /// restarted is the host's limit. Answers whether the program will be asked again.
     fn restart(&self) -> bool;
+
+    /// Whether it can be asked about any call, and not only about the one that it was made for.
+    fn knows_other_calls(&self) -> bool {
+        true
+    }
 }
 
 /// What an extension said when a decision was made: whoever makes the decision again hears the same. A
@@ -116,5 +121,8 @@ impl Extension for Heard {
 
     fn restart(&self) -> bool {
         true
+    }
+    fn knows_other_calls(&self) -> bool {
+        false
     }
 }

@@ -94,6 +94,15 @@ impl Glob {
         &self.segments
     }
 
+    /// How much there is to try at each place of a name: parts of names that hold a `*` and more.
+    pub(crate) fn effort(&self) -> usize {
+        let parts = self.segments.iter().filter_map(|segment| match segment {
+            Segment::Pattern(tokens) if tokens.contains(&Token::Many) => Some(tokens.len()),
+            _ => None,
+        });
+        parts.sum()
+    }
+
     /// Whether a path matches. Time is bounded by the product of the lengths: only the last `**`
     /// has to be tried again.
     pub(crate) fn matches(&self, path: Components<'_>) -> bool {

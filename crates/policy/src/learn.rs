@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::limits::{MAX_LEARNED, MAX_LIST_ITEMS};
 use crate::policy::Policy;
 use crate::source::Source;
-use crate::write::match_for;
+use crate::write::{match_for, name_part};
 
 /// Keys whose values may be listed together in one rule.
 const LISTED: [&str; 2] = ["path_glob", "argv"];
@@ -46,7 +46,7 @@ impl Learned {
 /// The name of a rule, by its place.
 fn name_of(at: usize, rule: &Value) -> String {
     let syscall = rule["match"]["syscall"].as_str().unwrap_or_default();
-    format!("learned-{}-{}", at + 1, syscall.replace(['.', ':', '/', '_'], "-"))
+    format!("learned-{}-{}", at + 1, name_part(syscall))
 }
 
 /// Learns from calls and what the rules said to them. `beside` are sources that decide together with

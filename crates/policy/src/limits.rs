@@ -11,6 +11,12 @@ pub const MAX_SOURCE_BYTES: usize = 4 << 20;
 pub const MAX_LIST_ITEMS: usize = 1_000;
 /// Most path patterns in a policy after braces are expanded; bounds the index.
 pub const MAX_PATTERNS: usize = 50_000;
+/// Most characters of all path patterns together that stand in a name with a `*`: each may be tried at each
+/// place of a name. So many take some 75 ms on the longest path; ten thousand patterns like `*_test.py` are half.
+pub const MAX_STARRED_CHARS: usize = 200_000;
+/// Most rules and starred characters that one explanation looks at, each as often as it does: what takes a
+/// decision long is tried on fewer calls, so that the answer comes in seconds.
+pub const MAX_EXPLAINED: usize = 10_000_000;
 /// Longest path pattern in bytes; a path component rarely exceeds 255.
 pub const MAX_PATTERN_BYTES: usize = 512;
 /// Longest name of a file in bytes, as Linux has it. A longer one is denied before patterns are tried: their
@@ -26,6 +32,8 @@ pub const MAX_SECRET_PATTERN_BYTES: usize = 512;
 pub const MAX_SECRET_NAME_BYTES: usize = 64;
 /// Longest program of rules in TypeScript in bytes.
 pub const MAX_EXTENSION_BYTES: usize = 64 << 10;
+/// Most other calls that rules in TypeScript are asked about for one explanation: each may take its whole time.
+pub const MAX_TRIED_BY_EXTENSION: usize = 32;
 /// Most `except` items of one rule; each is tried for each call the rule matches.
 pub const MAX_EXCEPTS: usize = 64;
 /// Most examples of one rule.
@@ -47,6 +55,8 @@ pub const MAX_SCRIPT_DEPTH: usize = 48;
 pub const MAX_BUILT_INS: usize = 10;
 /// Most grants of which one is derived from the next.
 pub const MAX_GRANT_DEPTH: usize = 8;
+/// Most grants for calls like the one at hand that a question names, beside the last one that ended.
+pub const MAX_TOLD_GRANTS: usize = 3;
 /// Most recorded calls that a policy is learned from: each is decided again by what was learned.
 pub const MAX_LEARNED: usize = 20_000;
 /// Longest sandbox identity or syscall name in a sealed grant, in bytes.

@@ -1,9 +1,12 @@
 //! What a policy says that its author can hardly have meant.
 
+mod spellings;
+
 use glasshouse_model::Effect;
 use glasshouse_model::syscall::name;
 use serde::Serialize;
 
+use crate::command::{Seen, base_name};
 use crate::policy::Policy;
 use crate::rule::{Condition, Conditions, Demands, LabelPattern, Rule};
 
@@ -43,6 +46,11 @@ const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
 
+/// Most commands in other words that are looked for: a file of a machine has thousands of rules for one program.
+const MAX_TRIED_WORDS: usize = 1_000_000;
+/// Most other words for a command that one finding names.
+const MAX_OTHER_WORDS: usize = 4;
+
 /// Beginnings of syscalls that have no path in the workspace, no command, no host.
 const NO_PATH: &[&str] = &[name::SHELL_RUN, name::TEST_RUN, name::NET_CONNECT, name::MODEL_CALL];
 const NO_COMMAND: &[&str] = &["fs.", "search.", "net.", "model.", "ui.", "merge."];
@@ -76,13 +84,14 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
             fix: "correct the rule, or remove it".to_owned(),
         })
         .collect();
-    let mut linter = Linter { policy, found: &mut found };
+    let mut linter = Linter { policy, found: &mut found, tries: MAX_TRIED_WORDS };
     for rule in policy.rules.iter().filter(|rule| !is_generated(rule)) {
         linter.reach(rule);
         linter.excepts(rule);
         linter.ways_around(rule);
         linter.words(rule);
         linter.lacks(rule);
+        linter.other_words(rule);
         linter.manners(rule);
     }
     found.sort_by(|a, b| {
@@ -100,6 +109,8 @@ fn is_generated(rule: &Rule) -> bool {
 struct Linter<'a> {
     policy: &'a Policy,
     found: &'a mut Vec<Finding>,
+    /// How often a command is still looked for in other words.
+    tries: usize,
 }
 
 impl Linter<'_> {
@@ -292,6 +303,55 @@ impl Linter<'_> {
                 let fix = "remove the condition, or name other syscalls";
                 self.add(Level::Warning, "never_matches", rule, message, fix);
             }
+        }
+    }
+
+    /// Options that the program of a command knows by other words, which a denial of these does not find.
+    fn other_words(&mut self, rule: &Rule) {
+        let Some(prefixes) = rule.when.commands().filter(|_| rule.effect != Effect::Allow) else {
+            return;
+        };
+        let is_as_strict = |other: &&Rule| {
+            let only_commands = other.when.iter().all(|condition| match condition {
+                Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
+                condition => matches!(condition, Condition::Command(_)),
+            });
+            other.effect >= rule.effect && only_commands && other.excepts.is_empty()
+        };
+        let beside = self.policy.rules.iter().filter(is_as_strict);
+        let beside = beside.filter_map(|other| other.when.commands()).flatten();
+        let all: Vec<&Vec<Box<str>>> = prefixes.iter().chain(beside).collect();
+        for words in prefixes {
+            let mut missed = spellings::others(words);
+            if missed.is_empty() {
+                continue;
+            }
+            let program = words.first().map(|word| base_name(word));
+            let of_program =
+                all.iter().filter(|other| other.first().map(|word| base_name(word)) == program);
+            let found: Vec<Vec<Box<str>>> = of_program.map(|words| (*words).clone()).collect();
+            self.tries = self.tries.saturating_sub(found.len() * missed.len());
+            if self.tries == 0 {
+                return;
+            }
+            missed.retain(|argv| !Seen::default().could_run(argv, &found));
+            missed.dedup();
+            if missed.is_empty() {
+                continue;
+            }
+            let told =
+                missed.iter().take(MAX_OTHER_WORDS).map(|argv| format!("`{}`", argv.join(" ")));
+            let told: Vec<String> = told.collect();
+            let more = missed.len() - told.len();
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let message = format!(
+                "`{}` can be said as {}{more}, which it does not find",
+                words.join(" "),
+                told.join(", ")
+            );
+            let fix = "list these words too, or name the command without its options and let what is \
+                       harmless pass by `except`";
+            self.add(Level::Warning, "other_spelling", rule, message, fix);
         }
     }
 

@@ -9,8 +9,9 @@ use crate::builtin::{BUILT_INS, Guard, Protected};
 use crate::codes;
 use crate::error::{Error, Result};
 use crate::extension::{Extension, ExtensionText, Serving};
+use crate::glob::Glob;
 use crate::index::Index;
-use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SECRET_PATTERNS, MAX_SOURCES};
+use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SECRET_PATTERNS, MAX_SOURCES, MAX_STARRED_CHARS};
 use crate::network::HostPattern;
 use crate::rule::{Conditions, Rule};
 use crate::source::{self, Consent, SecretPattern, Source, Warning};
@@ -35,6 +36,8 @@ pub struct Policy {
     sources: Vec<String>,
     /// Positions of the sources that must allow a call themselves.
     pub(crate) apart: Vec<usize>,
+    /// Positions of the sources that nobody writes here.
+    given: Vec<usize>,
     groups: Vec<(usize, String, Vec<HostPattern>)>,
     secret_patterns: Vec<SecretPattern>,
     warnings: Vec<Warning>,
@@ -76,6 +79,7 @@ impl Policy {
             version: version(sources, protected),
             sources: sources.iter().map(|source| source.name.to_owned()).collect(),
             apart: (0..sources.len()).filter(|at| sources[*at].consent == Consent::Own).collect(),
+            given: (0..sources.len()).filter(|at| sources[*at].is_given).collect(),
             groups: Vec::new(),
             secret_patterns: Vec::new(),
             warnings: Vec::new(),
@@ -99,6 +103,19 @@ impl Policy {
         Ok(policy)
     }
 
+    fn globs(&self) -> impl Iterator<Item = &Glob> {
+        self.rules
+            .iter()
+            .flat_map(|rule| rule.excepts.iter().chain([&rule.when]))
+            .filter_map(Conditions::paths)
+            .flat_map(|paths| paths.include.iter().chain(&paths.exclude))
+    }
+
+    /// How much one decision may have to look at: rules, and places in names that patterns are tried at.
+    pub(crate) fn effort(&self) -> usize {
+        self.rules.len() + self.globs().map(Glob::effort).sum::<usize>()
+    }
+
     /// A second program would need an order among the two.
     fn take_extension(&mut self, extension: ExtensionText) -> Result<()> {
         if let Some(first) = &self.extension {
@@ -113,15 +130,14 @@ impl Policy {
         if self.rules.len() > MAX_RULES {
             return Err(limit("rules", self.rules.len(), MAX_RULES));
         }
-        let patterns = self
-            .rules
-            .iter()
-            .flat_map(|rule| rule.excepts.iter().chain([&rule.when]))
-            .filter_map(Conditions::paths)
-            .map(|paths| paths.include.len() + paths.exclude.len())
-            .sum();
+        let patterns = self.globs().count();
         if patterns > MAX_PATTERNS {
             return Err(limit("path patterns", patterns, MAX_PATTERNS));
+        }
+        let effort = self.globs().map(Glob::effort).sum();
+        if effort > MAX_STARRED_CHARS {
+            let what = "characters in path patterns whose names hold a `*`";
+            return Err(limit(what, effort, MAX_STARRED_CHARS));
         }
         let secrets = self.secret_patterns.len();
         if secrets > MAX_SECRET_PATTERNS {
@@ -131,9 +147,10 @@ impl Policy {
     }
 
     fn check_names(&self) -> Result<()> {
-        let mut seen: HashMap<(Option<usize>, &str), String> = BUILT_INS
+        // A name that differs in its capitals alone is taken for the same.
+        let mut seen: HashMap<(Option<usize>, String), String> = BUILT_INS
             .iter()
-            .map(|rule| ((None, rule.name), "the built-in rules".to_owned()))
+            .map(|rule| ((None, rule.name.to_ascii_lowercase()), "the built-in rules".to_owned()))
             .collect();
         // Sources that speak for themselves may use the same names: each is a whole policy.
         let (apart, joint): (Vec<_>, Vec<_>) =
@@ -142,8 +159,9 @@ impl Policy {
             let source = &self.sources[rule.source];
             let voice = self.apart.contains(&rule.source).then_some(rule.source);
             let place = format!("{source}:{}", rule.line);
-            let earlier = seen.get(&(None, &*rule.name)).cloned();
-            if let Some(first) = earlier.or(seen.insert((voice, &rule.name), place)) {
+            let name = rule.name.to_ascii_lowercase();
+            let earlier = seen.get(&(None, name.clone())).cloned();
+            if let Some(first) = earlier.or(seen.insert((voice, name), place)) {
                 return Err(Error::new(
                     codes::DUPLICATE_RULE,
                     format!("{source}:{}: rule `{}`", rule.line, rule.name),
@@ -180,6 +198,16 @@ impl Policy {
     #[must_use]
     pub const fn version(&self) -> Digest {
         self.version
+    }
+
+    /// Sources that wait for somebody to accept them.
+    pub(crate) fn acceptable(&self) -> impl Iterator<Item = usize> {
+        self.apart.iter().copied().filter(|source| !self.given.contains(source))
+    }
+
+    /// Whether somebody can take a rule out of its file.
+    pub(crate) fn is_written(&self, rule: &Rule) -> bool {
+        !self.given.contains(&rule.source)
     }
 
     /// Name of a source.

@@ -255,6 +255,14 @@ impl Conditions {
         })
     }
 
+    /// The beginnings of commands that it names.
+    pub(crate) fn commands(&self) -> Option<&[Vec<Box<str>>]> {
+        self.0.iter().find_map(|condition| match condition {
+            Condition::Command(commands) => Some(commands.prefixes.as_slice()),
+            _ => None,
+        })
+    }
+
     /// Whether there is a condition on the host.
     pub(crate) fn names_hosts(&self) -> bool {
         self.0.iter().any(|condition| matches!(condition, Condition::Host(_)))

@@ -33,19 +33,27 @@ pub struct Source<'a> {
     pub text: &'a str,
     /// What its silence means.
     pub consent: Consent,
+    /// Whether it comes with the program, or from whoever runs it: no file can take its rules away.
+    pub is_given: bool,
 }
 
 impl<'a> Source<'a> {
     /// A source that adds its rules to the others.
     #[must_use]
     pub const fn new(name: &'a str, text: &'a str) -> Self {
-        Self { name, text, consent: Consent::Joint }
+        Self { name, text, consent: Consent::Joint, is_given: false }
     }
 
     /// A source that has to allow each call itself; see [`Consent::Own`].
     #[must_use]
     pub const fn apart(name: &'a str, text: &'a str) -> Self {
-        Self { name, text, consent: Consent::Own }
+        Self { name, text, consent: Consent::Own, is_given: false }
+    }
+
+    /// The same as one that nobody writes here; it decides alike, and no explanation proposes to change it.
+    #[must_use]
+    pub const fn given(self) -> Self {
+        Self { is_given: true, ..self }
     }
 }
 
@@ -213,6 +221,7 @@ fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Conten
         return Ok(());
     }
     for (key, list) in reader.any_map(node, "network_whitelist")? {
+        check_name(reader, list, &key.text)?;
         let members = conditions::group(reader, list)?;
         let hosts = members.iter().map(|(host, _)| host.clone()).collect();
         contents.groups.push((key.text.clone(), hosts));
@@ -244,6 +253,25 @@ fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Conten
         }
     }
     Ok(())
+}
+
+/// Names are told apart by people, in lists and in a log: each is of letters that look like no others.
+fn check_name(reader: &Reader<'_>, node: &Node, name: &str) -> Result<()> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(too_many(reader, node, "bytes in name", name.len(), MAX_NAME_BYTES));
+    }
+    let plain = |c: char| c == ' ' || c.is_ascii_graphic();
+    let why = if let Some(other) = name.chars().find(|c| !plain(*c)) {
+        format!("U+{:04X} is no printable character of ASCII", u32::from(other))
+    } else if name.starts_with(' ') || name.ends_with(' ') || name.contains("  ") {
+        "blanks stand between words, one at a time".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(reader
+        .error(codes::BAD_VALUE, node, "a name that could be taken for another")
+        .why(why)
+        .fix("use letters, digits and `-`; a `reason` takes any text"))
 }
 
 pub(crate) fn too_many(
@@ -278,10 +306,8 @@ impl RuleReader<'_> {
             })
         };
         let name_node = required("name")?;
-        let name = self.bounded_text(name_node, "name", MAX_NAME_BYTES)?;
-        if name.chars().any(char::is_control) {
-            return Err(reader.error(codes::BAD_VALUE, name_node, "a control character in a name"));
-        }
+        let name = reader.text(name_node, "name")?;
+        check_name(&reader, name_node, name)?;
         let (match_node, action) = (required("match")?, required("action")?);
         let effect = match reader.word(action, "action", &["allow", "deny", "require_review"])? {
             "allow" => Effect::Allow,

@@ -15,7 +15,7 @@ use crate::codes;
 use crate::command::Seen;
 use crate::error::{Error, Result};
 use crate::grant::{GrantId, GrantUse, REVOKED, UseCounters};
-use crate::limits::{MAX_GRANT_DEPTH, MAX_SOURCE_BYTES};
+use crate::limits::{MAX_GRANT_DEPTH, MAX_SOURCE_BYTES, MAX_TOLD_GRANTS};
 use crate::rule::{Asked, Condition, Conditions};
 use crate::source::conditions;
 use crate::write::match_for;
@@ -313,6 +313,26 @@ pub(crate) struct Found<'a> {
     pub(crate) used: Option<(&'a Standing, Vec<GrantUse>)>,
     /// Those for this call that do not count.
     pub(crate) refused: Vec<(GrantId, StandingRefusal)>,
+    /// Those of them that say why the call is asked for.
+    pub(crate) told: Vec<(GrantId, StandingRefusal)>,
+}
+
+/// Of what does not count, what a person who is asked has a use for: a grant that lives and is for less,
+/// one that ends with this call, and the last of those that ended before their time. A workspace keeps
+/// each grant that it ever had, and a list of the dead hides what is asked.
+fn worth_telling(
+    refused: &[(&Standing, StandingRefusal)],
+    now_us: u64,
+) -> Vec<(GrantId, StandingRefusal)> {
+    let is_new = |refusal: &StandingRefusal| {
+        matches!(refusal, StandingRefusal::MoreTaint | StandingRefusal::Expired)
+    };
+    let new = refused.iter().filter(|(_, refusal)| is_new(refusal)).take(MAX_TOLD_GRANTS);
+    let dead = refused
+        .iter()
+        .filter(|(grant, refusal)| !is_new(refusal) && now_us < grant.terms.expires_us)
+        .max_by_key(|(grant, _)| grant.terms.expires_us);
+    new.chain(dead).map(|(grant, refusal)| (grant.id, *refusal)).collect()
 }
 
 impl<'a> StandingUse<'a> {
@@ -327,17 +347,19 @@ impl<'a> StandingUse<'a> {
         let mut grants: Vec<&Standing> =
             self.grants.iter().filter(|grant| self.is_for(grant, call)).collect();
         grants.sort_by_key(|grant| grant.id);
-        let mut found = Found::default();
+        let (mut used, mut refused) = (None, Vec::new());
         for grant in grants {
             match self.check(grant, call, now_us, policy_version, counters) {
                 Ok(uses) => {
-                    found.used = Some((grant, uses));
-                    return found;
+                    used = Some((grant, uses));
+                    break;
                 }
-                Err(refusal) => found.refused.push((grant.id, refusal)),
+                Err(refusal) => refused.push((grant, refusal)),
             }
         }
-        found
+        let told = worth_telling(&refused, now_us);
+        let refused = refused.into_iter().map(|(grant, refusal)| (grant.id, refusal)).collect();
+        Found { used, refused, told }
     }
 
     fn is_for(&self, grant: &Standing, call: &Call) -> bool {

@@ -1,10 +1,21 @@
 //! Rules written for a call: the narrowest one that matches it.
 
+use std::collections::HashSet;
+
 use glasshouse_model::{Call, Effect};
 use serde_json::{Map, Value, json};
 
+use crate::builtin::Protected;
+use crate::command::Seen;
+use crate::limits::MAX_RULES;
 use crate::network::HttpPathPattern;
+use crate::policy::Policy;
+use crate::rule::{Asked, Rule};
 use crate::sketch::caller_word;
+use crate::source::Source;
+
+/// Most characters of a name that stand in another one, which says more.
+const MAX_NAME_PART_CHARS: usize = 64;
 
 /// The `match` that holds for this call and as few others as the conditions can tell apart.
 pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
@@ -40,11 +51,31 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     keys
 }
 
-/// One rule as a line of YAML; JSON is YAML, and quotes whatever YAML would read.
-pub(crate) fn rule_for(call: &Call, action: Effect) -> String {
-    let name = format!("allow-{}", call.syscall.replace(['.', ':', '/'], "-"));
+/// What can stand in the name of a rule, of a name that anybody chose.
+pub(crate) fn name_part(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).take(MAX_NAME_PART_CHARS).collect()
+}
+
+/// A rule for a call as a line of YAML, to stand beside others; JSON is YAML, and quotes whatever YAML
+/// would read. `None` where no rule that loads matches the call.
+pub(crate) fn new_rule_for(
+    call: &Call,
+    action: Effect,
+    others: &[Rule],
+    seen: &Seen,
+) -> Option<String> {
+    let plain = format!("allow-{}", name_part(&call.syscall));
+    let numbered = (2..=others.len().saturating_add(2)).map(|number| format!("{plain}-{number}"));
+    let taken: HashSet<String> = others.iter().map(|rule| rule.name.to_ascii_lowercase()).collect();
+    let mut names = [plain.clone()].into_iter().chain(numbered);
+    let name = names.find(|name| !taken.contains(name))?;
     let rule = json!({ "name": name, "match": match_for(call), "action": action });
-    format!("- {rule}")
+    let text = format!("- {rule}");
+    let policy = format!("capabilities:\n{text}\n");
+    let policy = Policy::compile(&[Source::new("new", &policy)], &Protected::default()).ok()?;
+    let matches = policy.rules.iter().any(|rule| rule.contributes(Asked { call, seen }));
+    (matches && others.len() < MAX_RULES).then_some(text)
 }
 
 /// A pattern that matches exactly this path.

@@ -71,8 +71,7 @@ impl Reader<'_> {
             })
             .map_err(|error| {
                 let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-                self.error_at(codes::SYNTAX, line, column, "unreadable YAML")
-                    .why(error.without_snippet())
+                self.error_at(codes::SYNTAX, line, column, "unreadable YAML").why(why(&error))
             })
     }
 
@@ -177,6 +176,30 @@ impl Reader<'_> {
         };
         self.error(codes::BAD_VALUE, node, format!("{what} has the wrong form"))
             .why(format!("expected {expected}, found {found}"))
+    }
+}
+
+/// What is wrong, without the place, which is told before it.
+fn why(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::budget::BudgetBreach;
+    match error.without_snippet() {
+        serde_saphyr::Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
+                "an anchor (`&`) or an alias (`*`): quote a text that begins so".to_owned()
+            }
+            BudgetBreach::MergeKeys { .. } => "a merge key (`<<`)".to_owned(),
+            BudgetBreach::Documents { .. } => "more than one document in a file".to_owned(),
+            BudgetBreach::Depth { .. } => format!("it nests deeper than {MAX_YAML_DEPTH} levels"),
+            _ => "it is too large".to_owned(),
+        },
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{key}` stands twice in one map")
+        }
+        other => {
+            let text = other.to_string();
+            let place = text.rfind(" at line ");
+            place.map_or(text.as_str(), |at| &text[..at]).to_owned()
+        }
     }
 }
 

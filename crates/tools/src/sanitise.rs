@@ -11,6 +11,8 @@ mod patterns;
 mod text;
 mod tokens;
 
+pub(crate) use patterns::fault as regex_fault;
+
 pub use mask::{MAX_SECRET_BYTES, MIN_SECRET_BYTES, MaskStream, Masker, Secret};
 pub use patterns::MAX_PATTERN_MATCH_BYTES;
 pub use text::{MIN_TEXT_LIMIT_BYTES, ModelText, Strategy, model_text};

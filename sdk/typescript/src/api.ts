@@ -397,7 +397,7 @@ export type ExplainedDecision = {
   origins: Array<Origin>
   /** The least changes of the call after which the answer is another; each is enough. */
   other_call: Array<CallChange>
-  /** The least change of the rules after which the answer is another. `None` where no rule of a file decides: a built-in rule denied. */
+  /** The least change of the rules after which the answer is another. `None` where no rule that somebody writes changes it: a built-in rule, the workflow or a program decides. */
   other_rules: RuleChange | null
   /** Digest of the policy that decided. */
   policy_version: Digest
@@ -411,6 +411,8 @@ export type ExplainedDecision = {
   subject: string | null
   /** Syscall. */
   syscall: string
+  /** Whether other calls were left out because the rules in TypeScript would have to be asked about them: they are not asked about what was recorded, not for long, and not after a fault. */
+  untried?: boolean
 }
 
 /** A decision, and what would have made it another. */
@@ -423,7 +425,7 @@ export type Explanation = {
   nearly: Array<NearRule>
   /** The least changes of the call after which the answer is another; each is enough. */
   other_call: Array<CallChange>
-  /** The least change of the rules after which the answer is another. `None` where no rule of a file decides: a built-in rule denied. */
+  /** The least change of the rules after which the answer is another. `None` where no rule that somebody writes changes it: a built-in rule, the workflow or a program decides. */
   other_rules: RuleChange | null
   /** Digest of the policy that decided. */
   policy_version: Digest
@@ -431,6 +433,8 @@ export type Explanation = {
   reasons: Array<string>
   /** Every rule that contributed, in layer order then by name; independent of file order. */
   rules: Array<RuleTrace>
+  /** Whether other calls were left out because the rules in TypeScript would have to be asked about them: they are not asked about what was recorded, not for long, and not after a fault. */
+  untried?: boolean
 }
 
 /** Where words were found. */
@@ -513,7 +517,7 @@ export type GrantRule = {
 export type GrantScope = 'call' | 'turn' | 'session' | 'workspace'
 
 /** How a grant stands. */
-export type GrantState = 'live' | 'expired' | 'turn_over' | 'used_up' | 'revoked'
+export type GrantState = 'live' | 'expired' | 'turn_over' | 'used_up' | 'revoked' | 'policy_changed'
 
 export type Grants = {
   grants: Array<Grant>
@@ -1300,6 +1304,8 @@ export type Ready = {
 
 /** A change of the rules. */
 export type RuleChange = {
+  /** The file that would have to be accepted, so that it decides alone where each of several has to allow now. */
+  accepted?: string | null
   /** The answer then. */
   decision: Effect
   /** The narrowest rule that would have to be there. */

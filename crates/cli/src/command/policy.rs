@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use glasshouse_kernel::driver::{
-    Changed, PROJECT_POLICY, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile, no_tests,
-    policy_texts, project_policy, protected, served, test_setup,
+    Changed, PROJECT_POLICY, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile,
+    policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId};
@@ -48,7 +48,7 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
     for warning in policy.warnings() {
         output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
     }
-    let decision = Tried::new(sketch(arguments)?, &here)?.decide(&policy);
+    let decision = tried(arguments, &here)?.decide(&policy);
     if arguments.json {
         output::json_line(&decision);
     } else {
@@ -63,10 +63,10 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
 }
 
 /// The call of the command line.
-fn sketch(arguments: &CallArguments) -> Result<CallSketch, Error> {
+fn tried(arguments: &CallArguments, here: &Path) -> Result<Tried, Error> {
     let mut sketch = CallSketch::from_json(&arguments.call)?;
     sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
-    Ok(sketch)
+    Tried::new(sketch, here, || home::config(Config::default(), here))
 }
 
 fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
@@ -77,7 +77,7 @@ fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
     let policy_in_force = load_to_decide(policy.as_deref(), &here)?;
     let arguments = CallArguments { policy, call: call.unwrap_or_default(), state, json };
-    let explanation = Tried::new(sketch(&arguments)?, &here)?.explain(&policy_in_force);
+    let explanation = tried(&arguments, &here)?.explain(&policy_in_force);
     if json {
         output::json_line(&explanation);
     } else {
@@ -228,12 +228,7 @@ fn to_decide(policy: Policy) -> Result<Policy, Error> {
 /// The texts of a session that would start here.
 fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
     let config = home::config(Config::default(), here)?;
-    let test = match test_setup(here, &config) {
-        Ok(test) => test,
-        // No session could start here, but a call can still be explained.
-        Err(error) if error.is(codes::TESTS_UNKNOWN) => no_tests(),
-        Err(error) => return Err(error.into()),
-    };
+    let test = test_setup_or_none(here, &config)?;
     // Where nothing was ever recorded nothing was accepted, and looking must not begin a log.
     let mut own = if home::data_dir()?.join("log.db").exists() {
         home::kernel()?.project_policy(here)?

@@ -1,9 +1,10 @@
 //! `glasshouse review` and `glasshouse grants`: what waits for a person, and what one gave.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use glasshouse_kernel::driver::{ApprovalName, GrantRow, GrantState, PendingApproval};
-use glasshouse_kernel::{Answer, Wider, codes};
+use glasshouse_kernel::{Answer, Config, Wider, codes};
 use glasshouse_model::body::{ApprovalRequested, ApprovalSubject, GrantRule, GrantScope};
 use glasshouse_model::{Digest, Exit, Principal, PrincipalKind, TenantId};
 
@@ -80,13 +81,19 @@ fn show(name: &ApprovalName, json: bool) -> Result<u8, Error> {
     for reason in &request.reasons {
         output::data(&format!("  because {}", visible(reason, false)));
     }
-    asked_lines(request, patch.as_deref()).iter().for_each(|line| output::data(line));
-    if let Some(offer) = &request.offer {
-        output::data("  with a wider --scope also calls like it:");
-        rule_lines(offer).iter().for_each(|line| output::data(line));
-    }
+    question_lines(request, patch.as_deref()).iter().for_each(|line| output::data(line));
     output::data(&format!("  digest {}", request.args_digest));
     Ok(Exit::Done.status())
+}
+
+/// What is asked, and what else a wider answer would allow.
+pub(crate) fn question_lines(request: &ApprovalRequested, patch: Option<&str>) -> Vec<String> {
+    let mut lines = asked_lines(request, patch);
+    if let Some(offer) = &request.offer {
+        lines.push("  with a wider --scope also calls like it:".to_owned());
+        lines.extend(rule_lines(offer));
+    }
+    lines
 }
 
 /// What is to be approved: a call's arguments name by name, the lines of a text as lines; the diff of a merge.
@@ -211,7 +218,14 @@ fn answer(
 }
 
 fn list_grants(all: bool, json: bool) -> Result<u8, Error> {
-    let mut rows = home::kernel()?.grants()?;
+    let config = |project: &Path| home::config(Config::default(), project).ok();
+    let mut rows = home::kernel()?.grants(config)?;
+    let dead = rows.iter().filter(|row| row.state == GrantState::PolicyChanged).count();
+    if dead > 0 && !all {
+        output::note(&format!(
+            "{dead} more ended with a change of the policy; --all lists them too"
+        ));
+    }
     rows.retain(|row| all || row.state == GrantState::Live);
     if json {
         rows.iter().for_each(output::json_line);
@@ -238,6 +252,7 @@ fn grant_line(row: &GrantRow) -> String {
     };
     let state = match row.state {
         GrantState::Live => format!("ends in {}", until(row.expires_us)),
+        GrantState::PolicyChanged => "dead: policy changed".to_owned(),
         state => words(serde_json::to_value(state).unwrap_or_default()).replace('_', " "),
     };
     let approver = visible(&row.approver.id, false);
@@ -246,8 +261,12 @@ fn grant_line(row: &GrantRow) -> String {
 
 fn until(expires_us: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let left = Duration::from_micros(expires_us).saturating_sub(now);
-    match left.as_secs() {
+    lasting(Duration::from_micros(expires_us).saturating_sub(now))
+}
+
+/// A time for people, in the unit that fits.
+pub(crate) fn lasting(time: Duration) -> String {
+    match time.as_secs() {
         secs @ 0..120 => format!("{secs} s"),
         secs @ 120..7_200 => format!("{} min", secs / 60),
         secs @ 7_200..172_800 => format!("{} h", secs / 3_600),

@@ -115,7 +115,7 @@ impl Work {
             config: self.config,
             provider: people.provider,
             reviewer: people.reviewer,
-            observer: Arc::new(Show::new(self.kernel.log().clone(), self.json)),
+            observer: Arc::new(Show::new(self.kernel.log().clone(), self.json, self.approver)),
             scenario: self.scenario,
             own_server: self.own_server,
             secrets: people.secrets,
@@ -184,7 +184,7 @@ pub(crate) fn resume(
         rights,
     )?;
     let runtime = runtime()?;
-    let observer = Arc::new(Show::new(kernel.log().clone(), json));
+    let observer = Arc::new(Show::new(kernel.log().clone(), json, approver));
     let mut session = runtime.block_on(kernel.resume(
         id,
         Some(branch),
@@ -430,6 +430,11 @@ fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
     Some(if code.name == name { fault } else { fault.with("code", name) })
 }
 
+/// Whether a turn ended for what a provider reports, a scenario that is not met among it.
+fn is_of_model(code: &str) -> bool {
+    glasshouse_provider::codes::ALL.iter().any(|known| known.name == code)
+}
+
 fn exit_status(report: &TurnReport, verified: bool) -> u8 {
     if !verified {
         return Exit::Mismatch.status();
@@ -450,6 +455,8 @@ fn exit_status(report: &TurnReport, verified: bool) -> u8 {
         }
         (Outcome::Failed, Some("isolation_unavailable")) => Exit::NoIsolation,
         (Outcome::Failed, Some("policy_denied")) => Exit::Denied,
+        // What the model's side reports ended the turn, whoever was not there before.
+        (Outcome::Failed, Some(code)) if is_of_model(code) => Exit::Unfinished,
         (Outcome::Failed, _) if report.no_approver => Exit::NeedsApproval,
         (Outcome::Failed, _) => Exit::Unfinished,
     };

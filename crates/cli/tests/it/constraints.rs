@@ -68,7 +68,10 @@ steps:
         let (session, events) = place.events();
         let said =
             events.iter().filter(|event| *event.kind() == Kind::PolicyDecided).any(|event| {
-                event.body.to_string().contains("rule `seldom (.glasshouse/policy.yaml)` allows 1")
+                event
+                    .body
+                    .to_string()
+                    .contains("rule `seldom (.glasshouse/policy.yaml)` allows it once an hour")
             });
         assert_eq!(said, second == "denied");
         place.run(&["session", "replay", session.as_str()]).expect_status(0);

@@ -175,3 +175,27 @@ fn e2e_policy_schema_is_the_published_one() {
     let printed = place.run(&["policy", "schema"]).expect_status(0).stdout;
     assert_eq!(printed, include_str!("../../../../docs/reference/policy.schema.json"));
 }
+
+/// `policy check` let a person be asked about exemptions that a session denies whoever is asked: for a test,
+/// for sources, in a state in which none begins. Both now ask the same judgement.
+#[test]
+fn regression_an_exemption_is_judged_by_check_as_by_a_session() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let check = |path: &str, state: &str, status: i32, why: &str| {
+        let call = format!(
+            r#"{{"syscall":"workflow.request_exemption","caller":"agent","path":"{path}","state":"{state}"}}"#
+        );
+        let said = place.run_in(&project, &["policy", "check", "--call", &call, "--json"]);
+        let said = said.expect_status(status).last();
+        assert!(said["reasons"].to_string().contains(why), "{said}");
+        if status == 3 {
+            let why = place.run_in(&project, &["policy", "explain", "--call", &call]).stdout;
+            assert!(why.contains("no rule of a file can change this: exemption-scope"), "{why}");
+        }
+    };
+    check("README.md", "planning", 4, "a person decides");
+    check("tests/run.sh", "planning", 3, "`tests/run.sh` is a test");
+    check("src/a.sh", "planning", 3, "`src/a.sh` is of no kind");
+    check("README.md", "committing", 3, "no exemption begins in committing");
+}

@@ -8,7 +8,6 @@ use glasshouse_model::body::{
     DebtUpdated, GrantEnded, GrantIssued, GrantUsed, LogRecovered, PolicyChange, SandboxExamined,
 };
 use glasshouse_model::{Digest, Draft, Event, Kind};
-use glasshouse_policy::REVOKED;
 use serde::Serialize;
 
 use super::decide::now_us;
@@ -157,12 +156,13 @@ fn expected(log: &Log) -> Result<Expected> {
     for (grant, bytes) in fold.given {
         cells.insert((grants::GRANTS.to_owned(), grant), bytes);
     }
-    for (grant, counter) in fold.used {
-        let (space, bytes) = grants::use_counter(counter);
+    for grant in fold.ended {
+        let uses = fold.used.remove(&grant).unwrap_or(0);
+        let (space, bytes) = grants::expected_end(log, &grant, uses)?;
         cells.insert((space, grant), bytes);
     }
-    for grant in fold.ended {
-        let (space, bytes) = grants::use_counter(REVOKED);
+    for (grant, counter) in fold.used {
+        let (space, bytes) = grants::use_counter(counter);
         cells.insert((space, grant), bytes);
     }
     if let Some((name, bytes)) = fold.plans {

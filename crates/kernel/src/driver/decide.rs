@@ -65,6 +65,14 @@ pub(super) fn confined(decision: Decision, call: &Call, confines: Option<&Confin
     }
 }
 
+/// A request for an exemption that nobody can grant is denied, whoever is asked.
+pub(super) fn fitting(decision: Decision, misfit: Option<&String>) -> Decision {
+    match misfit {
+        Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason.clone()),
+        None => decision,
+    }
+}
+
 pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
     decision.effect = Effect::Deny;
     decision.rules.push(kernel_rule(name, &reason));
@@ -241,7 +249,7 @@ impl Session {
         };
         let decision = in_demanded_sandbox(decision, &arguments);
         let decision = match exemption::misfit(self.state(), &arguments) {
-            Some(reason) => denied_by_kernel(decision, EXEMPTION_SCOPE, reason),
+            Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),
         };
         let decision = lock(&self.rates).hold(decision, now_us());
@@ -361,7 +369,7 @@ fn rights(
         drafts.push(Draft::new(Kind::GrantUsed, &body).caused_by(id.0));
         cells.push(counters.cell(used));
     }
-    for (draft, cell) in ended(verdict, approval) {
+    for (draft, cell) in ended(verdict, approval, counters) {
         drafts.push(draft.caused_by(id.0));
         cells.push(cell);
     }
@@ -375,13 +383,17 @@ fn rights(
 }
 
 /// Grants that this decision found over, ended for good.
-fn ended(verdict: &Verdict, approval: Option<&Approval>) -> Vec<(Draft, CellWrite)> {
+fn ended(
+    verdict: &Verdict,
+    approval: Option<&Approval>,
+    counters: &Counters<'_>,
+) -> Vec<(Draft, CellWrite)> {
     let standing = verdict.standing_refusals.iter();
     let expired = standing.filter(|(_, why)| *why == StandingRefusal::Expired).map(|(id, _)| *id);
     let approval = approval
         .filter(|_| verdict.approval_refusals.contains(&ApprovalRefusal::Expired))
         .map(|approval| approval.id);
-    expired.chain(approval).map(grants::expire).collect()
+    expired.chain(approval).map(|id| counters.expire(id)).collect()
 }
 
 /// What a call is about, for people.

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
@@ -21,9 +22,11 @@ use serde::{Deserialize, Serialize};
 use super::Kernel;
 use super::decide::now_us;
 use super::journal::Journal;
+use super::rules::of_session;
 use super::start::random;
+use super::tried::test_setup_or_none;
 use crate::session::{CallPhase, State};
-use crate::{Error, Result, codes};
+use crate::{Config, Error, Result, codes};
 
 /// Cell space of the use counters of grants.
 pub(super) const USES: &str = "grant_uses";
@@ -31,6 +34,8 @@ pub(super) const USES: &str = "grant_uses";
 pub(super) const GRANTS: &str = "grants";
 /// Cells that are read at a time.
 const PAGE: usize = 256;
+/// How often a grant is taken back anew because it was used meanwhile.
+const ATTEMPTS: usize = 100;
 
 /// Content of a cell in [`GRANTS`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +60,8 @@ pub enum GrantState {
     UsedUp,
     /// It was taken back.
     Revoked,
+    /// It was given under another policy than the one that decides there now.
+    PolicyChanged,
 }
 
 /// One grant, for lists.
@@ -201,63 +208,154 @@ impl<'a> Counters<'a> {
     /// read, that transaction is refused.
     pub(super) fn cell(&self, used: &GrantUse) -> CellWrite {
         let version = self.versions.borrow().get(&used.id).copied().unwrap_or(0);
-        CellWrite { expected_version: Some(version), ..counter(used.id, used.counter) }
+        let (space, bytes) = use_counter(used.counter);
+        let key = used.id.to_string();
+        CellWrite { space, key, expected_version: Some(version), bytes: Some(bytes) }
+    }
+}
+
+/// What the cell of a counter says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Counted {
+    uses: u64,
+    ended: bool,
+}
+
+impl Counted {
+    /// A cell that cannot be read is that of a grant that has ended.
+    fn of(bytes: &[u8]) -> Self {
+        let numbers: Vec<u64> =
+            bytes.as_chunks().0.iter().map(|n| u64::from_be_bytes(*n)).collect();
+        match (bytes.len(), numbers.as_slice()) {
+            (8, [uses]) if *uses != REVOKED => Self { uses: *uses, ended: false },
+            (16, [REVOKED, uses]) => Self { uses: *uses, ended: true },
+            _ => Self { uses: 0, ended: true },
+        }
+    }
+}
+
+impl Counters<'_> {
+    fn counted(&self, id: GrantId) -> Counted {
+        match self.log.cell(USES, &id.to_string()) {
+            Ok(None) => Counted { uses: 0, ended: false },
+            Ok(Some(cell)) => {
+                self.versions.borrow_mut().insert(id, cell.version);
+                Counted::of(&cell.bytes)
+            }
+            Err(_) => Counted { uses: 0, ended: true },
+        }
+    }
+
+    /// What ends a grant for good and keeps how often it was used; refused when it is used meanwhile.
+    fn end(&self, id: GrantId) -> CellWrite {
+        let uses = self.counted(id).uses;
+        let version = self.versions.borrow().get(&id).copied().unwrap_or(0);
+        let (space, bytes) = ended_counter(uses);
+        let key = id.to_string();
+        CellWrite { space, key, expected_version: Some(version), bytes: Some(bytes) }
+    }
+
+    /// The end of a grant whose time is over: no clock that goes back revives it.
+    pub(super) fn expire(&self, id: GrantId) -> (Draft, CellWrite) {
+        let reason = Some("its time is over".to_owned());
+        let body = GrantEnded { grant: id.to_string(), reason };
+        (Draft::new(Kind::GrantExpired, &body), self.end(id))
     }
 }
 
 impl UseCounters for Counters<'_> {
     fn stored(&self, id: GrantId) -> u64 {
-        match self.log.cell(USES, &id.to_string()) {
-            Ok(None) => 0,
-            Ok(Some(cell)) => {
-                self.versions.borrow_mut().insert(id, cell.version);
-                <[u8; 8]>::try_from(cell.bytes.as_slice()).map_or(REVOKED, u64::from_be_bytes)
-            }
-            Err(_) => REVOKED,
+        match self.counted(id) {
+            Counted { ended: true, .. } => REVOKED,
+            Counted { uses, .. } => uses,
         }
     }
 }
 
-fn counter(id: GrantId, value: u64) -> CellWrite {
-    let (space, bytes) = use_counter(value);
-    CellWrite { space, key: id.to_string(), expected_version: None, bytes: Some(bytes) }
-}
-
-/// Space and bytes of the cell of a grant that was used so often; [`REVOKED`] of one that has ended.
+/// Space and bytes of the cell of a grant that was used so often.
 pub(super) fn use_counter(counter: u64) -> (String, Vec<u8>) {
     (USES.to_owned(), counter.to_be_bytes().to_vec())
 }
 
-/// What ends a grant for good: no clock that goes back revives it.
-pub(super) fn expire(id: GrantId) -> (Draft, CellWrite) {
-    let body = GrantEnded { grant: id.to_string(), reason: Some("its time is over".to_owned()) };
-    (Draft::new(Kind::GrantExpired, &body), counter(id, REVOKED))
+/// The same of a grant that has ended after so many uses.
+fn ended_counter(uses: u64) -> (String, Vec<u8>) {
+    (USES.to_owned(), [REVOKED.to_be_bytes(), uses.to_be_bytes()].concat())
+}
+
+/// The cell of a grant that has ended, as its events say. Logs from before uses were kept say less, and are right.
+pub(super) fn expected_end(log: &Log, grant: &str, uses: u64) -> Result<(String, Vec<u8>)> {
+    let without_uses = use_counter(REVOKED);
+    let found = log.cell(USES, grant)?;
+    let is_old = found.is_some_and(|cell| cell.bytes == without_uses.1);
+    Ok(if is_old { without_uses } else { ended_counter(uses) })
 }
 
 impl Kernel {
     /// Every grant that was given, the newest first: standing ones, and approvals that wait to be used.
+    /// `config` is that of a session that would start in a project; where there is none, no session
+    /// starts that could use a grant.
     ///
     /// # Errors
     /// What reading the log answers.
-    pub fn grants(&self) -> Result<Vec<GrantRow>> {
+    pub fn grants(&self, config: impl Fn(&Path) -> Option<Config>) -> Result<Vec<GrantRow>> {
+        let mut versions = BTreeMap::new();
+        self.grant_rows(|terms| {
+            let version = versions
+                .entry((terms.branch.clone(), terms.workspace.clone()))
+                .or_insert_with(|| self.version_for(terms, &config));
+            *version == Some(terms.policy_version)
+        })
+    }
+
+    /// The policy that decides where a grant can be used.
+    fn version_for(
+        &self,
+        terms: &StandingTerms,
+        config: impl Fn(&Path) -> Option<Config>,
+    ) -> Option<Digest> {
+        let policy = match (&terms.branch, &terms.workspace) {
+            (Some(branch), _) => {
+                let created = self.state_of(branch).ok()?.created?;
+                self.compile_to_look(&of_session(self, &created.policy).ok()?)
+            }
+            (None, Some(project)) => {
+                let project = Path::new(project);
+                let test = test_setup_or_none(project, &config(project)?).ok()?;
+                self.compile_to_look(&self.policy_texts(project, &test).ok()?)
+            }
+            (None, None) => return None,
+        };
+        policy.ok().map(|policy| policy.version())
+    }
+
+    fn grant_rows(
+        &self,
+        mut in_force: impl FnMut(&StandingTerms) -> bool,
+    ) -> Result<Vec<GrantRow>> {
         let counters = Counters::new(&self.log);
         let mut rows = Vec::new();
         for (id, Kept { session, branch, issued_us, terms }) in kept(&self.log)? {
-            let stored = counters.stored(id);
-            let state = match stored {
+            let Counted { uses, ended } = counters.counted(id);
+            let state = if now_us() >= terms.expires_us {
                 // What ends a grant whose time is over writes the same counter.
-                _ if now_us() >= terms.expires_us => GrantState::Expired,
-                REVOKED => GrantState::Revoked,
-                uses if terms.max_uses.is_some_and(|most| uses >= most) => GrantState::UsedUp,
-                _ if self.turn_is_over(&terms)? => GrantState::TurnOver,
-                _ => GrantState::Live,
+                GrantState::Expired
+            } else if ended {
+                GrantState::Revoked
+            } else if terms.max_uses.is_some_and(|most| uses >= most) {
+                GrantState::UsedUp
+            } else if self.turn_is_over(&terms)? {
+                GrantState::TurnOver
+            } else if in_force(&terms) {
+                GrantState::Live
+            } else {
+                GrantState::PolicyChanged
             };
             rows.push(GrantRow {
                 grant: id,
                 state,
                 scope: terms.scope,
                 rule: terms.rule,
-                uses: if stored == REVOKED { 0 } else { stored },
+                uses,
                 max_uses: terms.max_uses,
                 expires_us: terms.expires_us,
                 session,
@@ -343,10 +441,9 @@ impl Kernel {
     /// # Errors
     /// `grant_not_found`; `policy_denied` for whoever is no user; the log's errors.
     pub fn revoke_grant(&self, id: GrantId, by: &Principal, reason: Option<&str>) -> Result<bool> {
-        let known =
-            self.grants()?.into_iter().find(|row| row.grant == id).ok_or_else(|| {
-                Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {id}"))
-            })?;
+        let known = self.grant_rows(|_| true)?.into_iter().find(|row| row.grant == id);
+        let known = known
+            .ok_or_else(|| Error::new(codes::GRANT_NOT_FOUND, format!("there is no grant {id}")))?;
         let journal = Journal::open(self)?;
         let mut call = Call::new("grant.revoke", by.clone());
         call.session = Some(journal.session.clone());
@@ -364,8 +461,42 @@ impl Kernel {
         }
         let ended = GrantEnded { grant: id.to_string(), reason: reason.map(str::to_owned) };
         drafts.push(Draft::new(Kind::GrantRevoked, &ended).by(by.actor()));
-        journal.append_with(drafts, vec![counter(id, REVOKED)])?;
+        let counters = Counters::new(&self.log);
+        for attempt in 1.. {
+            // A use that was made meanwhile counts.
+            match journal.append_with(drafts.clone(), vec![counters.end(id)]) {
+                Err(error)
+                    if error.is(glasshouse_log::codes::CELL_CONFLICT) && attempt < ATTEMPTS => {}
+                done => {
+                    done?;
+                    break;
+                }
+            }
+        }
         self.log.sign_head()?;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A grant that was taken back was told as never used: its counter was written over by the end. The end
+    /// keeps it; cells of older logs have none, and what cannot be read gives no right.
+    #[test]
+    fn regression_the_end_of_a_grant_keeps_its_uses() {
+        let check = |bytes: &[u8], uses: u64, ended: bool| {
+            assert_eq!(Counted::of(bytes), Counted { uses, ended }, "{bytes:?}");
+        };
+        check(&use_counter(0).1, 0, false);
+        check(&use_counter(7).1, 7, false);
+        check(&use_counter(REVOKED).1, 0, true);
+        check(&ended_counter(0).1, 0, true);
+        check(&ended_counter(7).1, 7, true);
+        check(b"", 0, true);
+        check(&[0; 7], 0, true);
+        check(&[0; 16], 0, true);
+        check(&[0; 24], 0, true);
     }
 }

@@ -81,10 +81,12 @@ mod tests {
             for word in ["p.yaml:4", "`acme`", why] {
                 assert!(error.to_string().contains(word), "{error} lacks {word}");
             }
+            assert!(!error.report().why.contains('\n'), "{error}");
         };
         check("acme_[a-z]{8,40}", None);
         check("acme_[a-z]+", Some("no bound"));
-        check("(acme", Some("unclosed"));
+        check("(acme", Some("unclosed group, at character 1"));
+        check("acme(?<=a)", Some("not supported, at character 5"));
         check("[a-z]{0,9}", Some("empty"));
         check("^acme", Some("start or end"));
         check("[ab]{0,400}a[ab]{400}", Some("size"));

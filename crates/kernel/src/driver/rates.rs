@@ -70,9 +70,8 @@ impl Rates {
             let times = self.allowed_us.get(rule)?;
             // A time that lies ahead was taken before the clock went back; it counts.
             let recent = times.iter().filter(|at| **at > since_us).count() as u64;
-            (recent >= rate.calls.min(MAX_KEPT as u64)).then(|| {
-                format!("rule `{rule}` allows {} calls in {} ms", rate.calls, rate.within_ms)
-            })
+            (recent >= rate.calls.min(MAX_KEPT as u64))
+                .then(|| format!("rule `{rule}` allows it {}", glasshouse_policy::rate_text(*rate)))
         })
     }
 }

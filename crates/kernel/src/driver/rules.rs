@@ -386,7 +386,15 @@ pub(super) fn shipped(consent: Consent) -> PolicyText {
 pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
     let sources: Vec<_> = texts
         .iter()
-        .map(|text| Source { name: &text.name, text: &text.text, consent: text.consent })
+        .map(|text| Source {
+            name: &text.name,
+            text: &text.text,
+            consent: text.consent,
+            // A file of these names that somebody wrote is tried alone.
+            is_given: texts.len() > 1
+                && ([WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name)
+                    || (text.name == SHIPPED_POLICY && text.consent == Consent::Own)),
+        })
         .collect();
     let policy = Policy::compile(&sources, protected)?;
     masks::check_patterns(&policy)?;

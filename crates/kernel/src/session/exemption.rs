@@ -77,28 +77,57 @@ pub fn misfit(state: &State, request: &Arguments) -> Option<String> {
     if state.mode() != Mode::Strict {
         return Some("only strict work asks for a failing test first".to_owned());
     }
-    if !may_begin(state.workflow()) {
-        return Some(format!("no exemption begins in {}", state.workflow()));
-    }
     let Ok(category) = category.parse::<ExemptionCategory>() else {
         return Some("there is no such category".to_owned());
     };
     let tests = state.created.as_ref().map(|created| created.test.test_globs.as_slice());
-    let patterns = |globs: &mut dyn Iterator<Item = &str>| PathPatterns::parse(globs);
-    let (Ok(fits), Ok(tests)) = (
-        patterns(&mut globs(category).iter().copied()),
-        patterns(&mut tests.unwrap_or_default().iter().map(String::as_str)),
-    ) else {
-        return Some("the globs of the tests cannot be read".to_owned());
-    };
-    affected_paths.iter().find_map(|text| match CanonicalPath::parse(text) {
-        Err(why) => Some(format!("`{text}`: {why}")),
-        Ok(path) if tests.matches(&path) => Some(format!("`{path}` is a test")),
-        Ok(path) if !fits.matches(&path) => {
-            Some(format!("`{path}` is no {category}: that is {}", globs(category).join(", ")))
+    Wanted {
+        workflow: Some(state.workflow()),
+        category: Some(category),
+        paths: affected_paths.iter().map(String::as_str).collect(),
+    }
+    .misfit(tests.unwrap_or_default())
+}
+
+/// A request in strict mode, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// State of the workflow.
+    pub workflow: Option<Workflow>,
+    /// What kind of work it is; where it is not known, it is whichever fits.
+    pub category: Option<ExemptionCategory>,
+    /// The files.
+    pub paths: Vec<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Why nobody can grant it in a project whose tests are these, if so.
+    #[must_use]
+    pub fn misfit(&self, test_globs: &[String]) -> Option<String> {
+        if let Some(workflow) = self.workflow.filter(|workflow| !may_begin(*workflow)) {
+            return Some(format!("no exemption begins in {workflow}"));
         }
-        Ok(_) => None,
-    })
+        let categories =
+            self.category.as_ref().map_or(ExemptionCategory::ALL, std::slice::from_ref);
+        let fitting = categories.iter().flat_map(|category| globs(*category)).copied();
+        let (Ok(fits), Ok(tests)) = (
+            PathPatterns::parse(fitting),
+            PathPatterns::parse(test_globs.iter().map(String::as_str)),
+        ) else {
+            return Some("the globs of the tests cannot be read".to_owned());
+        };
+        self.paths.iter().find_map(|text| match CanonicalPath::parse(text) {
+            Err(why) => Some(format!("`{text}`: {why}")),
+            Ok(path) if tests.matches(&path) => Some(format!("`{path}` is a test")),
+            Ok(path) if fits.matches(&path) => None,
+            Ok(path) => Some(match self.category {
+                Some(category) => {
+                    format!("`{path}` is no {category}: that is {}", globs(category).join(", "))
+                }
+                None => format!("`{path}` is of no kind that can be exempt from tests first"),
+            }),
+        })
+    }
 }
 
 /// Whether strict work may turn to exempt files in a state.

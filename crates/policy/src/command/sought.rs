@@ -31,6 +31,8 @@ const LONG_OPTIONS: &[(&str, char)] =
 /// A program, its first operands in this order and its options in any, and how much of them the words
 /// that were read so far hold.
 pub(super) struct Sought<'p> {
+    /// Its name: a program is the same one wherever it lies, since links and copies are easily made and
+    /// a name without a slash is looked for in many places.
     program: &'p str,
     /// Options that take the next word as value, where they are known.
     with_value: Option<&'static [&'static str]>,
@@ -60,7 +62,7 @@ impl<'p> Sought<'p> {
             more.iter().map(|word| &**word).partition(|word| word.starts_with('-'));
         let with_value = OPTIONS_WITH_VALUE.iter().find(|(of, _)| *of == name);
         Self {
-            program,
+            program: name,
             with_value: with_value.map(|(_, options)| *options),
             next: vec![open; operands.len() + 1],
             after: vec![open; operands.len() + 1],
@@ -96,11 +98,7 @@ impl<'p> Sought<'p> {
     /// program wherever it lies, the same subcommands behind whatever options, the same options in any
     /// order and spelling.
     pub(super) fn begins_with(&self, word: &ShellWord) -> bool {
-        // A name without a slash stands for that program wherever it lies.
-        let is_program = |word: &str| {
-            word == self.program || (!self.program.contains('/') && base_name(word) == self.program)
-        };
-        text(word).is_some_and(is_program)
+        text(word).is_some_and(|word| base_name(word) == self.program)
             && self.next[0]
             && (self.open || self.unknown || self.options.iter().all(Wanted::was_read))
     }
@@ -173,6 +171,10 @@ impl<'p> Wanted<'p> {
             Self::Long(wanted, read) => {
                 let name = word.split('=').next().unwrap_or_default();
                 *read |= name == *wanted || (name.len() > 2 && wanted.starts_with(name));
+                *read |= is_short(word)
+                    && LONG_OPTIONS
+                        .iter()
+                        .any(|(long, short)| long == wanted && word[1..].contains(*short));
             }
             Self::Short(letters) => {
                 for (letter, read) in letters {

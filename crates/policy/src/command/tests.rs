@@ -293,7 +293,10 @@ fn subcommands_behind_options() {
     check("git push", &["sh", "-c", "git -C \"$@\" status"], true);
     check("git push", &["sh", "-c", "git -C \"${A[@]}\" status"], true);
     check("git push", &["sh", "-c", "git $DO"], true);
-    check("git push --force", &["git", "push", "origin", "-f"], false);
+    check("git push --force", &["git", "push", "origin", "-f"], true);
+    check("git push --force", &["git", "push", "-uf", "origin"], true);
+    check("git push --force", &["git", "push", "--force-with-lease"], false);
+    check("git push -f", &["git", "push", "--force"], true);
     check("git push --force", &["git", "push", "origin", "--force"], true);
     check("git push --force", &["git", "push", "--forc"], true);
     check("git push", &["git", "--attr-source", "HEAD", "push"], true);
@@ -310,6 +313,35 @@ fn subcommands_behind_options() {
     check("python -m pip", &["python", "-m", "pytest"], false);
     check("chmod -R", &["chmod", "--recursive", "a+x", "."], true);
     check("chmod -R", &["chmod", "a+x", "f"], false);
+}
+
+/// A denial of `/bin/rm` let `rm` pass, and one of `rm --force` let `rm -f` pass, though each is found the
+/// other way round. A program is meant by its name, and an option by each of the words that are known
+/// for it.
+#[test]
+fn regression_a_program_is_found_wherever_a_rule_says_that_it_lies() {
+    let check = |wanted: &str, words: &[&str], expected: bool| {
+        assert_eq!(could_run(&argv(words), &[prefix(wanted)]), expected, "{wanted}: {words:?}");
+    };
+    for wanted in ["rm", "/bin/rm", "./rm", "/usr/bin/rm"] {
+        for words in [
+            &["rm", "x"][..],
+            &["/bin/rm", "x"],
+            &["/usr/bin/rm", "x"],
+            &["./rm", "x"],
+            &["//bin/../bin/rm", "x"],
+            &["busybox", "rm", "x"],
+            &["/bin/busybox", "rm", "x"],
+            &["sh", "-c", "/bin/rm x"],
+        ] {
+            check(wanted, words, true);
+        }
+        check(wanted, &["/bin/rmdir", "x"], false);
+        check(wanted, &["rm/x", "x"], false);
+    }
+    check("rm --recursive --force", &["rm", "-fr", "x"], true);
+    check("rm --recursive --force", &["rm", "-r", "x"], false);
+    check("rm --recursive", &["rm", "-R", "x"], true);
 }
 
 #[test]

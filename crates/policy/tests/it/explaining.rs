@@ -1,7 +1,12 @@
 //! Explanations: each counterfactual is decided here again, by hand.
 
-use glasshouse_model::Effect;
-use glasshouse_policy::{Explanation, Request, explain, explanation_text};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use glasshouse_model::{Call, Effect};
+use glasshouse_policy::{
+    Explanation, Extension, ExtensionError, Heard, Opinion, Policy, Protected, Request, Source,
+    explain, explanation_text, limits,
+};
 
 use crate::support::{call, compile, effect};
 
@@ -144,4 +149,128 @@ fn ten_thousand_rules_are_explained() {
     let why = explained(&text, "{ syscall: fs.write, path: src/a }");
     assert_eq!(why.decision.effect, Effect::Deny);
     assert_eq!(why.other_call[0].decision, Effect::Allow);
+}
+
+/// Sources as a session combines them where nobody accepted the project's file.
+fn unaccepted(project: &str, sketch: &str) -> Explanation {
+    let shipped = "
+capabilities:
+  - { name: reads, match: { syscall: [fs.read, fs.list], path_glob: '**' }, action: allow }
+  - { name: keys, match: { syscall: fs.read, path_glob: 'keys/**' }, action: deny }
+";
+    let workflow = "
+capabilities:
+  - { name: frozen, match: { syscall: fs.write, state_machine_state: planning }, action: deny }
+";
+    let sources = [
+        Source::new("workflow.yaml", workflow).given(),
+        Source::apart("default.yaml", shipped).given(),
+        Source::apart("project.yaml", project),
+    ];
+    let policy = Policy::compile(&sources, &Protected::default()).unwrap();
+    explain(&policy, &Request::new(&call(sketch), 0))
+}
+
+/// A file that nobody accepted was told to get one more rule, which would have changed nothing: the
+/// shipped file has to allow the call as well. Rules of the workflow, which no file takes away, were
+/// named as if somebody could.
+#[test]
+fn regression_a_proposed_rule_changes_something_where_a_file_is_not_accepted() {
+    let check = |project: &str, sketch: &str, expected: Option<&str>| {
+        let why = unaccepted(project, sketch);
+        let told = why.other_rules.as_ref().map(|change| {
+            format!("{:?} {:?} {}", change.accepted, change.without, change.with.is_some())
+        });
+        assert_eq!(told.as_deref(), expected, "{sketch} {}", explanation_text(&why));
+    };
+    let all = "capabilities: [{ name: all, match: {}, action: allow }]";
+    let none = "capabilities: []";
+    let stern = "capabilities: [{ name: no-lists, match: { syscall: fs.list }, action: deny }]";
+    let write = "{ syscall: fs.write, path: a }";
+    check(all, write, Some(r#"Some("project.yaml") [] false"#));
+    check(none, write, Some(r#"Some("project.yaml") [] true"#));
+    check(none, "{ syscall: fs.read, path: a }", Some("None [] true"));
+    check(stern, "{ syscall: fs.list, path: a }", Some(r#"None ["no-lists"] true"#));
+    check(all, "{ syscall: fs.read, path: keys/a }", Some(r#"Some("project.yaml") [] false"#));
+    check(all, "{ syscall: fs.write, path: a, state: planning }", None);
+    check(all, "{ syscall: fs.write, path: .git/config }", None);
+    let frozen = unaccepted(all, "{ syscall: fs.write, path: a, state: planning }");
+    assert!(
+        explanation_text(&frozen)
+            .contains("no rule of a file can change this: frozen (workflow.yaml:3) decides"),
+        "{}",
+        explanation_text(&frozen)
+    );
+}
+
+/// Asks for review of names that end in `.sql`, and counts how often it is asked.
+struct Schema(AtomicUsize, Result<(), ExtensionError>);
+
+impl Extension for Schema {
+    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let is_schema = call.path.as_ref().is_some_and(|path| path.as_str().ends_with(".sql"));
+        let review = Opinion { effect: Effect::RequireReview, reason: "schema".to_owned() };
+        if is_schema { Ok(Some(review)) } else { self.1.clone().map(|()| None) }
+    }
+
+    fn restart(&self) -> bool {
+        true
+    }
+}
+
+/// What rules in TypeScript ask for was explained with changes that leave the answer as it is; other
+/// calls counted as decided although a recorded answer was repeated for them, or none came at all.
+#[test]
+fn regression_a_review_of_a_program_is_explained_by_what_the_program_says() {
+    let rules = "
+capabilities: [{ name: docs, match: { syscall: fs.write, path_glob: ['docs/**', '*.sql'] }, action: allow }]
+extension: 'export function evaluate() {}'
+";
+    let policy = compile(rules).unwrap();
+    let sql = call("{ syscall: fs.write, path: a.sql }");
+    let asked = |extension: &dyn Extension| {
+        explain(&policy, &Request { extension: Some(extension), ..Request::new(&sql, 0) })
+    };
+    let program = Schema(AtomicUsize::new(0), Ok(()));
+    let why = asked(&program);
+    assert_eq!(why.decision.effect, Effect::RequireReview);
+    assert_eq!(why.other_call[0].set[0].to, "docs/any", "{why:?}");
+    assert_eq!(why.other_rules, None);
+    let text = explanation_text(&why);
+    assert!(text.contains("can change this: extension (policy.yaml:3) decides"), "{text}");
+    // It is asked once about the call, and about each other one.
+    assert!(program.0.load(Ordering::Relaxed) <= 1 + limits::MAX_TRIED_BY_EXTENSION);
+    assert!(!why.untried);
+    // A fault says nothing about a call, and the recorded answer is about one call only.
+    let faulty = Schema(AtomicUsize::new(0), Err(ExtensionError::TimedOut { limit_ms: 100 }));
+    let recorded = Heard::in_decision(&why.decision);
+    for extension in [&faulty as &dyn Extension, &recorded] {
+        let why = asked(extension);
+        assert_eq!((why.other_call.len(), why.untried), (0, true), "{why:?}");
+    }
+    // About the call, about `any.sql`, and about the first that it fails on.
+    assert_eq!(faulty.0.load(Ordering::Relaxed), 3);
+}
+
+/// Two proposals could not be followed: a rule of a name that the file has already, which does not load,
+/// and a path that nobody would write, `-lock.json` for the pattern `*-lock.json`.
+#[test]
+fn regression_what_is_proposed_can_be_written() {
+    let rules = "
+capabilities:
+  - { name: allow-fs-write, match: { syscall: fs.write, path_glob: '*-lock.json' }, action: allow }
+";
+    let why = explained(rules, "{ syscall: fs.write, path: a }");
+    assert_eq!(why.other_call[0].set[0].to, "any-lock.json");
+    let rule = why.other_rules.unwrap().with.unwrap();
+    let text = format!("{rules}  {rule}\n");
+    assert_eq!(effect(&compile(&text).unwrap(), "{ syscall: fs.write, path: a }"), Effect::Allow);
+    // A tool may have any name, a rule may not.
+    let sketch = "{ syscall: mcp.Files_Read, path: a }";
+    let rule = explained(rules, sketch).other_rules.unwrap().with.unwrap();
+    let text = format!("{rules}  {rule}\n");
+    assert_eq!(effect(&compile(&text).unwrap(), sketch), Effect::Allow);
+    // No rule can be about a syscall that there cannot be.
+    assert_eq!(explained(rules, "{ syscall: fs.reed, path: a }").other_rules, None);
 }

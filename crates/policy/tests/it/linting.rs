@@ -157,3 +157,43 @@ fn the_shipped_rules_are_clean() {
         lint(&policy).into_iter().filter(|finding| finding.source == "default.yaml").collect();
     assert!(found.is_empty(), "{found:#?}");
 }
+
+/// A denial that names one word of an option let the others pass, and nothing said so: `curl -X POST` beside
+/// a denied `curl --request POST`. What is known is told, and told no more once the rule finds it.
+#[test]
+fn regression_a_denial_of_one_spelling_of_an_option_is_told() {
+    let deny = |commands: &str| {
+        format!("name: d, match: {{ syscall: shell.run, argv_prefix: {commands} }}, action: deny")
+    };
+    let found = |commands: &str| check(&[&deny(commands)], &["other_spelling d"]);
+    let clean = |commands: &str| check(&[&deny(commands)], &[]);
+    found("[[curl, --request, POST]]");
+    found("[[curl, -X, POST]]");
+    found("[[/usr/bin/curl, -XPOST], [curl, --request, POST]]");
+    found("git push --force");
+    found("git commit --no-verify");
+    found("docker run -v");
+    found("npm install -g");
+    clean("curl");
+    clean("git push");
+    clean("[git push, git push --force]");
+    clean("[[curl], [curl, -X, POST]]");
+    clean("rm -rf");
+    clean("rm --recursive");
+    clean("npm install --force");
+    clean("git commit --amend");
+    clean("[git commit --no-verify, git commit -n]");
+    clean("[npm install -g, npm install --global, npm install --location=global]");
+    // Another rule that is as strict finds the rest; an allowance takes words exactly.
+    check(
+        &[&deny("git commit -n"), "name: e, match: { argv_prefix: git commit }, action: deny"],
+        &[],
+    );
+    check(&["name: a, match: { argv_prefix: curl -X GET }, action: allow"], &[]);
+    let text = format!("capabilities:\n  - {{ {} }}\n", deny("[[curl, --request, POST]]"));
+    let said = lint(&compile(&text).unwrap()).remove(0).message;
+    assert_eq!(
+        said,
+        "`curl --request POST` can be said as `curl --request=POST`, `curl -X POST`, which it does not find"
+    );
+}

@@ -410,6 +410,15 @@ fn limits_hold() {
         ));
     }
     check(&patterns);
+    // A file of patterns like these took seconds for each decision.
+    let starred = |more: usize| {
+        let count = limits::MAX_STARRED_CHARS / 500 + more;
+        let globs = (0..count).map(|n| format!("'*{}{n:05}*'", "a".repeat(493)));
+        let globs = globs.collect::<Vec<_>>().join(", ");
+        format!("capabilities: [{{ name: a, match: {{ path_glob: [{globs}] }}, action: deny }}]\n")
+    };
+    assert!(compile(&starred(0)).is_ok());
+    check(&starred(1));
     let sources = vec![Source::new("s", ""); limits::MAX_SOURCES + 1];
     let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
     assert!(error.is(codes::LIMIT));
@@ -587,4 +596,19 @@ fn secret_patterns_are_named_and_bounded() {
     let found = compile("secret_patterns: { acme: 'acme_[a-z]{8}' }").unwrap();
     let [one] = found.secret_patterns() else { panic!("{:?}", found.secret_patterns()) };
     assert_eq!((one.name.as_str(), one.pattern.as_str(), one.line), ("acme", "acme_[a-z]{8}", 1));
+}
+
+/// What the YAML reader says of itself is no help to whoever wrote the file: options of a library, names of
+/// its types. The error tells what stands there.
+#[test]
+fn regression_yaml_errors_are_in_words_of_ours() {
+    let check = |text: &str, line: u64, column: u64, why: &str| {
+        check(text, "policy_syntax", line, column, &[]);
+        assert_eq!(compile(text).unwrap_err().report().why, why);
+    };
+    let twice = "the key `action` stands twice in one map";
+    check("capabilities:\n  - name: a\n    action: deny\n    action: allow\n", 4, 5, twice);
+    check("version: 1\nversion: 1\n", 2, 1, "the key `version` stands twice in one map");
+    let anchor = "an anchor (`&`) or an alias (`*`): quote a text that begins so";
+    check("capabilities: &x []\n", 1, 18, anchor);
 }

@@ -11,6 +11,7 @@ mod extension;
 mod grants;
 mod linting;
 mod load_errors;
+mod names;
 mod random;
 mod shipped;
 mod standing;

@@ -1,7 +1,7 @@
 //! Questions that wait for a person, and the rights that answers gave.
 
 use glasshouse_kernel::driver::{ApprovalName, GrantRow, GrantState, PendingApproval};
-use glasshouse_kernel::{Answer, Wider, codes};
+use glasshouse_kernel::{Answer, Config, Wider, codes};
 use glasshouse_model::body::GrantScope;
 use glasshouse_model::{Digest, SessionId};
 use glasshouse_policy::GrantId;
@@ -126,7 +126,10 @@ pub(crate) struct GrantList {
 /// Rights that people gave, newest first: those that can be used, or all.
 pub(crate) fn grants(service: &Service, ask: &Ask) -> Result<Reply> {
     let Grants { all, cursor, limit } = ask.query()?;
-    let mut rows = service.kernel.grants()?;
+    let config = |project: &std::path::Path| {
+        service.desk.settings(Config::default(), project).ok().map(|settings| settings.config)
+    };
+    let mut rows = service.kernel.grants(config)?;
     rows.retain(|row| all || row.state == GrantState::Live);
     let wanted = Wanted { cursor: cursor.as_deref(), limit };
     let place = |row: &GrantRow| (row.issued_us, row.grant.to_string());

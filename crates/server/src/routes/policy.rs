@@ -95,7 +95,9 @@ fn tried(service: &Service, ask: &Ask) -> Result<(Tried, Policy)> {
     let project = ask.project(project)?;
     let sketch = CallSketch::from_json(&Value::Object(call).to_string())?;
     let policy = policy_in(service, &project, policy)?;
-    Ok((Tried::new(sketch, &project)?, policy))
+    let config =
+        || Ok::<_, crate::Error>(service.desk.settings(Config::default(), &project)?.config);
+    Ok((Tried::new(sketch, &project, config)?, policy))
 }
 
 /// What would decide a call.

@@ -35,7 +35,12 @@ pub(super) fn grep(
         .size_limit(MAX_REGEX_BYTES)
         .dfa_size_limit(MAX_REGEX_BYTES)
         .build()
-        .map_err(|error| invalid_pattern("regular expression", pattern, &error.to_string()))?;
+        .map_err(|error| {
+            let parsed = regex_syntax::Parser::new().parse(pattern);
+            let why = parsed
+                .map_or_else(|fault| crate::sanitise::regex_fault(&fault), |_| error.to_string());
+            invalid_pattern("regular expression", pattern, &why)
+        })?;
     let mut search = Grep {
         regex,
         glob: glob.map(compile_glob).transpose()?,

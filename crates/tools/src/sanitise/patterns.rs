@@ -175,6 +175,16 @@ fn refuse(name: &str, pattern: &str, why: &str) -> Error {
         .with("pattern", pattern)
 }
 
+/// What is wrong with a regular expression, and where, in one line.
+pub(crate) fn fault(error: &regex_syntax::Error) -> String {
+    let (what, at) = match error {
+        regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start),
+        regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start),
+        _ => return "it cannot be read".to_owned(),
+    };
+    format!("{what}, at character {}", at.column)
+}
+
 /// Refuses what a stream cannot look for.
 fn check(name: &str, pattern: &str) -> Result<()> {
     let refuse = |why: &str| refuse(name, pattern, why);
@@ -183,7 +193,7 @@ fn check(name: &str, pattern: &str) -> Result<()> {
         .utf8(false)
         .build()
         .parse(pattern)
-        .map_err(|error| refuse(&error.to_string()))?;
+        .map_err(|error| refuse(&fault(&error)))?;
     let properties = hir.properties();
     let looks = properties.look_set();
     if looks.contains(Look::Start) || looks.contains(Look::End) {
