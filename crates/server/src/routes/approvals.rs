@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
 use crate::page::{self, MOST, Order, Wanted};
+use crate::quota::check_stored;
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
@@ -95,6 +96,10 @@ pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
     let name: ApprovalName = ask.part("approval", unknown)?;
     let given: Given = ask.json()?;
     let (approved, digest) = (given.approved, given.digest);
+    // A no ends something, and has no terms that would have to be kept.
+    if approved {
+        check_stored(service, ask)?;
+    }
     let answer = given.answer()?;
     let pending = service.kernel.answer_approval(&name, answer, Some(&digest), ask.principal()?)?;
     let (session, running) = (pending.session, pending.running);
