@@ -113,6 +113,7 @@ impl Server {
         telemetry: Option<Telemetry>,
         operator: Arc<dyn Operator>,
     ) -> Result<Self> {
+        listening.check_hosts()?;
         let tls = listening.tls.as_ref().map(tls::acceptor).transpose()?;
         listen::check(&listening, has_keys(&kernel)?)?;
         let jwt = listening.jwt.clone().map(jwt::Jwt::new).transpose()?;

@@ -23,6 +23,17 @@ fn unknown(text: &str) -> Error {
         .why("there is no such question, or it is answered, or its turn is over")
 }
 
+/// Refuses an answer to a turn that somebody stopped: it would be said to count, and the turn ends without it.
+///
+/// # Errors
+/// `approval_unknown`.
+pub(super) fn check_asked(service: &Service, name: &ApprovalName) -> Result<()> {
+    match service.desk.is_stopped(&name.branch) {
+        true => Err(unknown(&name.to_string())),
+        false => Ok(()),
+    }
+}
+
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Approvals")]
 pub(crate) struct List {
@@ -101,6 +112,7 @@ pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
         check_stored(service, ask)?;
     }
     let answer = given.answer()?;
+    check_asked(service, &name)?;
     let pending = service.kernel.answer_approval(&name, answer, Some(&digest), ask.principal()?)?;
     let (session, running) = (pending.session, pending.running);
     Ok(Reply::ok(&Answered { approval: name, session, approved, running }))
