@@ -1,9 +1,11 @@
 //! Erasing bodies and blobs so that every proof stays: headers and hashes are kept, and an event
 //! says what was erased.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use glasshouse_model::body::{EventRange, EventRef, LogErased};
+use glasshouse_model::body::{
+    EventRange, EventRef, LogErased, ModelCompleted, ModelRequested, Spent,
+};
 use glasshouse_model::{Actor, BranchId, Digest, Header, Kind, Seq, SessionId};
 use serde::Deserialize;
 
@@ -19,6 +21,17 @@ pub(crate) const SPACE: &str = "log.erasing";
 pub const MAX_ERASED: usize = 1024;
 /// Longest reason in bytes.
 pub const MAX_REASON_BYTES: usize = 1024;
+/// Rows that are read at a time to see what answers of models used.
+const PAGE: usize = 64;
+/// Rows before an answer among which its request is sought.
+const REQUEST_WITHIN: u64 = 256;
+/// Longest name of a model, and of a kind of tokens, that is kept.
+const MAX_MODEL_BYTES: usize = 128;
+const MAX_KIND_BYTES: usize = 32;
+/// Most kinds of tokens that are kept apart.
+const MAX_TOKEN_KINDS: usize = 8;
+/// What stands for the kinds that are not.
+const OTHER_TOKENS: &str = "other";
 
 /// What to erase. The event that says so goes to `branch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +136,65 @@ pub(crate) fn named(events: &[(BranchId, Seq)]) -> (Vec<EventRef>, Vec<EventRang
     (single, ranges)
 }
 
+/// What the answers of models among events that are about to be erased used. Whoever counts what was used in a
+/// day reads it here when the answers are gone.
+pub(crate) fn spent_by(store: &dyn Store, events: &[(BranchId, Seq)]) -> Result<Vec<Spent>> {
+    let (single, ranges) = named(events);
+    let single = single.into_iter().map(|EventRef { branch, seq }| (branch, seq, seq));
+    let ranges = ranges.into_iter().map(|EventRange { branch, from, upto }| (branch, from, upto));
+    let mut spent = Vec::new();
+    for (branch, from, upto) in single.chain(ranges) {
+        let (mut next, mut model) = (from, None);
+        while next <= upto {
+            let rows = store.rows(&branch, next, upto, PAGE)?;
+            let Some(last) = rows.last() else { break };
+            next = last.seq + 1;
+            for row in &rows {
+                if let Some(asked) = row.body_of::<ModelRequested>(&Kind::ModelRequested) {
+                    model = Some(asked.model);
+                }
+                let answer = row.body_of::<ModelCompleted>(&Kind::ModelCompleted);
+                let Some(answer) = answer else { continue };
+                if model.is_none() {
+                    model = asked_before(store, &branch, row.seq)?;
+                }
+                spent.push(spent_of(branch.clone(), row.seq, model.clone(), answer));
+            }
+        }
+    }
+    Ok(spent)
+}
+
+/// The model of the last request before an event, as far as that can still be read.
+fn asked_before(store: &dyn Store, branch: &BranchId, seq: Seq) -> Result<Option<String>> {
+    let limit = usize::try_from(REQUEST_WITHIN).unwrap_or(usize::MAX);
+    let rows = store.rows(branch, seq.saturating_sub(REQUEST_WITHIN), seq - 1, limit)?;
+    let asked = rows.iter().rev().find(|row| is_of(row, &Kind::ModelRequested));
+    let asked = asked.and_then(|row| row.body_of::<ModelRequested>(&Kind::ModelRequested));
+    Ok(asked.map(|asked| asked.model))
+}
+
+fn is_of(record: &Record, kind: &Kind) -> bool {
+    serde_json::from_slice::<Header>(&record.header).is_ok_and(|header| header.kind == *kind)
+}
+
+/// However a provider names things, what is kept has a bound: an erasure has room for all that it names.
+fn spent_of(branch: BranchId, seq: Seq, model: Option<String>, answer: ModelCompleted) -> Spent {
+    let is_text = |name: &str| !name.chars().any(char::is_control);
+    let model = model.filter(|name| is_text(name));
+    let model = model.map(|name| name[..name.floor_char_boundary(MAX_MODEL_BYTES)].to_owned());
+    let mut tokens: BTreeMap<String, u64> = BTreeMap::new();
+    for (kind, count) in answer.tokens {
+        let is_short = kind.len() <= MAX_KIND_BYTES && is_text(&kind);
+        let has_room = is_short && tokens.len() < MAX_TOKEN_KINDS;
+        let kind = if has_room { kind } else { OTHER_TOKENS.to_owned() };
+        let sum = tokens.entry(kind).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let ModelCompleted { cost_micros, summary, .. } = answer;
+    Spent { branch, seq, model, tokens, cost_micros, summary }
+}
+
 pub(crate) fn names(said: &LogErased, branch: &BranchId, seq: Seq) -> bool {
     let in_range =
         |range: &EventRange| range.branch == *branch && (range.from..=range.upto).contains(&seq);
@@ -197,6 +269,7 @@ mod tests {
                 })
                 .collect(),
             blobs: Vec::new(),
+            spent: Vec::new(),
             reason: "r".into(),
         };
         let mut erasers = Erasers::default();

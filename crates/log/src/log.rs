@@ -229,7 +229,7 @@ impl Log {
 
     /// Erases the bodies of events and blobs for good: an event of kind `log.erased` says which and
     /// why, headers and hashes stay, and so does every proof. Erased events read with the body
-    /// `null`.
+    /// `null`. What answers of models had used that event keeps.
     ///
     /// # Errors
     /// As [`Log::append`]; `event_not_found` for an event that its branch does not store itself;
@@ -238,7 +238,8 @@ impl Log {
         erase.check()?;
         let Erase { session, branch, events, blobs, reason, actor, epoch } = erase;
         let (named, ranges) = erase::named(&events);
-        let body = LogErased { events: named, ranges, blobs: blobs.clone(), reason };
+        let spent = erase::spent_by(self.inner.store.as_ref(), &events)?;
+        let body = LogErased { events: named, ranges, blobs: blobs.clone(), spent, reason };
         let draft = Draft::new(Kind::LogErased, &body).by(actor);
         self.prove_to_write(&branch)?;
         let append = Append { epoch, ..Append::new(session, branch, vec![draft]) };
@@ -252,6 +253,18 @@ impl Log {
         self.inner.delete_erased_blobs()?;
         self.tell_stored();
         Ok(appended)
+    }
+
+    /// What the erasure says that stands at a position: who erased a record is [`Record::erased_by`]. `None` where
+    /// there is none.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn erasure(&self, position: u64) -> Result<Option<LogErased>> {
+        let leaf = self.inner.store.leaves(position, 1)?.pop();
+        let Some(leaf) = leaf.filter(|leaf| leaf.position == position) else { return Ok(None) };
+        let record = self.records(&leaf.branch, leaf.seq, 1)?.pop();
+        Ok(record.as_ref().and_then(erase::said_by))
     }
 
     /// Removes what folds keep of branches, and of those that share a past with them.

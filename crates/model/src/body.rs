@@ -34,7 +34,7 @@ pub use kinds::{check, schema};
 pub use log::{
     BranchForked, BranchMerged, EventRange, EventRef, LogArchiveDeleted, LogChainBroken, LogErased,
     LogHeadSigned, LogQuarantined, LogRecovered, LogStorage, MergeSide, MergeStrategy,
-    MergedWorkspace, TakenPath,
+    MergedWorkspace, Spent, TakenPath,
 };
 pub use model::{Carry, ModelCompleted, ModelFailed, ModelPartial, ModelRequested, WrittenCall};
 pub use plan::{

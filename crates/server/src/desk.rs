@@ -46,6 +46,8 @@ struct Running {
     /// Its `turn.started`, once that is stored.
     turn: Option<Seq>,
     cancel: Cancel,
+    /// Whether somebody stopped it.
+    is_stopped: bool,
     /// Its session, and where one may speak to it, once it has begun.
     session: SessionId,
     steering: Option<Steering>,
@@ -489,7 +491,7 @@ impl Desk {
         }
         let request = task.request.clone();
         let (session, steering) = (task.branch.session.clone(), None);
-        let new = Running { request, turn: None, cancel, session, steering };
+        let new = Running { request, turn: None, cancel, is_stopped: false, session, steering };
         let ahead = self.ahead_of(&running);
         running.insert(branch.clone(), new);
         Ok(Taken::Now(ahead))
@@ -584,13 +586,19 @@ impl Desk {
         turn: Option<Seq>,
         by: &Principal,
     ) -> Option<Seq> {
-        let running = self.lock();
-        let found = running.get(branch)?;
+        let mut running = self.lock();
+        let found = running.get_mut(branch)?;
         if turn.is_some() && found.turn != turn {
             return None;
         }
+        found.is_stopped = true;
         found.cancel.cancel_as(by.actor());
         found.turn
+    }
+
+    /// Whether somebody stopped the turn that runs on a branch: what it asked nobody answers any more.
+    pub(crate) fn is_stopped(&self, branch: &BranchId) -> bool {
+        self.lock().get(branch).is_some_and(|running| running.is_stopped)
     }
 
     /// Takes no more turns, waits a while for those that run, stops the rest, and waits for their ends. A

@@ -7,6 +7,7 @@ mod provider;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use glasshouse_kernel::driver::ROLES;
 use glasshouse_model::TenantId;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
@@ -20,6 +21,9 @@ use keyset::KeySet;
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 /// Longest subject.
 const MAX_SUBJECT_BYTES: usize = 128;
+/// Who the server's own token and the commands act as, and what the names of keys look like.
+const LOCAL: &str = "local";
+const KEY_NAME: (char, usize) = ('k', 16);
 /// Most clock skew that may be set, in seconds.
 const MAX_SKEW_S: u64 = 300;
 const US_PER_S: u64 = 1_000_000;
@@ -124,6 +128,16 @@ impl Jwt {
         if settings.issuer.is_empty() || settings.audience.is_empty() {
             return Err(invalid("it names no issuer, or no audience".to_owned()));
         }
+        for (claim, name) in
+            [("tenant_claim", &settings.tenant_claim), ("roles_claim", &settings.roles_claim)]
+        {
+            if name.is_empty() {
+                return Err(invalid(format!("`{claim}` names no claim")));
+            }
+        }
+        if let Some(role) = settings.roles.values().find(|role| !ROLES.contains(&role.as_str())) {
+            return Err(invalid(format!("`{role}` is no role")));
+        }
         let mut validation = Validation::new(first);
         validation.algorithms = algorithms;
         validation.leeway = settings.clock_skew_s;
@@ -161,8 +175,12 @@ impl Jwt {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let subject = text("sub").filter(|subject| {
             let is_plain = subject.chars().all(|c| c.is_ascii_graphic());
-            is_plain && (1..=MAX_SUBJECT_BYTES).contains(&subject.len())
+            is_plain && (1..=MAX_SUBJECT_BYTES).contains(&subject.len()) && !is_taken(subject)
         });
+        // The library takes a list that holds it, too.
+        if text("iss") != Some(&self.settings.issuer) {
+            return Err(refused());
+        }
         let tenant = match &self.settings.tenant {
             Some(tenant) => Some(tenant.clone()),
             None => text(&self.settings.tenant_claim).and_then(|tenant| tenant.parse().ok()),
@@ -191,4 +209,13 @@ impl Jwt {
         };
         words.into_iter().filter_map(role).collect()
     }
+}
+
+/// Whether a subject would act under the name of somebody who is known without the provider.
+fn is_taken(subject: &str) -> bool {
+    let (first, digits) = KEY_NAME;
+    let is_key = subject.strip_prefix(first).is_some_and(|rest| {
+        rest.len() == digits && rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    });
+    is_key || subject == LOCAL
 }

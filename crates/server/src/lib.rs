@@ -40,8 +40,10 @@ mod metrics;
 mod models;
 mod openapi;
 mod page;
+mod places;
 mod pool;
 mod problem;
+mod pulse;
 mod quota;
 mod reply;
 mod rights;
@@ -111,6 +113,7 @@ impl Server {
         telemetry: Option<Telemetry>,
         operator: Arc<dyn Operator>,
     ) -> Result<Self> {
+        listening.check_hosts()?;
         let tls = listening.tls.as_ref().map(tls::acceptor).transpose()?;
         listen::check(&listening, has_keys(&kernel)?)?;
         let jwt = listening.jwt.clone().map(jwt::Jwt::new).transpose()?;

@@ -10,17 +10,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::places::Places;
+use crate::pulse::{Pulse, Touched, felt};
 use crate::service::answer;
 use crate::settings::Listening;
 use crate::shared::Shared;
 use crate::{Error, Result, codes};
 
-/// Most connections at a time; more wait in the system's queue.
-const MAX_CONNECTIONS: usize = 4_096;
 /// Most headers of a request.
 pub(crate) const MAX_HEADERS: usize = 64;
 /// Most bytes of a request's line and headers together.
@@ -83,7 +83,7 @@ pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new();
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -92,11 +92,15 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => continue,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, peer, place)) = accepted else {
+        let Some((stream, peer, one)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let served = Served { shared: Arc::clone(&shared), router: router.clone(), peer };
+        // Who has their share already is hung up on.
+        let Some(place) = places.give(one, peer) else { continue };
+        let pulse = Pulse::new();
+        let stream = Touched::new(stream, &pulse);
+        let served = Served { shared: Arc::clone(&shared), router: router.clone(), peer, pulse };
         let (tls, stopping) = (tls.clone(), stopping.clone());
         connections.spawn(async move {
             match tls {
@@ -113,13 +117,13 @@ pub(crate) async fn serve(
 
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    places: &Places,
+) -> Option<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
+    let one = places.wait().await?;
     let (stream, peer) = listener.accept().await.ok()?;
     // Events are small and should not wait for one another.
     let _ = stream.set_nodelay(true);
-    Some((stream, peer.ip(), place))
+    Some((stream, peer.ip(), one))
 }
 
 /// What a connection is served with.
@@ -127,15 +131,21 @@ struct Served {
     shared: Arc<Shared>,
     router: Router,
     peer: IpAddr,
+    pulse: Arc<Pulse>,
 }
 
-/// Serves a connection until it ends or the server does. One that breaks is the client's affair; what it asked
-/// for is in the log.
+/// Serves a connection until it ends, the server does, or nothing happens on it any more. One that breaks is the
+/// client's affair; what it asked for is in the log.
 macro_rules! until_the_end {
-    ($served:expr, $stopping:expr) => {{
+    ($served:expr, $pulse:expr, $stopping:expr) => {{
         let mut served = std::pin::pin!($served);
         tokio::select! {
             _ = served.as_mut() => {}
+            () = $pulse.still() => {
+                served.as_mut().graceful_shutdown();
+                // What its client does not take is dropped.
+                let _ = tokio::time::timeout(CLOSING_WITHIN, served).await;
+            }
             _ = $stopping.changed() => {
                 served.as_mut().graceful_shutdown();
                 let _ = served.await;
@@ -144,26 +154,38 @@ macro_rules! until_the_end {
     }};
 }
 
+/// Serves HTTP/1.
+async fn plain<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    pulse: &Pulse,
+    respond: impl Fn(hyper::Request<hyper::body::Incoming>) -> F,
+    mut stopping: watch::Receiver<bool>,
+) where
+    F: Future<Output = std::result::Result<axum::response::Response, std::convert::Infallible>>,
+{
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES);
+    let respond = service_fn(respond);
+    until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), pulse, stopping);
+}
+
 impl Served {
     async fn plain(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        mut stopping: watch::Receiver<bool>,
+        stopping: watch::Receiver<bool>,
     ) {
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_WITHIN)
-            .max_headers(MAX_HEADERS)
-            .max_buf_size(MAX_HEADER_BYTES);
-        let respond = service_fn(|request| self.answer(request));
-        until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), stopping);
+        plain(stream, &self.pulse, |request| self.answer(request), stopping).await;
     }
 
     async fn encrypted(
         self,
         tls: &TlsAcceptor,
-        stream: TcpStream,
+        stream: Touched<TcpStream>,
         mut stopping: watch::Receiver<bool>,
     ) {
         let agreed = tokio::time::timeout(KEYS_WITHIN, tls.accept(stream)).await;
@@ -178,20 +200,24 @@ impl Served {
             .max_header_list_size(u32::try_from(MAX_HEADER_BYTES).unwrap_or(u32::MAX))
             .keep_alive_interval(ASK_EVERY)
             .keep_alive_timeout(ANSWER_WITHIN);
-        let served = Arc::new(self);
+        let (pulse, served) = (Arc::clone(&self.pulse), Arc::new(self));
         let respond = service_fn(move |request| {
             let served = Arc::clone(&served);
             async move { served.answer(request).await }
         });
-        until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), stopping);
+        let served = builder.serve_connection(TokioIo::new(stream), respond);
+        until_the_end!(served, pulse, stopping);
     }
 
     async fn answer(
         &self,
         request: hyper::Request<hyper::body::Incoming>,
     ) -> std::result::Result<axum::response::Response, std::convert::Infallible> {
+        let _owed = self.pulse.owe();
         let request = request.map(axum::body::Body::new);
-        Ok(answer(Arc::clone(&self.shared), self.router.clone(), self.peer, request).await)
+        let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
+        let response = answer(shared, router, self.peer, request).await;
+        Ok(response.map(|body| felt(body, &self.pulse)))
     }
 }
 
@@ -222,5 +248,67 @@ mod tests {
         check("0.0.0.0:0", false, true, false, false);
         check("[::]:0", false, false, true, false);
         check("192.0.2.1:443", true, false, true, true);
+    }
+
+    use std::time::Duration;
+
+    use axum::body::Body;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
+
+    /// How long a connection lasts, within an hour, on which so many requests are sent and so many bytes taken a minute.
+    async fn lasts(requests: usize, taken: usize, answer: fn() -> Body) -> Option<Duration> {
+        let (mut client, server) = tokio::io::duplex(4 << 10);
+        let (_stop, stopping) = watch::channel(false);
+        let served = tokio::spawn(async move {
+            let pulse = Pulse::new();
+            let respond = async |_| {
+                let _owed = pulse.owe();
+                Ok(axum::response::Response::new(felt(answer(), &pulse)))
+            };
+            plain(Touched::new(server, &pulse), &pulse, respond, stopping).await;
+        });
+        let asked = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(requests);
+        client.write_all(asked.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let reading = tokio::spawn(async move {
+            let mut bytes = vec![0; taken];
+            loop {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                if taken > 0 && client.read_exact(&mut bytes).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(3_600), served).await;
+        reading.abort();
+        ended.is_ok().then(|| began.elapsed())
+    }
+
+    /// The failure: a client that asked for a few large answers and took none of them kept its connection for good; it
+    /// needed no key for that. The mend: where nothing happens for two minutes the connection is ended, unless it is
+    /// the server that has nothing to say.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_let_go() {
+        let large = || Body::from(vec![b'x'; 1 << 20]);
+        let silent = || {
+            Body::new(http_body_util::StreamBody::new(futures_util::stream::pending::<
+                std::result::Result<
+                    hyper::body::Frame<axum::body::Bytes>,
+                    std::convert::Infallible,
+                >,
+            >()))
+        };
+        let at_most = Duration::from_secs(125);
+        for requests in [1, 12] {
+            let lasted = lasts(requests, 0, large).await;
+            assert!(lasted.is_some_and(|lasted| lasted < at_most), "{requests} {lasted:?}");
+        }
+        // The controls: one who takes it slowly, and one who is told nothing yet.
+        assert_eq!(lasts(12, 4 << 10, large).await, None);
+        assert_eq!(lasts(1, 0, silent).await, None);
+        // Who has all that was asked for asks for more soon, or is let go at once.
+        let lasted = lasts(1, 64, || Body::from("ok")).await;
+        assert!(lasted.is_some_and(|lasted| lasted < Duration::from_secs(75)), "{lasted:?}");
     }
 }

@@ -310,6 +310,10 @@ mod tests {
         check(Method::GET, "/v1/health", &[]);
         check(Method::GET, "/v1/whoami", &[401, 507]);
         check(Method::GET, "/v1/grants", &[400, 401, 507]);
+        // Both refuse what is understood and cannot be done, though nothing is sent that could be malformed.
+        check(Method::GET, "/v1/sessions/{session}/diff", &[400, 401, 404, 410, 422, 507]);
+        let replay = "/v1/plans/runs/{run}/replay";
+        check(Method::POST, replay, &[400, 401, 404, 409, 422, 507]);
         check(Method::GET, "/v1/sessions/{session}", &[400, 401, 404, 410, 507]);
         check(Method::PUT, "/v1/tenants/{tenant}", &[400, 401, 404, 409, 412, 415, 422, 507]);
         let document = document();

@@ -121,13 +121,25 @@ pub(crate) fn check(
             }
         }
     }
-    if let Some(limit) = of("stored_bytes") {
-        let used = service.kernel.log().disk_bytes()?;
-        if used >= limit {
-            return Ok(Some(Exhausted::new("stored_bytes", limit, used, LATER_S)));
-        }
+    stored(service, tenant)
+}
+
+/// Refuses to store anything more where there is no room.
+///
+/// # Errors
+/// As [`check_room`].
+pub(crate) fn check_stored(service: &Service, ask: &Ask) -> Result<()> {
+    match stored(service, &ask.tenant)? {
+        Some(exhausted) => Err(ask.exhausted(exhausted)),
+        None => Ok(()),
     }
-    Ok(None)
+}
+
+fn stored(service: &Service, tenant: &TenantRow) -> Result<Option<Exhausted>> {
+    const NAME: &str = "stored_bytes";
+    let Some(limit) = tenant.quotas.get(NAME).copied() else { return Ok(None) };
+    let used = service.kernel.log().disk_bytes()?;
+    Ok((used >= limit).then(|| Exhausted::new(NAME, limit, used, LATER_S)))
 }
 
 /// Whether a tenant may have one more of what is so now.

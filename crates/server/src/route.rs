@@ -42,17 +42,20 @@ pub(crate) struct Told {
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// Whether a route begins something that quotas count.
+/// What of a tenant's quotas a route uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spends {
+    /// It stores nothing, or makes room, or ends something: whoever has no room left can do it.
     No,
+    /// It begins nothing, but stores something: there must be room for that.
+    Stores,
     /// It does whenever it is asked: quotas are looked at before its handler.
     Before,
     /// Its handler looks at them: only it knows whether something begins, or was done before.
     Within,
 }
 
-use Spends::{Before, Within};
+use Spends::{Before, No, Stores, Within};
 
 /// One route.
 #[derive(Debug)]
@@ -105,7 +108,7 @@ const fn route(
         refuses: &[],
         headers: &[],
     };
-    let (spends, goes_on) = (Spends::No, false);
+    let (spends, goes_on) = (No, false);
     Route { method, path, is_open: false, needs, spends, goes_on, summary, handler, told }
 }
 
@@ -113,8 +116,9 @@ const fn get(path: &'static str, summary: &'static str, handler: Handler) -> Rou
     route(Method::GET, path, summary, handler, SEE)
 }
 
+/// Stores something, unless it says otherwise.
 const fn post(path: &'static str, summary: &'static str, handler: Handler) -> Route {
-    route(Method::POST, path, summary, handler, ACT)
+    route(Method::POST, path, summary, handler, ACT).spends(Stores)
 }
 
 impl Route {
@@ -227,38 +231,38 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(Within).answer(shape::<Overview>),
     get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]).answer(shape::<Overview>),
     route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),
-    post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).answer(shape::<routes::sessions::Closed>),
+    post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).spends(No).answer(shape::<routes::sessions::Closed>),
     get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]).answer(shape::<shapes::EventsPage>),
     get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).refuses(&[409]).query(shape::<routes::events::Follow>).media("text/event-stream").goes_on().headers(&[LAST_EVENT_ID]),
     post("/v1/sessions/{session}/turns", "Start a turn, or carry on the last one", routes::turns::start).some_body(shape::<routes::turns::Start>).status(202).headers(&[KEY, IF_MATCH_HASH]).spends(Within).answer(shape::<routes::turns::Place>),
     post("/v1/sessions/{session}/turns/{turn}/steer", "Say something to a turn that runs", routes::turns::steer).body(shape::<routes::turns::Steer>).status(202).answer(shape::<routes::turns::Place>),
-    post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202).answer(shape::<routes::turns::Place>),
+    post("/v1/sessions/{session}/turns/{turn}/cancel", "Stop a turn", routes::turns::cancel).some_body(shape::<routes::turns::Cancel>).status(202).spends(No).answer(shape::<routes::turns::Place>),
     get("/v1/sessions/{session}/branches", "Branches of a session", routes::branches::list).query(shape::<routes::branches::Listed>).answer(shape::<routes::branches::List>),
     post("/v1/sessions/{session}/branches", "Fork a branch at an event", routes::branches::fork).some_body(shape::<routes::branches::Fork>).status(201).answer(shape::<routes::branches::View>),
-    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>).or_asked().answer(shape::<Merging>),
-    get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).query(shape::<routes::branches::Sides>).answer(shape::<routes::branches::Differences>),
+    post("/v1/sessions/{session}/branches/{branch}/merge", "Merge a branch into another, or tell what that would do", routes::branches::merge).some_body(shape::<routes::branches::Merge>).or_asked().spends(Within).answer(shape::<Merging>),
+    get("/v1/sessions/{session}/diff", "Files that differ between two branches, or two events", routes::branches::diff).refuses(&[422]).query(shape::<routes::branches::Sides>).answer(shape::<routes::branches::Differences>),
     get("/v1/sessions/{session}/costs", "What a session's models cost", routes::insight::costs).query(shape::<routes::insight::Costed>).answer(shape::<routes::insight::Costs>),
-    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)).answer(shape::<routes::insight::Replay>),
+    post("/v1/sessions/{session}/replay", "Make a branch again from its inputs and compare", routes::insight::replay).some_body(shape::<routes::insight::OnBranch>).needs(ACT.or(PROVE)).spends(No).answer(shape::<routes::insight::Replay>),
     get("/v1/sessions/{session}/events/{seq}/explanation", "Why something was decided", routes::insight::explain).query(shape::<routes::insight::OnBranch>).answer(shape::<Explained>),
     get("/v1/usage", "What all sessions used, by day and model", routes::insight::usage).query(shape::<routes::insight::Since>).answer(shape::<routes::insight::Used>),
     get("/v1/policy", "The rules that would decide in a project", routes::policy::show).refuses(&[404, 422]).query(shape::<routes::policy::Shown>).answer(shape::<routes::policy::InForce>),
-    post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Decision>),
-    post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE).answer(shape::<Explanation>),
-    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).refuses(&[404]).body(shape::<routes::policy::Proposed>).answer(shape::<routes::policy::Review>),
+    post("/v1/policy/check", "What would decide a call", routes::policy::check).body(shape::<routes::policy::Made>).needs(SEE).spends(No).answer(shape::<Decision>),
+    post("/v1/policy/explain", "What would decide a call, and what would make it another decision", routes::policy::explain).body(shape::<routes::policy::Made>).needs(SEE).spends(No).answer(shape::<Explanation>),
+    post("/v1/policy/propose", "What accepting a policy would change", routes::policy::propose).refuses(&[404]).body(shape::<routes::policy::Proposed>).spends(No).answer(shape::<routes::policy::Review>),
     post("/v1/policy/approve", "Accept a policy for a project", routes::policy::approve).refuses(&[404]).body(shape::<routes::policy::Approved>).needs(MANAGE).answer(shape::<routes::policy::Accepted>),
     get("/v1/sandboxes", "Sandboxes that run, or those of a session", routes::sandboxes::list).refuses(&[404]).query(shape::<routes::sandboxes::Listed>).answer(shape::<routes::sandboxes::List>),
     get("/v1/sandboxes/{sandbox}", "One sandbox", routes::sandboxes::show).query(shape::<routes::sandboxes::Chosen>).answer(shape::<SandboxRow>),
     post("/v1/sandboxes/sweep", "Remove what ended sandboxes left, or tell what that would be", routes::sandboxes::sweep).some_body(shape::<routes::sandboxes::Sweep>).needs(MANAGE).answer(shape::<routes::sandboxes::Swept>),
-    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).refuses(&[404, 410]).body(shape::<routes::insight::Candidate>).needs(SEE).answer(shape::<Simulation>),
+    post("/v1/policy/simulate", "Try another policy on past decisions", routes::insight::simulate).refuses(&[404, 410]).body(shape::<routes::insight::Candidate>).needs(SEE).spends(No).answer(shape::<Simulation>),
     get("/v1/sessions/{session}/views/{view}", "A document of a branch: manifest, thread, plan, heartbeat, checkpoints, tools, observations, soul, inbox, outbox", routes::views::show).query(shape::<routes::insight::OnBranch>).headers(&[IF_NONE_MATCH]).answer(shapes::document).or_text("text/markdown"),
     get("/v1/search", "Words in messages, answers, calls, outputs and commits", routes::views::search).refuses(&[404, 410]).query(shape::<routes::views::Words>).answer(shape::<routes::views::Told>),
     post("/v1/chat", "Say something in a chat of the AI SDK, or answer what it asked, and follow the answer", routes::chat::say).refuses(&[404, 410]).body(shape::<routes::chat::Said>).media("text/event-stream").goes_on().headers(&[AI_SDK]).needs(ACT.or(ANSWER)).spends(Within),
     get("/v1/chat/{session}/stream", "Follow the message that a chat is at; 204 where none is being made", routes::chat::resume).or_nothing().query(shape::<routes::chat::Which>).media("text/event-stream").goes_on().headers(&[AI_SDK]),
-    post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).answer(shape::<routes::turns::Place>),
+    post("/v1/chat/{session}/stop", "Stop the turn that a chat is at; 204 where none runs", routes::chat::stop).or_nothing().some_body(shape::<routes::chat::Stop>).status(202).spends(No).answer(shape::<routes::turns::Place>),
     get("/v1/chat/{session}/messages", "Messages of a chat without the one that is being made", routes::chat::messages).query(shape::<routes::chat::Listed>).answer(shape::<routes::chat::Messages>),
     get("/v1/approvals", "Questions that wait for a person", routes::approvals::list).query(shape::<crate::page::Query>).answer(shape::<routes::approvals::List>),
     get("/v1/approvals/{approval}", "One question, with what is asked for", routes::approvals::show).answer(shape::<PendingApproval>),
-    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER).answer(shape::<routes::approvals::Answered>),
+    post("/v1/approvals/{approval}", "Answer a question", routes::approvals::answer).body(shape::<routes::approvals::Given>).needs(ANSWER).spends(Within).answer(shape::<routes::approvals::Answered>),
     get("/v1/grants", "Rights that people gave", routes::approvals::grants).query(shape::<routes::approvals::Grants>).answer(shape::<routes::approvals::GrantList>),
     route(Method::DELETE, "/v1/grants/{grant}", "Take a right back", routes::approvals::revoke, ANSWER).answer(shape::<routes::approvals::Revoked>),
     get("/v1/blobs/{digest}", "Stored bytes by their digest", routes::blobs::show).media("application/octet-stream").headers(&[IF_NONE_MATCH]),
@@ -271,8 +275,8 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/plans/{plan}/state", "The state that is shown", routes::plans::state).answer(shape::<routes::plans::Shown>),
     post("/v1/plans/{plan}/events", "Handle an event on a plan", routes::plans::event).body(shape::<routes::plans::Happened>).spends(Before).answer(shape::<routes::plans::View>),
     post("/v1/plans/{plan}/rollback", "Show an earlier version again", routes::plans::rollback).body(shape::<routes::plans::Rollback>).answer(shape::<routes::plans::View>),
-    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).needs(ACT.or(PROVE)).answer(shape::<Replayed>),
-    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).answer(shape::<Verification>),
+    post("/v1/plans/runs/{run}/replay", "Make a run again and compare", routes::plans::replay).refuses(&[422]).needs(ACT.or(PROVE)).spends(No).answer(shape::<Replayed>),
+    post("/v1/audit/verify", "Verify the whole log", routes::audit::verify).needs(PROVE).spends(No).answer(shape::<Verification>),
     get("/v1/audit/checkpoint", "The newest signed head", routes::audit::checkpoint).needs(PROVE).answer(shape::<routes::audit::Checkpoint>),
     get("/v1/whoami", "Who asks, and what the tenant may use", routes::keys::whoami).answer(shape::<routes::keys::Whoami>),
     get("/v1/keys", "Keys of the tenant", routes::keys::list).query(shape::<crate::page::Query>).needs(MANAGE.or(PROVE)).answer(shape::<routes::keys::List>),
@@ -280,11 +284,11 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/keys/{key}/rotate", "Make a key in the place of another one", routes::keys::rotate).some_body(shape::<routes::keys::Rotate>).status(201).needs(MANAGE).answer(shape::<routes::keys::View>),
     route(Method::DELETE, "/v1/keys/{key}", "Take a key back", routes::keys::revoke, MANAGE).answer(shape::<routes::keys::Revoked>),
     get("/v1/tenants", "Tenants of the server", routes::tenants::list).query(shape::<crate::page::Query>).needs(HOST).answer(shape::<routes::tenants::List>),
-    post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).answer(shape::<TenantRow>),
+    post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).spends(No).answer(shape::<TenantRow>),
     get("/v1/tenants/{tenant}", "One tenant", routes::tenants::show).needs(HOST).headers(&[IF_NONE_MATCH]).answer(shape::<TenantRow>),
     route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do; a disabled one is used again", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
     route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).answer(shape::<TenantRow>),
-    post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).answer(shape::<routes::keys::View>),
+    post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).spends(No).answer(shape::<routes::keys::View>),
     get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE).answer(shape::<EventProof>),
 ];
 
@@ -324,6 +328,42 @@ mod tests {
             let streams = ["text/event-stream", "application/x-ndjson"];
             assert_eq!(route.goes_on, streams.contains(&route.told.media_type), "{}", route.path);
         }
+    }
+
+    /// The failure: only routes that began a turn or a session looked at `stored_bytes`, so forks, keys and policies
+    /// went on filling a log that had no room. The mend: a route that changes something looks, unless it stands here.
+    #[test]
+    fn whatever_stores_something_needs_room() {
+        let free = [
+            // They make room, take something back or end it.
+            "DELETE /v1/sessions/{session}",
+            "POST /v1/sessions/{session}/close",
+            "POST /v1/sessions/{session}/turns/{turn}/cancel",
+            "POST /v1/chat/{session}/stop",
+            "DELETE /v1/grants/{grant}",
+            "DELETE /v1/keys/{key}",
+            // They only tell.
+            "POST /v1/sessions/{session}/replay",
+            "POST /v1/policy/check",
+            "POST /v1/policy/explain",
+            "POST /v1/policy/propose",
+            "POST /v1/policy/simulate",
+            "POST /v1/plans/runs/{run}/replay",
+            "POST /v1/audit/verify",
+            // Who sets the limits is not held to them.
+            "POST /v1/tenants",
+            "PUT /v1/tenants/{tenant}",
+            "DELETE /v1/tenants/{tenant}",
+            "POST /v1/tenants/{tenant}/keys",
+        ];
+        let changing = ROUTES.iter().filter(|route| route.method != Method::GET);
+        let found = changing.filter(|route| route.spends == No);
+        let mut found: Vec<_> =
+            found.map(|route| format!("{} {}", route.method, route.path)).collect();
+        let mut free: Vec<_> = free.iter().map(|route| (*route).to_owned()).collect();
+        found.sort();
+        free.sort();
+        assert_eq!(found, free);
     }
 
     #[test]

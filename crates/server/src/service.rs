@@ -31,6 +31,7 @@ use crate::faults::{Faults, REQUEST_ID};
 use crate::keys::Keys;
 use crate::listen::MAX_HEADERS;
 use crate::metrics::Metrics;
+use crate::places::MAX_CONNECTIONS;
 use crate::pool::Pool;
 use crate::problem::RETRY_AFTER_S;
 use crate::quota::{self, Counted, Exhausted};
@@ -47,12 +48,16 @@ use crate::{Error, Result, codes};
 
 /// Header with the trace that a client began.
 const TRACEPARENT: &str = "traceparent";
-/// Most answers of one tenant that go on at a time.
-const MAX_FOLLOWED: usize = 8_192;
+/// Most answers that go on at a time: each holds a connection, and some are left for what is answered at once.
+const MAX_FOLLOWED: usize = MAX_CONNECTIONS / 4 * 3;
+/// Most of them of one tenant for which nobody set another number.
+const MAX_FOLLOWED_OF_ONE: usize = MAX_CONNECTIONS / 2;
 /// Most requests of one tenant that wait for a thread.
 const MAX_QUEUED: u64 = 256;
 /// Requests of one address for what needs no token.
 const OPEN: Rate = Rate { per_minute: 1_200, at_once: 600 };
+/// The quota of answers that go on.
+const OPEN_STREAMS: &str = "open_streams";
 /// How often a log is told of one thing that was refused.
 const ONCE_A_MINUTE: Rate = Rate { per_minute: 1, at_once: 1 };
 /// Largest body in bytes.
@@ -211,8 +216,8 @@ async fn handle(
     let caller = admitted.caller.clone();
     let traceparent = request.headers().get(TRACEPARENT).cloned();
     // Before anything is waited for: of many at once none is overlooked.
-    let counted = route.goes_on.then(|| Followed::new(&service.followed));
-    let before = counted.as_ref().map_or(0, Followed::before);
+    let counted = route.goes_on.then(|| Followed::new([&service.followed, &shared.followed]));
+    let before = counted.as_ref().map_or([0, 0], Followed::before);
     let worked = work(&shared, route, admitted, before, (parts, request)).await;
     let reply = worked.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
@@ -268,12 +273,18 @@ impl Service {
     }
 }
 
+/// Whether another answer may go on, beside so many of its tenant and of all, where a quota may say how many are its
+/// tenant's.
+const fn may_follow(followed: usize, of_all: usize, quota: Option<u64>) -> bool {
+    of_all < MAX_FOLLOWED && (quota.is_some() || followed < MAX_FOLLOWED_OF_ONE)
+}
+
 /// Lets a request do what it asks for, where roles and quotas allow it.
 async fn work(
     shared: &Arc<Shared>,
     route: &'static Route,
     admitted: Admitted,
-    followed: usize,
+    [followed, of_all]: [usize; 2],
     (parts, request): (Parts, Request),
 ) -> Result<Reply> {
     let Admitted { caller, service, tenant } = admitted;
@@ -281,11 +292,11 @@ async fn work(
         return Err(forbid(shared, &service, route, caller, route.needs).await);
     }
     if route.goes_on {
-        if followed >= MAX_FOLLOWED {
+        if !may_follow(followed, of_all, tenant.quotas.get(OPEN_STREAMS).copied()) {
             return Err(Error::new(codes::SERVER_BUSY, "too many answers go on already")
                 .with(RETRY_AFTER_S, 1_u64));
         }
-        if let Err(exhausted) = quota::check_now(&tenant, "open_streams", followed as u64) {
+        if let Err(exhausted) = quota::check_now(&tenant, OPEN_STREAMS, followed as u64) {
             return Err(throttled(shared, &service, exhausted).await);
         }
     }
@@ -312,6 +323,7 @@ async fn work(
         let _place = place;
         let room = match route.spends {
             Spends::Before => quota::check_room(&of, &ask, of.desk.ahead()),
+            Spends::Stores => quota::check_stored(&of, &ask),
             Spends::No | Spends::Within => Ok(()),
         };
         let reply = room.and_then(|()| (route.handler)(&of, &ask));
@@ -419,4 +431,29 @@ async fn collect(body: Body) -> Result<Bytes> {
 /// The answer that tells an error.
 fn refuse(error: Error) -> Response {
     Reply::from(error).into_response(|_| Body::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The failure: one tenant could follow twice as many answers as there are connections, so one key of it shut
+    /// everybody out. The mend: a tenant has a share, and all together leave connections for what is answered at once.
+    #[test]
+    fn no_tenant_follows_with_every_connection() {
+        let check = |followed: usize, of_all: usize, quota: Option<u64>, expected: bool| {
+            let found = may_follow(followed, of_all, quota);
+            assert_eq!(found, expected, "{followed} {of_all} {quota:?}");
+        };
+        check(0, 0, None, true);
+        check(2_047, 2_047, None, true);
+        check(2_048, 2_048, None, false);
+        // Another one has its own.
+        check(0, 2_048, None, true);
+        check(0, 3_072, None, false);
+        // Who runs the server may say otherwise, but not for all connections.
+        check(2_048, 2_048, Some(3_000), true);
+        check(3_072, 3_072, Some(9_000), false);
+        const { assert!(MAX_FOLLOWED < MAX_CONNECTIONS) };
+    }
 }

@@ -67,6 +67,18 @@ impl Listening {
         Ok(read)
     }
 
+    /// Refuses names that no request can have: whoever wrote them believes that they count.
+    ///
+    /// # Errors
+    /// `server_config_invalid`.
+    pub(crate) fn check_hosts(&self) -> Result<()> {
+        match self.hosts.iter().find(|host| !is_host(host)) {
+            None => Ok(()),
+            Some(host) => Err(Error::new(codes::SERVER_CONFIG_INVALID, "`hosts` cannot be used")
+                .why(format!("`{host}` is not a name with or without a port"))),
+        }
+    }
+
     /// Whether only this machine can reach it.
     pub(crate) const fn is_local(&self) -> bool {
         self.listen.ip().is_loopback()
@@ -76,5 +88,57 @@ impl Listening {
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+/// Whether a text is what a request may name as its host: a name or an address, and a port where it has one.
+fn is_host(text: &str) -> bool {
+    let (name, port) = match text.rsplit_once(':') {
+        // The colons of an address.
+        Some((_, rest)) if rest.ends_with(']') => (text, None),
+        Some((name, port)) => (name, Some(port)),
+        None => (text, None),
+    };
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_name = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !name.is_empty() && name.bytes().all(is_of_names)
+        }
+    };
+    is_name && port.is_none_or(is_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The failure: names that no request can have were taken without a word, so a server was not known by the name
+    /// that its operator had written. The mend: they are refused before it listens.
+    #[test]
+    fn a_host_is_what_a_request_may_name() {
+        let check = |host: &str, expected: bool| {
+            let listening = Listening { hosts: vec![host.to_owned()], ..Listening::default() };
+            assert_eq!(listening.check_hosts().is_ok(), expected, "{host}");
+        };
+        check("glass.example", true);
+        check("glass.example:8443", true);
+        check("192.0.2.1:80", true);
+        check("[2001:db8::1]:443", true);
+        check("[2001:db8::1]", true);
+        check("", false);
+        check(":80", false);
+        check("*", false);
+        check("*.example", false);
+        check("http://a.b", false);
+        check("a.b/c", false);
+        check("me@a.b", false);
+        check("a.b:", false);
+        check("a.b:65536", false);
+        check("a.b:+80", false);
+        check("2001:db8::1", false);
+        check("a b", false);
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) looking: Arc<Semaphore>,
     /// How often one caller may ask.
     pub(crate) rate: Rate,
+    /// Answers of all tenants that go on.
+    pub(crate) followed: Arc<AtomicUsize>,
     open: RwLock<HashMap<TenantId, Arc<Service>>>,
     /// Held while one is opened.
     opening: Mutex<()>,
@@ -130,6 +132,7 @@ impl Shared {
             throttle: Throttle::default(),
             looking: Arc::new(Semaphore::new(LOOKING)),
             rate,
+            followed: Arc::default(),
             open: RwLock::default(),
             opening: Mutex::default(),
             parts,

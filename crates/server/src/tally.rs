@@ -8,7 +8,7 @@ use std::time::Duration;
 use glasshouse_kernel::driver::now_us;
 use glasshouse_kernel::session::{Charge, Total};
 use glasshouse_log::{Follower, Log};
-use glasshouse_model::body::{ModelCompleted, ModelRequested};
+use glasshouse_model::body::{ModelCompleted, ModelRequested, Spent};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -47,6 +47,15 @@ struct Counted {
     /// What was read of each branch: its last event, and the model that was asked.
     read: HashMap<BranchId, (Seq, String)>,
     days: BTreeMap<u64, Day>,
+    erased: Erased,
+}
+
+/// What one erasure kept of the answers that it erased: those of a session were erased by few.
+#[derive(Debug, Default)]
+struct Erased {
+    /// Position of the erasure.
+    by: Option<u64>,
+    spent: HashMap<(BranchId, Seq), Spent>,
 }
 
 impl Tally {
@@ -102,7 +111,8 @@ impl Tally {
     /// Reads what was stored before anybody asked. What comes meanwhile the follower hears of.
     fn begin(&self, oldest: u64) -> Result<Counted> {
         let follower = self.log.follow()?;
-        let mut counted = Counted { follower, read: HashMap::new(), days: BTreeMap::new() };
+        let (read, days, erased) = (HashMap::new(), BTreeMap::new(), Erased::default());
+        let mut counted = Counted { follower, read, days, erased };
         for row in self.log.sessions()? {
             if row.last_us / DAY_US >= oldest {
                 for branch in self.log.branches(&row.session)? {
@@ -129,39 +139,69 @@ impl Counted {
                 event => event?,
             };
             *last = event.seq();
-            count(&mut self.days, model, &event);
+            let charge = charge(log, &mut self.erased, model, &event)?;
+            count(&mut self.days, &event, charge.as_ref());
         }
         Ok(())
     }
 }
 
-fn count(days: &mut BTreeMap<u64, Day>, model: &mut String, event: &Event) {
-    let at = event.header.time_us / DAY_US;
+impl Erased {
+    /// What an answer used whose body is gone; `None` where its erasure does not say.
+    fn of(&mut self, log: &Log, event: &Event) -> Result<Option<Spent>> {
+        let (branch, seq) = (&event.header.branch, event.seq());
+        let record = log.records(branch, seq, 1)?.pop();
+        let Some(by) = record.and_then(|record| record.erased_by()) else { return Ok(None) };
+        if self.by != Some(by) {
+            let said = log.erasure(by)?.map(|said| said.spent).unwrap_or_default();
+            let said = said.into_iter().map(|spent| ((spent.branch.clone(), spent.seq), spent));
+            (self.by, self.spent) = (Some(by), said.collect());
+        }
+        Ok(self.spent.get(&(branch.clone(), seq)).cloned())
+    }
+}
+
+/// What an event says that a model used, whether its body is there or was erased.
+fn charge(
+    log: &Log,
+    erased: &mut Erased,
+    model: &mut String,
+    event: &Event,
+) -> Result<Option<Charge>> {
     match event.kind() {
         Kind::ModelRequested => {
             if let Ok(asked) = event.body_as::<ModelRequested>() {
                 *model = asked.model;
             }
+            return Ok(None);
         }
-        Kind::TurnStarted => {
-            let day = days.entry(at).or_insert_with(|| Day { day: at, ..Day::default() });
-            day.turns += 1;
+        Kind::ModelCompleted => {}
+        _ => return Ok(None),
+    }
+    let (summary, tokens, cost_micros) = if event.body.is_null() {
+        let Some(spent) = erased.of(log, event)? else { return Ok(None) };
+        if let Some(name) = spent.model {
+            *model = name;
         }
-        Kind::ModelCompleted => {
-            // A body that was erased tells nothing any more.
-            let Ok(answer) = event.body_as::<ModelCompleted>() else { return };
-            let day = days.entry(at).or_insert_with(|| Day { day: at, ..Day::default() });
-            let charge = Charge {
-                seq: event.seq(),
-                turn: None,
-                model: model.clone(),
-                summary: answer.summary,
-                tokens: answer.tokens,
-                cost_micros: answer.cost_micros,
-            };
-            day.total.add(&charge);
-            day.models.entry(model.clone()).or_default().add(&charge);
-        }
-        _ => {}
+        (spent.summary, spent.tokens, spent.cost_micros)
+    } else {
+        let Ok(answer) = event.body_as::<ModelCompleted>() else { return Ok(None) };
+        (answer.summary, answer.tokens, answer.cost_micros)
+    };
+    let (seq, model) = (event.seq(), model.clone());
+    Ok(Some(Charge { seq, turn: None, model, summary, tokens, cost_micros }))
+}
+
+fn count(days: &mut BTreeMap<u64, Day>, event: &Event, charge: Option<&Charge>) {
+    let is_turn = *event.kind() == Kind::TurnStarted;
+    if !is_turn && charge.is_none() {
+        return;
+    }
+    let at = event.header.time_us / DAY_US;
+    let day = days.entry(at).or_insert_with(|| Day { day: at, ..Day::default() });
+    day.turns += u64::from(is_turn);
+    if let Some(charge) = charge {
+        day.total.add(charge);
+        day.models.entry(charge.model.clone()).or_default().add(charge);
     }
 }

@@ -26,27 +26,29 @@ struct Watched {
     _counted: Followed,
 }
 
-/// Counts an answer that goes on, for as long as it does.
+/// Counts an answer that goes on, for as long as it does: among its tenant's and among all.
 pub(crate) struct Followed {
-    count: Arc<AtomicUsize>,
-    before: usize,
+    counts: [Arc<AtomicUsize>; 2],
+    before: [usize; 2],
 }
 
 impl Followed {
-    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
-        let before = count.fetch_add(1, Ordering::SeqCst);
-        Self { count: Arc::clone(count), before }
+    pub(crate) fn new(counts: [&Arc<AtomicUsize>; 2]) -> Self {
+        let before = counts.map(|count| count.fetch_add(1, Ordering::SeqCst));
+        Self { counts: counts.map(Arc::clone), before }
     }
 
     /// How many there were before it.
-    pub(crate) const fn before(&self) -> usize {
+    pub(crate) const fn before(&self) -> [usize; 2] {
         self.before
     }
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::SeqCst);
+        for count in &self.counts {
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 

@@ -215,6 +215,9 @@ fn what_a_token_says_is_looked_at_claim_by_claim() {
         ("another issuer", json!({ "iss": "https://evil.example" })),
         ("an issuer that begins alike", json!({ "iss": "https://id.example/" })),
         ("no issuer", json!({ "iss": null })),
+        ("several issuers", json!({ "iss": ["https://id.example"] })),
+        ("whoever has the server's token", json!({ "sub": "local" })),
+        ("a key", json!({ "sub": "k0123456789abcdef" })),
         ("no subject", json!({ "sub": null })),
         ("an odd subject", json!({ "sub": "ada\u{1b}[2J" })),
         ("a long subject", json!({ "sub": "a".repeat(129) })),
@@ -292,6 +295,9 @@ fn settings_that_would_believe_anybody_are_refused() {
     check("issuer: 'https://a', audience: b, jwks_url: 'http://10.0.0.1/k'", "not https");
     check("issuer: 'https://a', audience: b, colour: red", "colour");
     check("audience: b", "issuer");
+    check("issuer: 'https://a', audience: b, tenant_claim: ''", "tenant_claim");
+    check("issuer: 'https://a', audience: b, roles_claim: ''", "roles_claim");
+    check("issuer: 'https://a', audience: b, roles: { dev: king }", "king");
 }
 
 /// A real provider, by its own discovery document.

@@ -31,6 +31,7 @@ mod pages;
 mod people;
 mod plans;
 mod policies;
+mod quotas;
 mod repeats;
 mod sdk;
 mod sessions;

@@ -125,6 +125,7 @@ fn where_others_reach_it_it_is_encrypted_and_knows_who_asks() {
     std::fs::write(place.path("bad.yaml"), "listen: 127.0.0.1:0\ncolour: red\n").unwrap();
     let bad = place.path("bad.yaml").display().to_string();
     refused(&["--config", &bad], "server_config_invalid");
+    refused(&["--host", "http://glass.example"], "server_config_invalid");
     // A server for this machine alone leaves its token; there it is good for anything.
     let served = Served::new(&place);
     let token = served.token.clone();

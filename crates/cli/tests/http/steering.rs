@@ -93,6 +93,38 @@ fn f11_as_many_open_questions_as_threads_hold_up_no_request() {
     }
 }
 
+/// The failure: a yes that came right after somebody had stopped the turn was answered as one that counts, of a turn that
+/// runs on, and the turn ended without it. The mend: what a stopped turn asked is asked no more.
+#[test]
+fn nobody_says_yes_to_a_turn_that_was_stopped() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::write(project.join("ask1.txt"), "secret\n").unwrap();
+    place.accept_rule(&project, ASKED);
+    let served = Served::new(&place);
+    let sessions: Vec<(String, u64)> = (0..6)
+        .map(|_| {
+            let session = served.session(&project, QUESTION);
+            let turn = served.turn(&session, "read it");
+            served.events_of(&session).until("approval.requested");
+            (session, turn)
+        })
+        .collect();
+    let listed = served.get("/v1/approvals").json()["approvals"].as_array().unwrap().clone();
+    let yes = |session: &str| {
+        let asked = listed.iter().find(|one| one["session"] == session).unwrap();
+        let path = format!("/v1/approvals/{}", asked["approval"].as_str().unwrap());
+        served.post(&path, &json!({ "approved": true, "digest": asked["args_digest"] }))
+    };
+    let ((control, _), stopped) = sessions.split_last().unwrap();
+    for (session, turn) in stopped {
+        served.post(&format!("/v1/sessions/{session}/turns/{turn}/cancel"), &json!({})).expect(202);
+        assert_eq!(yes(session).expect(404).code(), "approval_unknown");
+    }
+    yes(control).expect(200);
+    served.events_of(control).until("turn.completed");
+}
+
 /// A mode that a person has to agree to: neither the request that starts the session nor the one that would
 /// start a turn is held until they do.
 #[test]

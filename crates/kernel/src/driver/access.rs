@@ -367,6 +367,13 @@ impl Kernel {
         if let Some(role) = terms.roles.iter().find(|role| !ROLES.contains(&role.as_str())) {
             return Err(refuse(format!("`{role}` is no role")));
         }
+        // However often each is named, it is kept once.
+        let mut roles: Vec<String> = Vec::new();
+        for role in &terms.roles {
+            if !roles.contains(role) {
+                roles.push(role.clone());
+            }
+        }
         let name = terms.name.as_deref().unwrap_or_default();
         if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(refuse(format!(
@@ -386,7 +393,7 @@ impl Kernel {
         let text = format!("{KEY_PREFIX}{}.{id}.{secret}", self.log.tenant());
         let body = KeyEvent {
             key: id.clone(),
-            roles: terms.roles.clone(),
+            roles,
             expires_us,
             name: terms.name.clone(),
             digest: Some(Digest::of(text.as_bytes())),

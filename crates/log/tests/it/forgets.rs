@@ -33,6 +33,54 @@ fn forget(log: &Log, n: u64, keep_blobs: bool) -> glasshouse_log::Result<Forgott
     })
 }
 
+/// The failure: who counts what models used in a day read it from their answers, so it was gone with them.
+/// The mend: an erasure keeps it, without a word of the answers; so it is found whatever erased them, and in
+/// however many parts.
+#[test]
+fn an_erasure_keeps_what_answers_used() {
+    let fixture = Fixture::new();
+    let log = fixture.log();
+    log.create_branch(root("s_31", "b_31")).unwrap();
+    let raw = json!({ "blob": Digest::of(b"raw"), "bytes": 3 });
+    // Requests and answers in turn, so that the first part ends between two of them.
+    let drafts: Vec<_> = std::iter::once(Draft::new(Kind::Heartbeat, &json!({}))).chain((0..520).flat_map(|n: u64| {
+        [
+            Draft::new(
+                Kind::ModelRequested,
+                &json!({ "ordinal": n, "attempt": 1, "request": Digest::ZERO, "provider": "p", "model": "m".repeat(200) }),
+            ),
+            Draft::new(
+                Kind::ModelCompleted,
+                &json!({ "ordinal": n, "text": "launch-code-7", "calls": [], "finish": "stop", "tokens": { "input": n, "output": 1 }, "raw": raw, "duration_us": 1, "cost_micros": n }),
+            ),
+        ]
+    }))
+    .collect();
+    for part in drafts.chunks(1_000) {
+        log.append(Append::new(session("s_31"), branch("b_31"), part.to_vec())).unwrap();
+    }
+    forget(log, 31, true).unwrap();
+    let mut found = Vec::new();
+    for record in log.records(&branch("b_31"), 1, 9_999).unwrap() {
+        let said = log.erasure(record.erased_by().unwrap()).unwrap().unwrap();
+        assert!(!serde_json::to_string(&said).unwrap().contains("launch-code-7"));
+        found.extend(said.spent.into_iter().filter(|spent| spent.seq == record.seq));
+    }
+    assert_eq!(found.len(), 520);
+    for (n, spent) in (0..).zip(&found) {
+        assert_eq!((spent.seq, spent.cost_micros), (2 * n + 3, Some(n)));
+        assert_eq!(
+            spent.tokens.iter().map(|(k, n)| (k.as_str(), *n)).collect::<Vec<_>>(),
+            [("input", n), ("output", 1)]
+        );
+    }
+    // Long names are cut. Only where the request went with the part before is nothing known of it.
+    let unnamed: Vec<_> = found.iter().filter(|spent| spent.model.is_none()).collect();
+    assert_eq!(unnamed.iter().map(|spent| spent.seq).collect::<Vec<_>>(), [1_025]);
+    assert!(found.iter().filter_map(|spent| spent.model.as_ref()).all(|name| name.len() == 128));
+    assert_eq!(log.erasure(0).unwrap(), None, "the control: no erasure stands there");
+}
+
 /// What is left of two sessions' blobs: own, shared, and the other's.
 struct Two {
     fixture: Fixture,

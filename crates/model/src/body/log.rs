@@ -128,8 +128,31 @@ pub struct LogErased {
     pub ranges: Vec<EventRange>,
     /// Digests of blobs that were deleted.
     pub blobs: Vec<Digest>,
+    /// What the answers of models among the events had used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
     /// Why.
     pub reason: String,
+}
+
+/// What an answer of a model used, and no word of it: it was used, whatever of the answer is erased.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Spent {
+    /// The branch that stores the answer.
+    pub branch: BranchId,
+    /// Its sequence.
+    pub seq: Seq,
+    /// The model; absent where its request was erased before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Tokens by kind.
+    pub tokens: BTreeMap<String, u64>,
+    /// As in `model.completed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+    /// As in `model.completed`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summary: bool,
 }
 
 /// `log.recovered`: something that did not agree with the events was made again, or given up.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ask::{Ask, invalid};
 use crate::page::{self, MOST, Order, Wanted};
+use crate::quota::check_stored;
 use crate::reply::Reply;
 use crate::service::Service;
 use crate::{Error, Result};
@@ -20,6 +21,17 @@ const US_PER_MS: u64 = 1_000;
 fn unknown(text: &str) -> Error {
     Error::new(codes::APPROVAL_UNKNOWN, format!("nothing asks for the approval {text}"))
         .why("there is no such question, or it is answered, or its turn is over")
+}
+
+/// Refuses an answer to a turn that somebody stopped: it would be said to count, and the turn ends without it.
+///
+/// # Errors
+/// `approval_unknown`.
+pub(super) fn check_asked(service: &Service, name: &ApprovalName) -> Result<()> {
+    match service.desk.is_stopped(&name.branch) {
+        true => Err(unknown(&name.to_string())),
+        false => Ok(()),
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -95,7 +107,12 @@ pub(crate) fn answer(service: &Service, ask: &Ask) -> Result<Reply> {
     let name: ApprovalName = ask.part("approval", unknown)?;
     let given: Given = ask.json()?;
     let (approved, digest) = (given.approved, given.digest);
+    // A no ends something, and has no terms that would have to be kept.
+    if approved {
+        check_stored(service, ask)?;
+    }
     let answer = given.answer()?;
+    check_asked(service, &name)?;
     let pending = service.kernel.answer_approval(&name, answer, Some(&digest), ask.principal()?)?;
     let (session, running) = (pending.session, pending.running);
     Ok(Reply::ok(&Answered { approval: name, session, approved, running }))

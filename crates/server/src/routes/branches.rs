@@ -11,10 +11,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::ask::{Ask, no_session};
+use crate::ask::{Ask, invalid, no_session};
 use crate::page::{self, MOST, Order, Wanted};
+use crate::quota::check_stored;
 use crate::reply::Reply;
 use crate::service::Service;
+
+/// Longest reason of a fork.
+const MAX_REASON_BYTES: usize = 1_024;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Branch")]
@@ -96,10 +100,24 @@ pub(crate) struct Fork {
     reason: Option<String>,
 }
 
+impl Fork {
+    /// Refuses what is more than a reason: it is kept for good.
+    fn check(&self) -> Result<()> {
+        let bytes = self.reason.as_ref().map_or(0, String::len);
+        if bytes <= MAX_REASON_BYTES {
+            return Ok(());
+        }
+        Err(invalid("the reason of the fork cannot be used")
+            .why(format!("it has {bytes} bytes, at most {MAX_REASON_BYTES}")))
+    }
+}
+
 /// Forks a branch.
 pub(crate) fn fork(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
-    let Fork { from, at, name, reason } = ask.json_or_default()?;
+    let asked: Fork = ask.json_or_default()?;
+    asked.check()?;
+    let Fork { from, at, name, reason } = asked;
     let new = NewFork {
         session: session.clone(),
         branch: from,
@@ -139,6 +157,9 @@ pub(crate) fn merge(service: &Service, ask: &Ask) -> Result<Reply> {
         take: take.into_iter().collect(),
         by: Some(ask.principal()?.clone()),
     };
+    if !dry_run {
+        check_stored(service, ask)?;
+    }
     let merging = match dry_run {
         true => service.kernel.preview_merge(&new)?,
         false => service.kernel.request_merge(&new)?,

@@ -213,6 +213,7 @@ fn respond(
     for (response, is_open) in responses.iter().zip(open) {
         let digest = teller.questions().get(&response.name.seq).map(|question| question.digest);
         if is_open {
+            super::approvals::check_asked(service, &response.name)?;
             let answer = if response.is_approved { Answer::Approve } else { Answer::Reject };
             let by = ask.principal()?;
             service.kernel.answer_approval(&response.name, answer, digest.as_ref(), by)?;
