@@ -7,6 +7,7 @@ mod access;
 mod answer;
 mod approvals;
 mod ask;
+mod beside;
 mod boxes;
 mod branching;
 mod cells;
@@ -67,7 +68,7 @@ use tokio::sync::mpsc;
 
 pub use access::{
     Access, IssuedKey, KEY_PREFIX, KeyRow, KeyTerms, NewTenant, ROLES, Rotation, TenantRow,
-    access_branch, access_session,
+    access_branch, access_of, access_session,
 };
 pub use approvals::{ApprovalName, PendingApproval};
 pub use ask::Questions;
@@ -135,6 +136,8 @@ pub struct Kernel {
     keeping: Keeping,
     sweeping: sweep::Sweeping,
     outside: Outside,
+    /// Held while a question about a merge is looked for and left.
+    asking: Mutex<()>,
     /// Rules of whoever runs the server for this tenant.
     tenant_policy: RwLock<Option<String>>,
 }
@@ -178,6 +181,7 @@ impl Kernel {
             keeping,
             sweeping: sweep::Sweeping::default(),
             outside,
+            asking: Mutex::default(),
             tenant_policy,
         })
     }

@@ -223,7 +223,7 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/health", "Whether the process answers", routes::health::health).open().answer(shape::<routes::health::Health>),
     get("/v1/ready", "Whether work can be taken", routes::health::ready).answer(shape::<routes::health::Ready>),
     get("/v1/metrics", "What the server counts, for Prometheus", routes::health::metrics).media("text/plain").needs(HOST),
-    get("/v1/sessions", "Sessions, newest first", routes::sessions::list).query(shape::<routes::sessions::List>).answer(shape::<routes::sessions::Page>),
+    get("/v1/sessions", "Sessions of agents, newest first", routes::sessions::list).query(shape::<routes::sessions::List>).answer(shape::<routes::sessions::Page>),
     post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(Within).answer(shape::<Overview>),
     get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]).answer(shape::<Overview>),
     route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),

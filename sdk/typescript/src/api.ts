@@ -1490,6 +1490,8 @@ export type Sessions = {
 }
 
 export type SessionsQuery = {
+  /** Whether also what people did outside agents' sessions is listed: answers, questions about merges, plans, policies. */
+  all?: boolean
   /** Where to go on: `next` of the page before. */
   cursor?: string | null
   /** Most items of the page. */
@@ -1921,8 +1923,8 @@ export class Glasshouse {
     return this.#transport.json('GET', `/v1/search`, { query, more })
   }
 
-  /** Sessions, newest first. `GET /v1/sessions` */
-  getSessions(query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Sessions> {
+  /** Sessions of agents, newest first. `GET /v1/sessions` */
+  getSessions(query: { all?: boolean; cursor?: string; limit?: number } = {}, more: More = {}): Promise<Sessions> {
     return this.#transport.json('GET', `/v1/sessions`, { query, more })
   }
 

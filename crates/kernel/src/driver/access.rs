@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use glasshouse_log::{ACCESS, Append, NewBranch};
+use glasshouse_log::{ACCESS, Append, Log, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
@@ -243,6 +243,29 @@ impl NewTenant {
     }
 }
 
+/// Keys and tenants as a log says, from what was known before: also of a log that was opened for reading only.
+///
+/// # Errors
+/// The log's errors.
+pub fn access_of(log: &Log, mut known: Access) -> Result<Access> {
+    match log.branch(&access_branch()) {
+        Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => return Ok(known),
+        // Whoever made that log would say who may use this one.
+        row if row.as_ref().is_ok_and(|row| row.is_imported || row.session != access_session()) => {
+            return Err(Error::new(codes::LOG_UNREADABLE, "keys and tenants cannot be read")
+                .why("what has their name came from another log"));
+        }
+        row => drop(row?),
+    }
+    loop {
+        let page = log.read(&access_branch(), known.head + 1, ACCESS_PAGE)?;
+        page.iter().for_each(|event| known.apply(event));
+        if page.len() < ACCESS_PAGE {
+            return Ok(known);
+        }
+    }
+}
+
 impl Kernel {
     /// Keys and tenants, from the first event on: a wrong snapshot would be a right that nobody gave.
     ///
@@ -256,26 +279,8 @@ impl Kernel {
     ///
     /// # Errors
     /// The log's errors.
-    pub fn access_since(&self, mut known: Access) -> Result<Access> {
-        match self.log.branch(&access_branch()) {
-            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => return Ok(known),
-            // Whoever made that log would say who may use this one.
-            row if row
-                .as_ref()
-                .is_ok_and(|row| row.is_imported || row.session != access_session()) =>
-            {
-                return Err(Error::new(codes::LOG_UNREADABLE, "keys and tenants cannot be read")
-                    .why("what has their name came from another log"));
-            }
-            row => drop(row?),
-        }
-        loop {
-            let page = self.log.read(&access_branch(), known.head + 1, ACCESS_PAGE)?;
-            page.iter().for_each(|event| known.apply(event));
-            if page.len() < ACCESS_PAGE {
-                return Ok(known);
-            }
-        }
+    pub fn access_since(&self, known: Access) -> Result<Access> {
+        access_of(&self.log, known)
     }
 
     /// Makes a key of this log's tenant.

@@ -100,7 +100,8 @@ impl Kernel {
         Ok(self.log.close_branch(&row.branch)?)
     }
 
-    /// Deletes a session: the bodies of its events, and the blobs that only it names unless those are to stay.
+    /// Deletes a session: the bodies of its events and of what was said and asked about it elsewhere, and the blobs that
+    /// only it names unless those are to stay.
     /// Headers and hashes stay, and so does every proof; so do the grants that it gave. Doing it again changes
     /// nothing.
     ///
@@ -120,7 +121,6 @@ impl Kernel {
         self.check_agents(&main)?;
         let state = State::default();
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
-        Journal::open(self)?.append(vec![decided])?;
         match self.close_session(session, by) {
             // What cannot be read any more can still be deleted.
             Err(error)
@@ -128,14 +128,19 @@ impl Kernel {
                     || error.is(glasshouse_log::codes::SESSION_ARCHIVED) => {}
             closed => drop(closed?),
         }
+        Journal::open(self)?.append_with(vec![decided], self.nothing_waits(session)?)?;
         let actor = by.actor();
-        let forgotten = self.log.forget(&Forget {
+        // First, so that who tries again after a crash finds it; and no more can come, since every branch has ended.
+        let beside = self.forget_beside(session, &actor)?;
+        let mut forgotten = self.log.forget(&Forget {
             session: session.clone(),
             reason: format!("session {session} was deleted by {}:{}", kind_word(by), actor.id),
             actor: by.actor(),
             keep_blobs,
             is_kept: &decides_later,
         })?;
+        forgotten.events += beside.events;
+        forgotten.kept += beside.kept;
         self.log.sign_head()?;
         // Its workspaces; what cannot be removed now the next sweep removes.
         let _ = self.sweep(false);

@@ -27,6 +27,9 @@ pub(crate) struct List {
     /// Most items of the page.
     #[schemars(range(min = 1, max = MOST))]
     limit: Option<usize>,
+    /// Whether also what people did outside agents' sessions is listed: answers, questions about merges, plans, policies.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -37,15 +40,16 @@ pub(crate) struct Page {
     next: Option<String>,
 }
 
-/// Sessions, newest first.
+/// Sessions of agents, newest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let List { cursor, limit } = ask.query()?;
+    let List { cursor, limit, all } = ask.query()?;
     let own = [glasshouse_log::own_session(), access_session()];
     let mut rows = service.kernel.log().sessions()?;
     rows.retain(|row| !own.contains(&row.session));
     let wanted = Wanted { cursor: cursor.as_deref(), limit };
     let place = |row: &SessionRow| (row.created_us, row.session.to_string());
-    let page = page::page(rows, &wanted, Order::Falling, place)?;
+    let belongs = |row: &SessionRow| Ok(all || service.kernel.is_agents(row)?);
+    let page = page::page_of(rows, &wanted, Order::Falling, place, belongs)?;
     // Each is folded, so only those of the page are.
     let sessions = page.items.iter().map(|row| service.kernel.overview(row));
     Ok(Reply::ok(&Page { sessions: sessions.collect::<Result<_, _>>()?, next: page.next }))
