@@ -77,6 +77,7 @@ pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
 pub(crate) use decide::{decide_uncounted, masked};
+pub use ending::Deletion;
 pub use erasing::{Erasing, Erasure};
 pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};

@@ -169,7 +169,7 @@ mod tests {
             let looked = std::cell::Cell::new(0);
             let is_even = |number: &u64| {
                 looked.set(looked.get() + 1);
-                Ok(number % 2 == 0)
+                Ok(number.is_multiple_of(2))
             };
             let wanted = Wanted { cursor: after, limit: Some(2) };
             let place = |number: &u64| (*number, "a".to_owned());

@@ -226,7 +226,7 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/v1/sessions", "Sessions of agents, newest first", routes::sessions::list).query(shape::<routes::sessions::List>).answer(shape::<routes::sessions::Page>),
     post("/v1/sessions", "Start a session on a project", routes::sessions::create).body(shape::<routes::sessions::Create>).status(201).headers(&[KEY]).spends(Within).answer(shape::<Overview>),
     get("/v1/sessions/{session}", "One session", routes::sessions::show).headers(&[IF_NONE_MATCH]).answer(shape::<Overview>),
-    route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).answer(shape::<routes::sessions::Deleted>),
+    route(Method::DELETE, "/v1/sessions/{session}", "Erase what a session said; every proof stays", routes::sessions::delete, MANAGE).query(shape::<routes::sessions::Delete>).headers(&[IF_MATCH_TAG]).answer(shape::<routes::sessions::Deleted>),
     post("/v1/sessions/{session}/close", "End a session for good", routes::sessions::close).answer(shape::<routes::sessions::Closed>),
     get("/v1/sessions/{session}/events", "Events of a branch", routes::events::list).query(shape::<routes::events::List>).headers(&[IF_NONE_MATCH]).answer(shape::<shapes::EventsPage>),
     get("/v1/sessions/{session}/events/stream", "Follow a branch: what is stored, then what comes", routes::events::stream).refuses(&[409]).query(shape::<routes::events::Follow>).media("text/event-stream").goes_on().headers(&[LAST_EVENT_ID]),
@@ -283,7 +283,7 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/v1/tenants", "Make a tenant", routes::tenants::create).body(shape::<routes::tenants::Create>).status(201).needs(HOST).answer(shape::<TenantRow>),
     get("/v1/tenants/{tenant}", "One tenant", routes::tenants::show).needs(HOST).headers(&[IF_NONE_MATCH]).answer(shape::<TenantRow>),
     route(Method::PUT, "/v1/tenants/{tenant}", "Change what a tenant may do; a disabled one is used again", routes::tenants::update, HOST).body(shape::<routes::tenants::Terms>).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
-    route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).answer(shape::<TenantRow>),
+    route(Method::DELETE, "/v1/tenants/{tenant}", "Let nobody use a tenant any more", routes::tenants::disable, HOST).headers(&[IF_MATCH_TAG]).answer(shape::<TenantRow>),
     post("/v1/tenants/{tenant}/keys", "Make a key of a tenant", routes::tenants::create_key).body(shape::<routes::keys::Create>).status(201).needs(HOST).answer(shape::<routes::keys::View>),
     get("/v1/audit/proofs/{branch}/{seq}", "Prove that an event is in the log", routes::audit::prove).needs(PROVE).answer(shape::<EventProof>),
 ];

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 use crate::admit::Admitted;
-use crate::ask::{Ask, IDEMPOTENCY_KEY, Leaving, Refusal};
+use crate::ask::{Ask, Leaving, Refusal};
 use crate::caller::Caller;
 use crate::chat;
 use crate::desk::Desk;
@@ -292,9 +292,7 @@ async fn work(
     let of_host = caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(HOST));
     let (here, leaving) = Leaving::new();
     let asked = ask(route, parts, request, leaving).await?;
-    if !route.knows(IDEMPOTENCY_KEY) {
-        asked.check_unnamed()?;
-    }
+    asked.check_heard()?;
     let who = caller.clone();
     let ask = Ask { caller, tenant, shared: of_host.then(|| Arc::clone(shared)), ..asked };
     let (queued, before) = Counted::new(&service.queued);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use glasshouse_kernel::driver::TenantRow;
+use glasshouse_kernel::driver::{KeyRow, TenantRow};
 use glasshouse_kernel::{Cancel, Kernel};
 use glasshouse_model::TenantId;
 use tokio::sync::{Semaphore, watch};
@@ -16,7 +16,7 @@ use crate::desk::Desk;
 use crate::faults::Faults;
 use crate::gate::Gate;
 use crate::jwt::Jwt;
-use crate::keys::Keys;
+use crate::keys::{Claimed, Keys, check_closed};
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::pool::Pool;
@@ -155,6 +155,26 @@ impl Shared {
         Ok(Some((service, Arc::new(row))))
     }
 
+    /// The key of a text, if its tenant has it and both may be used. A tenant is opened for whoever proved something, not
+    /// before.
+    ///
+    /// # Errors
+    /// An error of the log.
+    pub(crate) fn key(&self, claimed: &Claimed, sent: &str) -> Result<Option<KeyRow>> {
+        let tenant = &claimed.tenant;
+        let is_house = *tenant == TenantId::local();
+        let access = self.house.keys.access()?;
+        if is_house || access.tenants.get(tenant).is_none_or(|row| row.is_disabled) {
+            // The same work where there is no such tenant.
+            let row = self.house.keys.check(claimed, sent)?;
+            return Ok(row.filter(|_| is_house));
+        }
+        match self.known(tenant) {
+            Some(service) => service.keys.check(claimed, sent),
+            None => check_closed(&home_of(&self.parts.home, tenant), claimed, sent),
+        }
+    }
+
     fn known(&self, tenant: &TenantId) -> Option<Arc<Service>> {
         self.open.read().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
     }
@@ -206,5 +226,6 @@ pub(crate) fn unlimited() -> TenantRow {
         policy: None,
         is_disabled: false,
         created_us: 0,
+        changed_seq: 0,
     }
 }

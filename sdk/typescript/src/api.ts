@@ -1531,6 +1531,8 @@ export type TakenPath = {
 
 /** A tenant. */
 export type Tenant = {
+  /** Sequence of the event that says so, in the session `s_access`; 0 while none does. */
+  changed_seq: number
   /** When it was made, microseconds since 1970. */
   created_us: number
   /** Whether nobody may use it. */

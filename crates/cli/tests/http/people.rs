@@ -320,7 +320,7 @@ fn questions_go_with_their_session_and_are_listed_apart() {
     merges.answer(&merges.approver, &answered, &no).expect(200);
     let asking = [merges.asking(&open), merges.asking(&answered)];
     let agents: Vec<String> = merges.listed("").into_iter().map(|(session, _)| session).collect();
-    assert_eq!(agents, [merges.session.clone()]);
+    assert_eq!(agents, std::slice::from_ref(&merges.session));
     let events = |session: &str| served.get(&format!("/v1/sessions/{session}/events"));
     for asking in &asking {
         assert!(events(asking).expect(200).text().contains("merge "), "the control");

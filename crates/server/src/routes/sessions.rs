@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use glasshouse_kernel::Config;
-use glasshouse_kernel::driver::{Overview, access_session};
+use glasshouse_kernel::driver::{Deletion, Overview, access_session};
 use glasshouse_log::SessionRow;
 use glasshouse_model::{Mode, SessionId};
 use hyper::StatusCode;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::ask::{Ask, no_session};
+use crate::ask::{Ask, changed, no_session};
 use crate::desk::New;
 use crate::page::{self, MOST, Order, Wanted};
 use crate::quota::check_room;
@@ -89,9 +89,12 @@ pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
 /// One session.
 pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     let view = overview(service, &ask.session()?)?;
-    // What runs is no event, so it is part of the tag.
-    let tag = format!("{}-{}", view.head.hex(), view.state);
-    Ok(Reply::ok(&view).tagged(&tag, ask.if_none_match()))
+    Ok(Reply::ok(&view).tagged(&tag_of(&view), ask.if_none_match()))
+}
+
+/// The entity tag of a session as it is. No hash comes twice; what runs is no event, so it is part of the tag.
+fn tag_of(view: &Overview) -> String {
+    format!("{}-{}", view.head.hex(), view.state)
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -140,7 +143,19 @@ pub(crate) fn delete(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Delete { keep_blobs } = ask.query()?;
     service.desk.check_idle(&session)?;
-    let forgotten = service.kernel.delete_session(&session, ask.principal()?, keep_blobs)?;
+    let mut deletion = Deletion { keep_blobs, head: None };
+    // What nobody asks about may be damaged.
+    if ask.is_conditional() {
+        let view = overview(service, &session)?;
+        ask.check_match(&tag_of(&view))?;
+        deletion.head = Some(view.head);
+    }
+    let forgotten = service.kernel.delete_session(&session, ask.principal()?, &deletion);
+    let forgotten = forgotten.map_err(|error| match deletion.head {
+        // Another process went on with it meanwhile.
+        Some(_) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => changed(),
+        _ => error.into(),
+    })?;
     Ok(Reply::ok(&Deleted {
         session,
         deleted: true,
