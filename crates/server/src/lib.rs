@@ -35,6 +35,7 @@ mod faults;
 mod gate;
 mod jwt;
 mod keys;
+mod lingering;
 mod listen;
 mod metrics;
 mod models;

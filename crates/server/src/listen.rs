@@ -1,5 +1,6 @@
 //! Connections: how many, how slow they may be, and how they end.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::lingering::{Answering, Lingering};
 use crate::service::answer;
 use crate::settings::Listening;
 use crate::shared::Shared;
@@ -156,8 +158,13 @@ impl Served {
             .header_read_timeout(HEADERS_WITHIN)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEADER_BYTES);
-        let respond = service_fn(|request| self.answer(request));
-        until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), stopping);
+        let answering = Answering::default();
+        let respond = service_fn(|request| {
+            let (answer, responded) = (answering.one(), self.answer(request));
+            async { Ok::<_, Infallible>(responded.await?.map(|body| answer.until_told(body))) }
+        });
+        let stream = TokioIo::new(Lingering::new(stream, answering.clone()));
+        until_the_end!(builder.serve_connection(stream, respond), stopping);
     }
 
     async fn encrypted(
@@ -189,7 +196,7 @@ impl Served {
     async fn answer(
         &self,
         request: hyper::Request<hyper::body::Incoming>,
-    ) -> std::result::Result<axum::response::Response, std::convert::Infallible> {
+    ) -> std::result::Result<axum::response::Response, Infallible> {
         let request = request.map(axum::body::Body::new);
         Ok(answer(Arc::clone(&self.shared), self.router.clone(), self.peer, request).await)
     }

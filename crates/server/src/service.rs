@@ -146,15 +146,17 @@ pub(crate) async fn answer(
     told(&shared.parts.faults, response)
 }
 
-/// The route that gave an answer, at that answer on its way out.
+/// The route that gave an answer and for whom, at that answer on its way out.
 #[derive(Clone)]
-struct Of(&'static Route);
+struct Of(&'static Route, Arc<Service>);
 
 /// Tells the operator of an answer that is a fault of ours, and its client by which name.
 fn told(faults: &Faults, mut response: Response) -> Response {
     let Some(Fault(problem)) = response.extensions_mut().remove() else { return response };
-    let route = response.extensions_mut().remove::<Of>().map(|of| of.0);
-    let name = faults.tell(&problem, route);
+    let name = match response.extensions_mut().remove() {
+        Some(Of(route, service)) => service.faults.tell(&problem, Some(route)),
+        None => faults.tell(&problem, None),
+    };
     if let Some(name) = name.and_then(|name| name.parse().ok()) {
         response.headers_mut().insert(REQUEST_ID, name);
     }
@@ -235,7 +237,7 @@ async fn handle(
         Content::Lines(lines) => stream::body_of(lines),
         Content::Whole(bytes) => Body::from(bytes),
     });
-    response.extensions_mut().insert(Of(route));
+    response.extensions_mut().insert(Of(route, Arc::clone(&service)));
     match (caller, counted.filter(|_| !is_whole)) {
         // What goes on ends with the right to it.
         (Some(caller), Some(counted)) => {

@@ -85,10 +85,10 @@ impl Parts {
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
         // What earlier processes left goes even when no sandbox is ever made.
         kernel.keep_swept();
+        let faults = self.faults.of(kernel.log().tenant());
         let desk =
-            Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models), self.faults.clone()));
-        let streams =
-            Arc::new(Streams::new(kernel.log(), self.stopping.clone(), self.faults.clone())?);
+            Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models), faults.clone()));
+        let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone(), faults.clone())?);
         let counted = Arc::clone(&self.counted);
         let watcher = Watcher::new(kernel.log(), self.telemetry.clone(), counted)?;
         Ok(Arc::new_cyclic(|own| Service {
@@ -103,7 +103,7 @@ impl Parts {
             pool: Arc::clone(&self.pool),
             metrics: Arc::clone(&self.metrics),
             ending: self.ending.clone(),
-            faults: self.faults.clone(),
+            faults,
             workers: Arc::new(Semaphore::new(WORKERS_OF_ONE)),
             queued: AtomicUsize::new(0),
             followed: Arc::new(AtomicUsize::new(0)),
