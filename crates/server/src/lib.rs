@@ -29,6 +29,7 @@ mod caller;
 mod chat;
 mod clock;
 pub mod codes;
+mod count;
 mod desk;
 mod error;
 mod faults;

@@ -5,8 +5,6 @@
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,39 +13,19 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::count::{Count, Counted};
+
 /// How long an answer may let a client wait that sends no more. What a client that left asked for goes on as long.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The answers that a connection is giving.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Answering(Arc<AtomicUsize>);
-
-/// One of them, for as long as it lives.
-pub(crate) struct Answer(Answering);
-
-impl Answering {
-    pub(crate) fn one(&self) -> Answer {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        Answer(self.clone())
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Answer {
-    /// A body that is being given until its end is taken.
-    pub(crate) fn until_told(self, body: Body) -> Body {
-        Body::new(Told { inner: body, _answer: self })
-    }
+/// A body that is counted until its end is taken.
+pub(crate) fn until_told(body: Body, answer: Counted) -> Body {
+    Body::new(Told { inner: body, _answer: answer })
 }
 
 struct Told {
     inner: Body,
-    _answer: Answer,
+    _answer: Counted,
 }
 
 impl hyper::body::Body for Told {
@@ -73,13 +51,14 @@ impl hyper::body::Body for Told {
 /// A connection whose client may end its sending side first.
 pub(crate) struct Lingering<T> {
     inner: T,
-    answering: Answering,
+    /// The answers that it is giving.
+    answering: Count,
     /// Begins when the client sends no more, and anew with each write.
     ended: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Lingering<T> {
-    pub(crate) const fn new(inner: T, answering: Answering) -> Self {
+    pub(crate) const fn new(inner: T, answering: Count) -> Self {
         Self { inner, answering, ended: None }
     }
 
@@ -105,7 +84,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
             }
             self.ended = Some(Box::pin(sleep(LINGER)));
         }
-        let is_answering = self.answering.0.load(Ordering::SeqCst) > 0;
+        let is_answering = self.answering.now() > 0;
         match &mut self.ended {
             Some(ended) if is_answering => ended.as_mut().poll(context).map(Ok),
             _ => Poll::Ready(Ok(())),

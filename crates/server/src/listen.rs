@@ -15,7 +15,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::lingering::{Answering, Lingering};
+use crate::count::Count;
+use crate::lingering::{Lingering, until_told};
 use crate::service::answer;
 use crate::settings::Listening;
 use crate::shared::Shared;
@@ -158,10 +159,10 @@ impl Served {
             .header_read_timeout(HEADERS_WITHIN)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEADER_BYTES);
-        let answering = Answering::default();
+        let answering = Count::default();
         let respond = service_fn(|request| {
             let (answer, responded) = (answering.one(), self.answer(request));
-            async { Ok::<_, Infallible>(responded.await?.map(|body| answer.until_told(body))) }
+            async { Ok::<_, Infallible>(responded.await?.map(|body| until_told(body, answer))) }
         });
         let stream = TokioIo::new(Lingering::new(stream, answering.clone()));
         until_the_end!(builder.serve_connection(stream, respond), stopping);

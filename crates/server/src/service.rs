@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -26,6 +25,7 @@ use crate::admit::Admitted;
 use crate::ask::{Ask, Leaving, Refusal};
 use crate::caller::Caller;
 use crate::chat;
+use crate::count::{Count, Counted};
 use crate::desk::Desk;
 use crate::faults::{Faults, REQUEST_ID};
 use crate::keys::Keys;
@@ -33,7 +33,7 @@ use crate::listen::MAX_HEADERS;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::problem::RETRY_AFTER_S;
-use crate::quota::{self, Counted, Exhausted};
+use crate::quota::{self, Exhausted};
 use crate::reply::{Content, Fault, Reply};
 use crate::rights::{HOST, Rights};
 use crate::route::{ROUTES, Route, Spends};
@@ -42,7 +42,7 @@ use crate::stream::{self, Streams};
 use crate::tally::Tally;
 use crate::telemetry::{Answered, Watcher};
 use crate::throttle::Rate;
-use crate::watching::{Followed, watched};
+use crate::watching::watched;
 use crate::{Error, Result, codes};
 
 /// Header with the trace that a client began.
@@ -50,7 +50,7 @@ const TRACEPARENT: &str = "traceparent";
 /// Most answers of one tenant that go on at a time.
 const MAX_FOLLOWED: usize = 8_192;
 /// Most requests of one tenant that wait for a thread.
-const MAX_QUEUED: u64 = 256;
+const MAX_QUEUED: usize = 256;
 /// Requests of one address for what needs no token.
 const OPEN: Rate = Rate { per_minute: 1_200, at_once: 600 };
 /// How often a log is told of one thing that was refused.
@@ -74,9 +74,9 @@ pub(crate) struct Service {
     /// Places of its requests among the threads.
     pub(crate) workers: Arc<Semaphore>,
     /// Its requests that wait for a place.
-    pub(crate) queued: AtomicUsize,
+    pub(crate) queued: Count,
     /// Its answers that go on.
-    pub(crate) followed: Arc<AtomicUsize>,
+    pub(crate) followed: Count,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
     /// Whom faults of ours are told.
@@ -213,8 +213,8 @@ async fn handle(
     let caller = admitted.caller.clone();
     let traceparent = request.headers().get(TRACEPARENT).cloned();
     // Before anything is waited for: of many at once none is overlooked.
-    let counted = route.goes_on.then(|| Followed::new(&service.followed));
-    let before = counted.as_ref().map_or(0, Followed::before);
+    let counted = route.goes_on.then(|| service.followed.one());
+    let before = counted.as_ref().map_or(0, Counted::before);
     let worked = work(&shared, route, admitted, before, (parts, request)).await;
     let reply = worked.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
@@ -297,11 +297,12 @@ async fn work(
     asked.check_heard()?;
     let who = caller.clone();
     let ask = Ask { caller, tenant, shared: of_host.then(|| Arc::clone(shared)), ..asked };
-    let (queued, before) = Counted::new(&service.queued);
+    let queued = service.queued.one();
+    let before = queued.before();
     if before >= MAX_QUEUED {
-        return Err(shared.pool.busy(usize::try_from(before).unwrap_or(usize::MAX)));
+        return Err(shared.pool.busy(before));
     }
-    if let Err(exhausted) = quota::check_now(&ask.tenant, "queued_requests", before) {
+    if let Err(exhausted) = quota::check_now(&ask.tenant, "queued_requests", before as u64) {
         return Err(throttled(shared, &service, exhausted).await);
     }
     let place = Arc::clone(&service.workers).acquire_owned().await;

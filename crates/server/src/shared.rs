@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use glasshouse_kernel::driver::{KeyRow, TenantRow};
@@ -12,6 +11,7 @@ use glasshouse_model::TenantId;
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Token;
+use crate::count::Count;
 use crate::desk::Desk;
 use crate::faults::Faults;
 use crate::gate::Gate;
@@ -105,8 +105,8 @@ impl Parts {
             ending: self.ending.clone(),
             faults,
             workers: Arc::new(Semaphore::new(WORKERS_OF_ONE)),
-            queued: AtomicUsize::new(0),
-            followed: Arc::new(AtomicUsize::new(0)),
+            queued: Count::default(),
+            followed: Count::default(),
         }))
     }
 }

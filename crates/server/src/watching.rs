@@ -3,7 +3,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use hyper::body::Frame;
 
 use crate::caller::{Caller, Credential};
 use crate::clock::now_us;
+use crate::count::Counted;
 use crate::service::Service;
 use crate::shared::Shared;
 
@@ -23,31 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 struct Watched {
     inner: Body,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _counted: Followed,
-}
-
-/// Counts an answer that goes on, for as long as it does.
-pub(crate) struct Followed {
-    count: Arc<AtomicUsize>,
-    before: usize,
-}
-
-impl Followed {
-    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
-        let before = count.fetch_add(1, Ordering::SeqCst);
-        Self { count: Arc::clone(count), before }
-    }
-
-    /// How many there were before it.
-    pub(crate) const fn before(&self) -> usize {
-        self.before
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::SeqCst);
-    }
+    _counted: Counted,
 }
 
 impl hyper::body::Body for Watched {
@@ -68,7 +44,7 @@ impl hyper::body::Body for Watched {
 /// A body that ends when its reader loses the right to it.
 pub(crate) fn watched(
     body: Body,
-    counted: Followed,
+    counted: Counted,
     shared: Arc<Shared>,
     service: Arc<Service>,
     caller: Caller,
