@@ -7,6 +7,7 @@ mod access;
 mod answer;
 mod approvals;
 mod ask;
+mod beside;
 mod boxes;
 mod branching;
 mod cells;
@@ -69,7 +70,7 @@ use tokio::sync::mpsc;
 
 pub use access::{
     Access, IssuedKey, KEY_PREFIX, KeyRow, KeyTerms, NewTenant, ROLES, Rotation, TenantRow,
-    access_branch, access_session,
+    access_branch, access_of, access_session,
 };
 pub use approvals::{ApprovalName, PendingApproval};
 pub use ask::Questions;
@@ -78,6 +79,7 @@ pub use branching::{Forked, NewFork};
 pub use cells::RepairedCell;
 pub use decide::{boundary_denial, now_us};
 pub(crate) use decide::{decide_uncounted, masked};
+pub use ending::Deletion;
 pub use erasing::{Erasing, Erasure};
 pub(crate) use examined::tell as tell_what_was_examined;
 pub use explain::{Explained, Origin};
@@ -137,6 +139,8 @@ pub struct Kernel {
     keeping: Keeping,
     sweeping: sweep::Sweeping,
     outside: Outside,
+    /// Held while a question about a merge is looked for and left.
+    asking: Mutex<()>,
     /// Rules of whoever runs the server for this tenant.
     tenant_policy: RwLock<Option<String>>,
     /// Where projects may lie.
@@ -182,6 +186,7 @@ impl Kernel {
             keeping,
             sweeping: sweep::Sweeping::default(),
             outside,
+            asking: Mutex::default(),
             tenant_policy,
             grounds: grounds::Grounds::default(),
         })

@@ -98,11 +98,8 @@ impl Shared {
         let shared = Arc::clone(self);
         self.looking(move || {
             let claimed = claimed(&sent).ok_or_else(refused)?;
-            let found = shared.tenant(&claimed.tenant)?;
-            // The same work where there is no such tenant.
-            let service = found.as_ref().map_or(&shared.house, |(service, _)| service);
-            let row = service.keys.check(&claimed, &sent)?;
-            let (Some(row), Some((service, tenant))) = (row, found) else { return Err(refused()) };
+            let row = shared.key(&claimed, &sent)?.ok_or_else(refused)?;
+            let (service, tenant) = shared.tenant(&claimed.tenant)?.ok_or_else(refused)?;
             let kind = if row.is_agent { PrincipalKind::Agent } else { PrincipalKind::User };
             let principal = Principal::new(kind, &row.key, claimed.tenant);
             let rights = Rights::of(&row.roles, &principal);

@@ -264,17 +264,27 @@ impl Ask {
         self.header(IF_NONE_MATCH)
     }
 
-    /// Refuses a name that would be of no use: who gives a request one relies on its being done once.
+    /// Refuses a name and a condition that the route does not look at: who sends one relies on it.
     ///
     /// # Errors
     /// `request_invalid`.
-    pub(crate) fn check_unnamed(&self) -> Result<()> {
-        if self.method != Method::POST || !self.headers.contains_key(IDEMPOTENCY_KEY) {
-            return Ok(());
+    pub(crate) fn check_heard(&self) -> Result<()> {
+        let is_unheard = |name: &str| self.headers.contains_key(name) && !self.route.knows(name);
+        if self.method == Method::POST && is_unheard(IDEMPOTENCY_KEY) {
+            return Err(invalid("an Idempotency-Key is of no use here")
+                .why("this request is done as often as it is sent")
+                .fix(
+                    "leave the key out, and look what is there before you send the request again",
+                ));
         }
-        Err(invalid("an Idempotency-Key is of no use here")
-            .why("this request is done as often as it is sent")
-            .fix("leave the key out, and look what is there before you send the request again"))
+        if self.method != Method::GET && is_unheard(IF_MATCH.as_str()) {
+            return Err(invalid("an If-Match is of no use here")
+                .why("what the request changes has no entity tag")
+                .fix(
+                    "leave the condition out, and look what is there before you send the request",
+                ));
+        }
+        Ok(())
     }
 
     /// The request's name, where its sender gave it one: the same one is done once.
@@ -292,6 +302,11 @@ impl Ask {
         Ok(Some(NamedRequest { key: key.to_owned(), digest }))
     }
 
+    /// Whether the sender says what it knew.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.headers.contains_key(IF_MATCH)
+    }
+
     /// Holds the request to what its sender knew.
     ///
     /// # Errors
@@ -305,9 +320,13 @@ impl Ask {
         if wanted.peek().is_none() || wanted.any(|one| one == quoted || one == "*") {
             return Ok(());
         }
-        Err(Error::new(codes::PRECONDITION_FAILED, "it has changed")
-            .why(format!("its entity tag is {quoted}")))
+        Err(changed().why(format!("its entity tag is {quoted}")))
     }
+}
+
+/// What a request is refused with whose sender knew something else.
+pub(crate) fn changed() -> Error {
+    Error::new(codes::PRECONDITION_FAILED, "it has changed")
 }
 
 /// A session that is not there, or not the caller's: both in the same words.

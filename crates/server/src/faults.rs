@@ -1,9 +1,10 @@
 //! What an operator is told of answers that are a fault of ours: one line of JSON for each, with the request's name,
-//! which its client has as a header. A line has the route's pattern and the error's own words: no
-//! query, no header and no body, and of an address only what the error names.
+//! which its client has as a header, the tenant, the route's pattern and the error's code. The error's own words may
+//! name files of a tenant: they are a line of their own, for who asks for such.
 
 use std::sync::Arc;
 
+use glasshouse_model::TenantId;
 use serde::Serialize;
 
 use crate::clock::now_us;
@@ -21,6 +22,10 @@ const MAX_CAUSE_BYTES: usize = 2_000;
 pub trait Operator: Send + Sync {
     /// Takes one line, an object of JSON.
     fn fault(&self, line: &str);
+
+    /// Takes the cause of a fault, an object of JSON, which may name a tenant's files. Nobody hears of it unless they
+    /// say how.
+    fn cause(&self, _line: &str) {}
 }
 
 /// Nobody.
@@ -34,20 +39,38 @@ struct Line<'a> {
     level: &'static str,
     time_us: u64,
     request: &'a str,
+    tenant: Option<&'a TenantId>,
     method: Option<&'a str>,
     route: Option<&'a str>,
     status: u16,
     code: &'a str,
+}
+
+/// Its cause, in the words that its client was told.
+#[derive(Serialize)]
+struct Cause<'a> {
+    level: &'static str,
+    time_us: u64,
+    request: &'a str,
     cause: &'a str,
 }
 
 /// Tells the operator.
 #[derive(Clone)]
-pub(crate) struct Faults(Arc<dyn Operator>);
+pub(crate) struct Faults {
+    operator: Arc<dyn Operator>,
+    /// Whose they are; nobody's before it is known who asks.
+    tenant: Option<TenantId>,
+}
 
 impl Faults {
     pub(crate) fn new(operator: Arc<dyn Operator>) -> Self {
-        Self(operator)
+        Self { operator, tenant: None }
+    }
+
+    /// Those of a tenant.
+    pub(crate) fn of(&self, tenant: &TenantId) -> Self {
+        Self { tenant: Some(tenant.clone()), ..self.clone() }
     }
 
     /// Tells of a problem that is a fault of ours, and names it; nothing for any other.
@@ -55,18 +78,21 @@ impl Faults {
         if problem.status() < FIRST {
             return None;
         }
-        let name = name();
+        let (name, time_us) = (name(), now_us());
         let line = Line {
             level: "error",
-            time_us: now_us(),
+            time_us,
             request: &name,
+            tenant: self.tenant.as_ref(),
             method: route.map(|route| route.method.as_str()),
             route: route.map(|route| route.path),
             status: problem.status(),
             code: problem.code(),
-            cause: shortened(problem.detail()),
         };
-        self.0.fault(&serde_json::to_string(&line).unwrap_or_default());
+        self.operator.fault(&serde_json::to_string(&line).unwrap_or_default());
+        let cause = shortened(problem.detail());
+        let cause = Cause { level: "debug", time_us, request: &name, cause };
+        self.operator.cause(&serde_json::to_string(&cause).unwrap_or_default());
         Some(name)
     }
 }
@@ -103,6 +129,10 @@ mod tests {
         fn fault(&self, line: &str) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
         }
+
+        fn cause(&self, line: &str) {
+            self.fault(line);
+        }
     }
 
     #[test]
@@ -110,22 +140,32 @@ mod tests {
         let check = |error: Error, expected: Option<(u16, &str, &str)>| {
             let kept = Arc::new(Kept::default());
             let route = ROUTES.iter().find(|route| route.path == "/v1/blobs/{digest}");
-            let name = Faults::new(Arc::clone(&kept) as Arc<dyn Operator>)
-                .tell(&Problem::of(error), route);
+            let faults = Faults::new(Arc::clone(&kept) as Arc<dyn Operator>);
+            let name = faults.of(&TenantId::local()).tell(&Problem::of(error), route);
             let lines = kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Some((status, code, cause)) = expected else {
                 assert_eq!((name, lines), (None, Vec::new()));
                 return;
             };
-            let [line] = lines.as_slice() else { panic!("{lines:?}") };
-            assert!(!line.contains('\n'));
-            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-            assert!(line["time_us"].take().as_u64() > Some(0));
-            let expected = serde_json::json!({
-                "level": "error", "time_us": null, "request": name.unwrap(), "method": "GET",
-                "route": "/v1/blobs/{digest}", "status": status, "code": code, "cause": cause,
+            let lines: Vec<serde_json::Value> = lines
+                .iter()
+                .map(|line| {
+                    assert!(!line.contains('\n'));
+                    let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+                    assert!(line["time_us"].take().as_u64() > Some(0));
+                    line
+                })
+                .collect();
+            // What may name a file is in the second one alone.
+            let name = name.unwrap();
+            let told = serde_json::json!({
+                "level": "error", "time_us": null, "request": name, "tenant": "local",
+                "method": "GET", "route": "/v1/blobs/{digest}", "status": status, "code": code,
             });
-            assert_eq!(line, expected);
+            let why = serde_json::json!({
+                "level": "debug", "time_us": null, "request": name, "cause": cause,
+            });
+            assert_eq!(lines, [told, why]);
         };
         check(
             Error::new(codes::SERVER_FAILED, "it broke").why("line\nend"),

@@ -1,10 +1,12 @@
 //! API keys of a tenant, as its log says. A key that is revoked, here or by another process, is refused from
 //! the next request on.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use glasshouse_kernel::Kernel;
-use glasshouse_kernel::driver::{Access, KEY_PREFIX, KeyRow, access_branch};
+use glasshouse_kernel::driver::{Access, KEY_PREFIX, KeyRow, access_branch, access_of};
+use glasshouse_log::Log;
 use glasshouse_model::{Digest, TenantId};
 use subtle::ConstantTimeEq;
 
@@ -62,13 +64,7 @@ impl Keys {
     /// # Errors
     /// The log's errors.
     pub(crate) fn check(&self, claimed: &Claimed, text: &str) -> Result<Option<KeyRow>> {
-        let access = self.access()?;
-        let sent = Digest::of(text.as_bytes());
-        let row = access.keys.get(&claimed.key);
-        // Digests of equal length, compared also where there is no such key.
-        let kept = row.map_or(Digest::ZERO, |row| row.digest);
-        let is_equal = bool::from(sent.as_bytes().ct_eq(kept.as_bytes()));
-        Ok(row.filter(|row| is_equal && row.is_live(now_us())).cloned())
+        Ok(proved(&*self.access()?, claimed, text))
     }
 
     /// When a key ends; `None` when it has ended.
@@ -80,6 +76,28 @@ impl Keys {
         let row = access.keys.get(key).filter(|row| row.is_live(now_us()));
         Ok(row.map(|row| row.expires_us.unwrap_or(u64::MAX)))
     }
+}
+
+/// The key of a text in a log that this process has not opened, if it may be used. The log is only read, and none is made:
+/// nobody has proved anything yet.
+///
+/// # Errors
+/// The log's errors.
+pub(crate) fn check_closed(home: &Path, claimed: &Claimed, text: &str) -> Result<Option<KeyRow>> {
+    let log = match Log::open_read_only(home, &claimed.tenant) {
+        Err(error) if error.is(glasshouse_log::codes::NOTHING_RECORDED) => return Ok(None),
+        log => log?,
+    };
+    Ok(proved(&access_of(&log, Access::default())?, claimed, text))
+}
+
+fn proved(access: &Access, claimed: &Claimed, text: &str) -> Option<KeyRow> {
+    let sent = Digest::of(text.as_bytes());
+    let row = access.keys.get(&claimed.key);
+    // Digests of equal length, compared also where there is no such key.
+    let kept = row.map_or(Digest::ZERO, |row| row.digest);
+    let is_equal = bool::from(sent.as_bytes().ct_eq(kept.as_bytes()));
+    row.filter(|row| is_equal && row.is_live(now_us())).cloned()
 }
 
 #[cfg(test)]

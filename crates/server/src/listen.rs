@@ -1,5 +1,6 @@
 //! Connections: how many, how slow they may be, and how they end.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::count::Count;
+use crate::lingering::{Lingering, until_told};
 use crate::places::Places;
 use crate::pulse::{Pulse, Touched, felt};
 use crate::service::answer;
@@ -161,7 +164,7 @@ async fn plain<F>(
     respond: impl Fn(hyper::Request<hyper::body::Incoming>) -> F,
     mut stopping: watch::Receiver<bool>,
 ) where
-    F: Future<Output = std::result::Result<axum::response::Response, std::convert::Infallible>>,
+    F: Future<Output = std::result::Result<axum::response::Response, Infallible>>,
 {
     let mut builder = http1::Builder::new();
     builder
@@ -169,8 +172,13 @@ async fn plain<F>(
         .header_read_timeout(HEADERS_WITHIN)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES);
-    let respond = service_fn(respond);
-    until_the_end!(builder.serve_connection(TokioIo::new(stream), respond), pulse, stopping);
+    let answering = Count::default();
+    let respond = service_fn(|request| {
+        let (answer, responded) = (answering.one(), respond(request));
+        async { Ok::<_, Infallible>(responded.await?.map(|body| until_told(body, answer))) }
+    });
+    let stream = TokioIo::new(Lingering::new(stream, answering.clone()));
+    until_the_end!(builder.serve_connection(stream, respond), pulse, stopping);
 }
 
 impl Served {
@@ -212,7 +220,7 @@ impl Served {
     async fn answer(
         &self,
         request: hyper::Request<hyper::body::Incoming>,
-    ) -> std::result::Result<axum::response::Response, std::convert::Infallible> {
+    ) -> std::result::Result<axum::response::Response, Infallible> {
         let _owed = self.pulse.owe();
         let request = request.map(axum::body::Body::new);
         let (shared, router) = (Arc::clone(&self.shared), self.router.clone());

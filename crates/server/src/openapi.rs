@@ -333,8 +333,8 @@ mod tests {
         let document = document();
         let list = &document["paths"]["/v1/sessions"]["get"]["parameters"];
         let names: Vec<_> = list.as_array().unwrap().iter().map(|one| &one["name"]).collect();
-        assert_eq!(names, [&json!("cursor"), &json!("limit")]);
-        assert_eq!(list[1]["schema"]["type"], "integer");
-        assert_eq!(list[1]["required"], false);
+        assert_eq!(names, [&json!("all"), &json!("cursor"), &json!("limit")]);
+        assert_eq!(list[2]["schema"]["type"], "integer");
+        assert_eq!(list[2]["required"], false);
     }
 }

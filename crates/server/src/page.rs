@@ -79,6 +79,20 @@ pub(crate) fn page<T>(
     order: Order,
     place: impl Fn(&T) -> Place,
 ) -> Result<Page<T>> {
+    page_of(items, wanted, order, place, |_| Ok(true))
+}
+
+/// The same of items of which only some belong to the list. Only as many are looked at as the page needs.
+///
+/// # Errors
+/// As [`page`], or what looking at an item answers.
+pub(crate) fn page_of<T>(
+    items: Vec<T>,
+    wanted: &Wanted<'_>,
+    order: Order,
+    place: impl Fn(&T) -> Place,
+    belongs: impl Fn(&T) -> Result<bool>,
+) -> Result<Page<T>> {
     let limit = limit(wanted.limit)?;
     let after = wanted.cursor.map(parse).transpose()?;
     let is_after = |place: &Place| match (&after, order) {
@@ -92,11 +106,19 @@ pub(crate) fn page<T>(
         Order::Rising => a.cmp(b),
         Order::Falling => b.cmp(a),
     });
-    let is_last = rest.len() <= limit;
-    rest.truncate(limit);
-    let next =
-        rest.last().filter(|_| !is_last).map(|((number, name), _)| format!("{number}.{name}"));
-    Ok(Page { items: rest.into_iter().map(|(_, item)| item).collect(), next })
+    let (mut items, mut last) = (Vec::new(), None);
+    for (place, item) in rest {
+        if !belongs(&item)? {
+            continue;
+        }
+        if items.len() == limit {
+            let next = last.map(|(number, name)| format!("{number}.{name}"));
+            return Ok(Page { items, next });
+        }
+        last = Some(place);
+        items.push(item);
+    }
+    Ok(Page { items, next: None })
 }
 
 fn parse(text: &str) -> Result<Place> {
@@ -139,6 +161,25 @@ mod tests {
         check(&all, Some("2.a"), 3, Falling, "1x.y ");
         // What the cursor names is gone, and something new came before it.
         check(&[(0, "new"), (1, "x.y"), (3, "c")], Some("2.b"), 2, Rising, "3c ");
+    }
+
+    #[test]
+    fn what_belongs_to_no_list_fills_no_page_and_is_not_looked_at_needlessly() {
+        let check = |after: Option<&str>, expected: (&[u64], Option<&str>), looked_at: usize| {
+            let looked = std::cell::Cell::new(0);
+            let is_even = |number: &u64| {
+                looked.set(looked.get() + 1);
+                Ok(number.is_multiple_of(2))
+            };
+            let wanted = Wanted { cursor: after, limit: Some(2) };
+            let place = |number: &u64| (*number, "a".to_owned());
+            let page = page_of((1..=9).collect(), &wanted, Order::Rising, place, is_even).unwrap();
+            assert_eq!((&*page.items, page.next.as_deref()), expected);
+            assert_eq!(looked.get(), looked_at, "{after:?}");
+        };
+        check(None, (&[2, 4], Some("4.a")), 6);
+        check(Some("4.a"), (&[6, 8], None), 5);
+        check(Some("8.a"), (&[], None), 1);
     }
 
     #[test]

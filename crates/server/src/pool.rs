@@ -4,11 +4,12 @@
 //! refused at once, with the time after which the queue will have moved on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use crate::count::Count;
 use crate::problem::RETRY_AFTER_S;
 use crate::{Error, Result, codes};
 
@@ -23,7 +24,7 @@ pub(crate) struct Pool {
     slots: Arc<Semaphore>,
     workers: usize,
     max_waiting: usize,
-    waiting: AtomicUsize,
+    waiting: Count,
     meter: Arc<Meter>,
 }
 
@@ -54,15 +55,6 @@ impl Meter {
     }
 }
 
-/// Counts one who waits, for as long as it lives.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl Pool {
     /// A pool in which `workers` jobs run and `max_waiting` more wait.
     pub(crate) fn new(workers: usize, max_waiting: usize) -> Self {
@@ -70,7 +62,7 @@ impl Pool {
             slots: Arc::new(Semaphore::new(workers)),
             workers,
             max_waiting,
-            waiting: AtomicUsize::new(0),
+            waiting: Count::default(),
             meter: Arc::default(),
         }
     }
@@ -82,7 +74,7 @@ impl Pool {
 
     /// How many jobs wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.now()
     }
 
     /// Runs a job. One that has begun goes on to its end, also when nobody waits for it any more.
@@ -93,8 +85,8 @@ impl Pool {
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let before = self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waiting = Waiting(&self.waiting);
+        let waiting = self.waiting.one();
+        let before = waiting.before();
         if before >= self.max_waiting.saturating_add(self.slots.available_permits()) {
             return Err(self.meter.busy(before.saturating_add(self.workers), self.workers));
         }
@@ -147,8 +139,7 @@ mod tests {
             taken.push(spawn());
             // Each is in its place before the next one comes.
             let before = taken.len();
-            while 2 - pool.slots.available_permits() + pool.waiting.load(Ordering::SeqCst) < before
-            {
+            while 2 - pool.slots.available_permits() + pool.waiting() < before {
                 tokio::task::yield_now().await;
             }
         }

@@ -1,7 +1,5 @@
 //! What a tenant may use. Each count is of the log, or of what is so at this moment.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use glasshouse_kernel::driver::TenantRow;
 use glasshouse_model::body::{QuotaUsed, Throttled};
 use glasshouse_model::{Draft, Kind};
@@ -52,23 +50,6 @@ impl Exhausted {
 impl From<Exhausted> for Error {
     fn from(exhausted: Exhausted) -> Self {
         exhausted.error()
-    }
-}
-
-/// Counts one who is about to use something, for as long as it lives.
-pub(crate) struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    /// Counts one more; the number is of those before it.
-    pub(crate) fn new(count: &'a AtomicUsize) -> (Self, u64) {
-        let before = count.fetch_add(1, Ordering::SeqCst);
-        (Self(count), before as u64)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

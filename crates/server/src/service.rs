@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,10 @@ use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 use crate::admit::Admitted;
-use crate::ask::{Ask, IDEMPOTENCY_KEY, Leaving, Refusal};
+use crate::ask::{Ask, Leaving, Refusal};
 use crate::caller::Caller;
 use crate::chat;
+use crate::count::{Count, Counted};
 use crate::desk::Desk;
 use crate::faults::{Faults, REQUEST_ID};
 use crate::keys::Keys;
@@ -34,7 +34,7 @@ use crate::metrics::Metrics;
 use crate::places::MAX_CONNECTIONS;
 use crate::pool::Pool;
 use crate::problem::RETRY_AFTER_S;
-use crate::quota::{self, Counted, Exhausted};
+use crate::quota::{self, Exhausted};
 use crate::reply::{Content, Fault, Reply};
 use crate::rights::{HOST, Rights};
 use crate::route::{ROUTES, Route, Spends};
@@ -43,7 +43,7 @@ use crate::stream::{self, Streams};
 use crate::tally::Tally;
 use crate::telemetry::{Answered, Watcher};
 use crate::throttle::Rate;
-use crate::watching::{Followed, watched};
+use crate::watching::watched;
 use crate::{Error, Result, codes};
 
 /// Header with the trace that a client began.
@@ -53,7 +53,7 @@ const MAX_FOLLOWED: usize = MAX_CONNECTIONS / 4 * 3;
 /// Most of them of one tenant for which nobody set another number.
 const MAX_FOLLOWED_OF_ONE: usize = MAX_CONNECTIONS / 2;
 /// Most requests of one tenant that wait for a thread.
-const MAX_QUEUED: u64 = 256;
+const MAX_QUEUED: usize = 256;
 /// Requests of one address for what needs no token.
 const OPEN: Rate = Rate { per_minute: 1_200, at_once: 600 };
 /// The quota of answers that go on.
@@ -79,9 +79,9 @@ pub(crate) struct Service {
     /// Places of its requests among the threads.
     pub(crate) workers: Arc<Semaphore>,
     /// Its requests that wait for a place.
-    pub(crate) queued: AtomicUsize,
+    pub(crate) queued: Count,
     /// Its answers that go on.
-    pub(crate) followed: Arc<AtomicUsize>,
+    pub(crate) followed: Count,
     /// Ends what a request waits for when the server stops.
     pub(crate) ending: Cancel,
     /// Whom faults of ours are told.
@@ -151,15 +151,17 @@ pub(crate) async fn answer(
     told(&shared.parts.faults, response)
 }
 
-/// The route that gave an answer, at that answer on its way out.
+/// The route that gave an answer and for whom, at that answer on its way out.
 #[derive(Clone)]
-struct Of(&'static Route);
+struct Of(&'static Route, Arc<Service>);
 
 /// Tells the operator of an answer that is a fault of ours, and its client by which name.
 fn told(faults: &Faults, mut response: Response) -> Response {
     let Some(Fault(problem)) = response.extensions_mut().remove() else { return response };
-    let route = response.extensions_mut().remove::<Of>().map(|of| of.0);
-    let name = faults.tell(&problem, route);
+    let name = match response.extensions_mut().remove() {
+        Some(Of(route, service)) => service.faults.tell(&problem, Some(route)),
+        None => faults.tell(&problem, None),
+    };
     if let Some(name) = name.and_then(|name| name.parse().ok()) {
         response.headers_mut().insert(REQUEST_ID, name);
     }
@@ -216,8 +218,8 @@ async fn handle(
     let caller = admitted.caller.clone();
     let traceparent = request.headers().get(TRACEPARENT).cloned();
     // Before anything is waited for: of many at once none is overlooked.
-    let counted = route.goes_on.then(|| Followed::new([&service.followed, &shared.followed]));
-    let before = counted.as_ref().map_or([0, 0], Followed::before);
+    let counted = route.goes_on.then(|| [service.followed.one(), shared.followed.one()]);
+    let before = counted.as_ref().map_or([0, 0], |counted| counted.each_ref().map(Counted::before));
     let worked = work(&shared, route, admitted, before, (parts, request)).await;
     let reply = worked.unwrap_or_else(Reply::from);
     shared.metrics.answered(route, reply.status, began.elapsed());
@@ -240,7 +242,7 @@ async fn handle(
         Content::Lines(lines) => stream::body_of(lines),
         Content::Whole(bytes) => Body::from(bytes),
     });
-    response.extensions_mut().insert(Of(route));
+    response.extensions_mut().insert(Of(route, Arc::clone(&service)));
     match (caller, counted.filter(|_| !is_whole)) {
         // What goes on ends with the right to it.
         (Some(caller), Some(counted)) => {
@@ -303,16 +305,15 @@ async fn work(
     let of_host = caller.as_ref().is_some_and(|caller| caller.rights.has_one_of(HOST));
     let (here, leaving) = Leaving::new();
     let asked = ask(route, parts, request, leaving).await?;
-    if !route.knows(IDEMPOTENCY_KEY) {
-        asked.check_unnamed()?;
-    }
+    asked.check_heard()?;
     let who = caller.clone();
     let ask = Ask { caller, tenant, shared: of_host.then(|| Arc::clone(shared)), ..asked };
-    let (queued, before) = Counted::new(&service.queued);
+    let queued = service.queued.one();
+    let before = queued.before();
     if before >= MAX_QUEUED {
-        return Err(shared.pool.busy(usize::try_from(before).unwrap_or(usize::MAX)));
+        return Err(shared.pool.busy(before));
     }
-    if let Err(exhausted) = quota::check_now(&ask.tenant, "queued_requests", before) {
+    if let Err(exhausted) = quota::check_now(&ask.tenant, "queued_requests", before as u64) {
         return Err(throttled(shared, &service, exhausted).await);
     }
     let place = Arc::clone(&service.workers).acquire_owned().await;

@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use glasshouse_kernel::driver::TenantRow;
+use glasshouse_kernel::driver::{KeyRow, TenantRow};
 use glasshouse_kernel::{Cancel, Kernel};
 use glasshouse_model::TenantId;
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Token;
+use crate::count::Count;
 use crate::desk::Desk;
 use crate::faults::Faults;
 use crate::gate::Gate;
 use crate::jwt::Jwt;
-use crate::keys::Keys;
+use crate::keys::{Claimed, Keys, check_closed};
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::pool::Pool;
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// How often one caller may ask.
     pub(crate) rate: Rate,
     /// Answers of all tenants that go on.
-    pub(crate) followed: Arc<AtomicUsize>,
+    pub(crate) followed: Count,
     open: RwLock<HashMap<TenantId, Arc<Service>>>,
     /// Held while one is opened.
     opening: Mutex<()>,
@@ -87,10 +87,10 @@ impl Parts {
     pub(crate) fn service(&self, kernel: Arc<Kernel>, home: PathBuf) -> Result<Arc<Service>> {
         // What earlier processes left goes even when no sandbox is ever made.
         kernel.keep_swept();
+        let faults = self.faults.of(kernel.log().tenant());
         let desk =
-            Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models), self.faults.clone()));
-        let streams =
-            Arc::new(Streams::new(kernel.log(), self.stopping.clone(), self.faults.clone())?);
+            Arc::new(Desk::new(Arc::clone(&kernel), Arc::clone(&self.models), faults.clone()));
+        let streams = Arc::new(Streams::new(kernel.log(), self.stopping.clone(), faults.clone())?);
         let counted = Arc::clone(&self.counted);
         let watcher = Watcher::new(kernel.log(), self.telemetry.clone(), counted)?;
         Ok(Arc::new_cyclic(|own| Service {
@@ -105,10 +105,10 @@ impl Parts {
             pool: Arc::clone(&self.pool),
             metrics: Arc::clone(&self.metrics),
             ending: self.ending.clone(),
-            faults: self.faults.clone(),
+            faults,
             workers: Arc::new(Semaphore::new(WORKERS_OF_ONE)),
-            queued: AtomicUsize::new(0),
-            followed: Arc::new(AtomicUsize::new(0)),
+            queued: Count::default(),
+            followed: Count::default(),
         }))
     }
 }
@@ -132,7 +132,7 @@ impl Shared {
             throttle: Throttle::default(),
             looking: Arc::new(Semaphore::new(LOOKING)),
             rate,
-            followed: Arc::default(),
+            followed: Count::default(),
             open: RwLock::default(),
             opening: Mutex::default(),
             parts,
@@ -157,6 +157,26 @@ impl Shared {
         service.kernel.set_tenant_policy(row.policy.as_deref());
         service.kernel.set_grounds(Some(row.roots.iter().map(PathBuf::from).collect()));
         Ok(Some((service, Arc::new(row))))
+    }
+
+    /// The key of a text, if its tenant has it and both may be used. A tenant is opened for whoever proved something, not
+    /// before.
+    ///
+    /// # Errors
+    /// An error of the log.
+    pub(crate) fn key(&self, claimed: &Claimed, sent: &str) -> Result<Option<KeyRow>> {
+        let tenant = &claimed.tenant;
+        let is_house = *tenant == TenantId::local();
+        let access = self.house.keys.access()?;
+        if is_house || access.tenants.get(tenant).is_none_or(|row| row.is_disabled) {
+            // The same work where there is no such tenant.
+            let row = self.house.keys.check(claimed, sent)?;
+            return Ok(row.filter(|_| is_house));
+        }
+        match self.known(tenant) {
+            Some(service) => service.keys.check(claimed, sent),
+            None => check_closed(&home_of(&self.parts.home, tenant), claimed, sent),
+        }
     }
 
     fn known(&self, tenant: &TenantId) -> Option<Arc<Service>> {
@@ -210,5 +230,6 @@ pub(crate) fn unlimited() -> TenantRow {
         policy: None,
         is_disabled: false,
         created_us: 0,
+        changed_seq: 0,
     }
 }

@@ -4,7 +4,6 @@
 //! misses nothing and costs two pages of memory, each bounded in events and in bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -14,6 +13,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::count::{Count, Counted};
 use crate::faults::Faults;
 use crate::problem::Problem;
 use crate::reply::{Reply, json_bytes};
@@ -39,7 +39,7 @@ pub(crate) struct Streams {
     tide: Tide,
     readers: Arc<Semaphore>,
     stopping: watch::Receiver<bool>,
-    open: AtomicUsize,
+    open: Count,
     faults: Faults,
 }
 
@@ -50,7 +50,7 @@ impl Streams {
     /// As [`Tide::new`].
     pub(crate) fn new(log: &Log, stopping: watch::Receiver<bool>, faults: Faults) -> Result<Self> {
         let (log, tide) = (log.clone(), Tide::new(log)?);
-        let (readers, open) = (Arc::new(Semaphore::new(READERS)), AtomicUsize::new(0));
+        let (readers, open) = (Arc::new(Semaphore::new(READERS)), Count::default());
         Ok(Self { log, tide, readers, stopping, open, faults })
     }
 
@@ -78,9 +78,8 @@ impl Streams {
     }
 
     /// Counts one stream for as long as the answer lives.
-    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Entered(Arc::clone(self))
+    pub(crate) fn enter(&self) -> Counted {
+        self.open.one()
     }
 
     /// Whom faults of ours are told.
@@ -100,7 +99,7 @@ impl Streams {
 
     /// How many are open.
     pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.open.now()
     }
 
     /// Ends with an error where the server ends it, and without one where the client does.
@@ -173,15 +172,6 @@ impl Streams {
             read(&log)
         });
         read.await.map_err(|e| Error::new(codes::SERVER_FAILED, "a read broke down").why(e))?
-    }
-}
-
-/// One open stream.
-pub(crate) struct Entered(Arc<Streams>);
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

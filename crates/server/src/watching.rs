@@ -3,7 +3,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use hyper::body::Frame;
 
 use crate::caller::{Caller, Credential};
 use crate::clock::now_us;
+use crate::count::Counted;
 use crate::service::Service;
 use crate::shared::Shared;
 
@@ -23,33 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 struct Watched {
     inner: Body,
     ended: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _counted: Followed,
-}
-
-/// Counts an answer that goes on, for as long as it does: among its tenant's and among all.
-pub(crate) struct Followed {
-    counts: [Arc<AtomicUsize>; 2],
-    before: [usize; 2],
-}
-
-impl Followed {
-    pub(crate) fn new(counts: [&Arc<AtomicUsize>; 2]) -> Self {
-        let before = counts.map(|count| count.fetch_add(1, Ordering::SeqCst));
-        Self { counts: counts.map(Arc::clone), before }
-    }
-
-    /// How many there were before it.
-    pub(crate) const fn before(&self) -> [usize; 2] {
-        self.before
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        for count in &self.counts {
-            count.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+    _counted: [Counted; 2],
 }
 
 impl hyper::body::Body for Watched {
@@ -70,7 +44,7 @@ impl hyper::body::Body for Watched {
 /// A body that ends when its reader loses the right to it.
 pub(crate) fn watched(
     body: Body,
-    counted: Followed,
+    counted: [Counted; 2],
     shared: Arc<Shared>,
     service: Arc<Service>,
     caller: Caller,

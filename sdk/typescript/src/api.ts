@@ -1496,6 +1496,8 @@ export type Sessions = {
 }
 
 export type SessionsQuery = {
+  /** Whether also what people did outside agents' sessions is listed: answers, questions about merges, plans, policies. */
+  all?: boolean
   /** Where to go on: `next` of the page before. */
   cursor?: string | null
   /** Most items of the page. */
@@ -1535,6 +1537,8 @@ export type TakenPath = {
 
 /** A tenant. */
 export type Tenant = {
+  /** Sequence of the event that says so, in the session `s_access`; 0 while none does. */
+  changed_seq: number
   /** When it was made, microseconds since 1970. */
   created_us: number
   /** Whether nobody may use it. */
@@ -1927,8 +1931,8 @@ export class Glasshouse {
     return this.#transport.json('GET', `/v1/search`, { query, more })
   }
 
-  /** Sessions, newest first. `GET /v1/sessions` */
-  getSessions(query: { cursor?: string; limit?: number } = {}, more: More = {}): Promise<Sessions> {
+  /** Sessions of agents, newest first. `GET /v1/sessions` */
+  getSessions(query: { all?: boolean; cursor?: string; limit?: number } = {}, more: More = {}): Promise<Sessions> {
     return this.#transport.json('GET', `/v1/sessions`, { query, more })
   }
 

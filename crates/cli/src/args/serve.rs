@@ -30,4 +30,7 @@ pub(crate) struct ServeArguments {
     /// way, unless something in front of the server encrypts
     #[arg(long)]
     pub(crate) insecure_plaintext: bool,
+    /// Tell the cause of each fault on standard error, too; it may name files of whoever met it
+    #[arg(long)]
+    pub(crate) debug: bool,
 }

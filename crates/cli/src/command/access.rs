@@ -109,7 +109,8 @@ pub(crate) fn tenants(command: TenantsCommand) -> Result<u8, Error> {
             show_tenant(&kernel.update_tenant(&tenant, changed, &by)?, json);
         }
         TenantsCommand::Disable { tenant, json } => {
-            show_tenant(&kernel.disable_tenant(&tenant, &by)?, json);
+            let may = |_: &_| Ok::<(), glasshouse_kernel::Error>(());
+            show_tenant(&kernel.disable_tenant(&tenant, may, &by)?, json);
         }
         TenantsCommand::List { json } => {
             kernel.access()?.tenants.values().for_each(|row| show_tenant(row, json));

@@ -26,19 +26,24 @@ const SETTINGS: &str = "server/config.yaml";
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     let listening = listening(arguments)?;
     let scheme = listening.scheme();
-    until_told(listening, |server| {
+    until_told(listening, arguments.debug, |server| {
         if arguments.open {
             browser::show(server, scheme);
         }
     })
 }
 
-/// Serves until it is told to stop; `begun` is called once it listens.
-pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> Result<u8, Error> {
+/// Serves until it is told to stop; `begun` is called once it listens. With `debug` causes of faults are told.
+pub(super) fn until_told(
+    listening: Listening,
+    debug: bool,
+    begun: impl FnOnce(&Server),
+) -> Result<u8, Error> {
     let scheme = listening.scheme();
     let kernel = Arc::new(home::kernel()?.with_prepared_code(PREPARED));
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
+    let operator = Arc::new(StandardError { debug });
     runtime.block_on(async {
         // Heard from here on: whoever is told that it listens may stop it in the same instant.
         let listen_to = |kind| {
@@ -48,8 +53,7 @@ pub(super) fn until_told(listening: Listening, begun: impl FnOnce(&Server)) -> R
         let mut ended = listen_to(SignalKind::terminate())?;
         let mut interrupted = listen_to(SignalKind::interrupt())?;
         let server =
-            Server::start(kernel, &data, Arc::new(Own), listening, telemetry(), Arc::new(Own))
-                .await?;
+            Server::start(kernel, &data, Arc::new(Own), listening, telemetry(), operator).await?;
         output::data(&format!("listening on {scheme}://{}", server.address()));
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
@@ -94,8 +98,13 @@ fn telemetry() -> Option<Telemetry> {
     Some(Telemetry { endpoint, content: content.is_some_and(|value| value == "true") })
 }
 
-/// The person who started the server: their environment, their files, their keys, and their standard error.
+/// The person who started the server: their environment, their files and their keys.
 struct Own;
+
+/// Where they are told of faults.
+struct StandardError {
+    debug: bool,
+}
 
 impl Models for Own {
     fn settings(&self, asked: Config, project: &Path) -> glasshouse_server::Result<Settings> {
@@ -114,9 +123,15 @@ impl Models for Own {
     }
 }
 
-impl Operator for Own {
+impl Operator for StandardError {
     fn fault(&self, line: &str) {
         output::note(&output::without_controls(line.to_owned()));
+    }
+
+    fn cause(&self, line: &str) {
+        if self.debug {
+            self.fault(line);
+        }
     }
 }
 

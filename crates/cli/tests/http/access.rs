@@ -85,6 +85,46 @@ fn a_key_is_shown_once_and_counts_until_it_ends() {
     place.run(&["audit", "verify"]).expect_status(0);
 }
 
+/// Every path below a directory; what is not there has none.
+fn paths(directory: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .flat_map(|entry| {
+            let path = entry.path();
+            let below = if path.is_dir() { paths(&path) } else { Vec::new() };
+            below.into_iter().chain([path.display().to_string()])
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The failure: a tenant's log was opened, and made where there was none, before the key that was sent was looked at, so
+/// who knew a tenant's name made directories and threads with keys of their own invention.
+#[test]
+fn a_key_that_proves_nothing_makes_nothing() {
+    let place = Place::new();
+    tenant(&place, "acme", &[]);
+    tenant(&place, "empty", &[]);
+    let good = key(&place, "acme", &["viewer"], &[]);
+    let served = Served::new(&place);
+    let made = || paths(&place.home().join("tenants"));
+    let before = made();
+    let status = |key: &str| served.send_as(key, "GET /v1/whoami", &[], None).status;
+    let secret = good.rsplit('.').next().unwrap();
+    for (tenant, secret) in
+        [("acme", "0".repeat(64)), ("empty", secret.to_owned()), ("nobody", secret.to_owned())]
+    {
+        let id = good.split('.').nth(2).unwrap();
+        assert_eq!(status(&format!("glasshouse_key.{tenant}.{id}.{secret}")), 401, "{tenant}");
+    }
+    assert_eq!(made(), before);
+    // The control: what is proved opens a tenant, and whoever may makes one's log.
+    assert_eq!(status(&good), 200);
+    served.post("/v1/tenants/empty/keys", &json!({ "roles": ["viewer"] })).expect(201);
+    assert_ne!(made(), before);
+}
+
 /// The table for people is the one that the server uses: every route with every role.
 #[test]
 fn every_role_opens_the_routes_of_the_table_and_no_other() {

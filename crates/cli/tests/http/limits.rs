@@ -69,7 +69,7 @@ fn soon(mut ask: impl FnMut() -> bool) {
 
 /// What the log says of one session after the other.
 fn events(client: &As<'_>) -> Vec<Value> {
-    let rows = client.get("/v1/sessions?limit=200").expect(200).json();
+    let rows = client.get("/v1/sessions?all=true&limit=200").expect(200).json();
     let rows = rows["sessions"].as_array().unwrap().clone();
     rows.iter()
         .flat_map(|row| {

@@ -99,6 +99,41 @@ fn both_protocols_are_served_encrypted_streams_too() {
     assert!(!old.status.success());
 }
 
+/// The failure: a client that ended its sending side once it had asked, as `nc -N` does, got no answer: it was taken for
+/// one that had left.
+#[test]
+fn who_has_asked_may_end_its_sending_side_and_is_answered() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let session = served.session(&project, TALK);
+    served.turn(&session, "hello");
+    served.events_of(&session).until("turn.completed");
+    let check = |line: &str, body: Option<&str>, status: &str, end: &str, within_s: u64| {
+        let began = Instant::now();
+        let mut stream = served.connect();
+        stream.write_all(served.text(line, &[], body).as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{line}: {answer}");
+        assert!(answer.trim_end().ends_with(end), "{line}: {answer}");
+        // Nobody asks anything more, so the connection does not stay.
+        assert!(began.elapsed() < Duration::from_secs(within_s), "{line}: {:?}", began.elapsed());
+    };
+    check("GET /v1/health", None, "200", "}", 3);
+    check("GET /v1/nothing", None, "404", "}", 3);
+    check(&format!("GET /v1/sessions/{session}/events?limit=1000"), None, "200", "}", 3);
+    // One that takes its time.
+    let scenario = "version: 1\nsteps:\n  - { delay_ms: 1500, emit: [ { text: no plan } ] }\n";
+    let body = json!({
+        "prompt": "a plan", "provider": "scripted", "project": project, "scenario": scenario,
+    });
+    check("POST /v1/plans/prompt", Some(&body.to_string()), "201", "}", 4);
+    // One that goes on is told as far as it goes without a pause; then its client counts as gone, and it is cut.
+    check(&format!("GET /v1/sessions/{session}/events/stream"), None, "200", "}", 20);
+}
+
 #[test]
 fn where_others_reach_it_it_is_encrypted_and_knows_who_asks() {
     let place = Place::new();

@@ -179,6 +179,21 @@ impl<'a> Merges<'a> {
         approval
     }
 
+    /// Sessions and their first branches, as a list names them.
+    fn listed(&self, query: &str) -> Vec<(String, String)> {
+        let listed = self.served.get(&format!("/v1/sessions{query}")).expect(200).json();
+        let text = |one: &Value| one.as_str().unwrap().to_owned();
+        let rows = listed["sessions"].as_array().unwrap().iter();
+        rows.map(|row| (text(&row["session"]), text(&row["branch"]))).collect()
+    }
+
+    /// The session in which a question stands.
+    fn asking(&self, approval: &str) -> String {
+        let branch = approval.split(':').next().unwrap();
+        let listed = self.listed("?all=true&limit=200");
+        listed.into_iter().find(|(_, first)| first == branch).unwrap().0
+    }
+
     fn waiting(&self) -> Vec<Value> {
         let listed = self.served.get("/v1/approvals").expect(200).json();
         listed["approvals"].as_array().unwrap().clone()
@@ -249,10 +264,7 @@ fn nobody_makes_a_question_unanswerable() {
     merges.fork("one");
     let approval = merges.ask("one");
     let branch = approval.split(':').next().unwrap();
-    let listed = served.get("/v1/sessions").expect(200).json();
-    let sessions = listed["sessions"].as_array().unwrap();
-    let asks = sessions.iter().find(|row| row["branch"] == branch).unwrap();
-    let asks = asks["session"].as_str().unwrap();
+    let asks = merges.asking(&approval);
     for (path, body) in [
         ("branches".to_owned(), json!({ "name": "f", "at": 1 })),
         (format!("branches/{branch}/merge"), json!({ "into": "main" })),
@@ -264,6 +276,65 @@ fn nobody_makes_a_question_unanswerable() {
     let yes = json!({ "approved": true, "digest": merges.waiting()[0]["args_digest"] });
     merges.answer(&merges.approver, &approval, &yes).expect(200);
     assert_eq!(merges.head("one").0, "merged");
+}
+
+/// The failure: of equal asks at the same moment one got the question, and the others 409 `session_owned`, as if somebody
+/// worked on the branches. All of them get the one question now.
+#[test]
+fn equal_asks_at_the_same_moment_get_the_same_question() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    for round in 0..3 {
+        let name = format!("b{round}");
+        merges.fork(&name);
+        let line = format!("POST /v1/sessions/{}/branches/{name}/merge", merges.session);
+        let ask = || merges.served.send_as(&merges.operator, &line, &[], Some("{}"));
+        let asked: Vec<Value> = std::thread::scope(|scope| {
+            let asks: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            asks.into_iter().map(|one| one.join().unwrap().expect(202).json()).collect()
+        });
+        let waiting = merges.waiting();
+        assert_eq!(waiting.len(), round + 1, "{waiting:?}");
+        let newest = &waiting[round]["approval"];
+        assert!(asked.iter().all(|one| one["approval"] == *newest), "{asked:?}");
+    }
+}
+
+/// The failure: a question about a merge stands in a session of its own, which nobody can delete. What was asked about
+/// a session, paths and all, stayed readable there when that was deleted; and lists told of it as of an agent's session.
+#[test]
+fn questions_go_with_their_session_and_are_listed_apart() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    merges.fork("one");
+    let open = merges.ask("one");
+    merges.fork("two");
+    let answered = merges.ask("two");
+    let digest = |approval: &str| {
+        let waiting = merges.waiting();
+        waiting.iter().find(|one| one["approval"] == approval).unwrap()["args_digest"].clone()
+    };
+    let no = json!({ "approved": false, "digest": digest(&answered) });
+    merges.answer(&merges.approver, &answered, &no).expect(200);
+    let asking = [merges.asking(&open), merges.asking(&answered)];
+    let agents: Vec<String> = merges.listed("").into_iter().map(|(session, _)| session).collect();
+    assert_eq!(agents, std::slice::from_ref(&merges.session));
+    let events = |session: &str| served.get(&format!("/v1/sessions/{session}/events"));
+    for asking in &asking {
+        assert!(events(asking).expect(200).text().contains("merge "), "the control");
+    }
+    let line = format!("DELETE /v1/sessions/{}", merges.session);
+    let deleted = merges.send(&served.token, &line, &Value::Null).expect(200).json();
+    assert_eq!(merges.waiting(), Vec::<Value>::new());
+    for asking in &asking {
+        assert_eq!(events(asking).expect(410).code(), "session_archived");
+    }
+    // Each question is a decision, what is asked, and here an answer.
+    assert!(deleted["events"].as_u64().unwrap() >= 5, "{deleted}");
+    drop(served);
+    place.run(&["audit", "verify"]).expect_status(0);
 }
 
 /// The failure: a yes was stored before its merge, so a server that was killed in between had lost it; and a no beside
@@ -298,6 +369,33 @@ fn of_answers_at_once_one_counts_and_does_what_it_says() {
     }
     drop(served);
     place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The failure: a yes to a merge was told in the target and again beside the question, and counted twice.
+#[test]
+fn an_answer_to_a_merge_is_counted_once() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let merges = Merges::new(&place, &served);
+    for (name, approved) in [("one", true), ("two", false)] {
+        merges.fork(name);
+        let approval = merges.ask(name);
+        let answer = json!({ "approved": approved, "digest": merges.waiting()[0]["args_digest"] });
+        merges.answer(&merges.approver, &approval, &answer).expect(200);
+    }
+    let count = |answer: &str| {
+        let line = format!("\nglasshouse_approvals_total{{answer=\"{answer}\"}} ");
+        let text = served.get("/v1/metrics").text();
+        text.split_once(&line).map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap())
+    };
+    // Counted in the order of the log: when the no is, everything of the yes is.
+    let deadline = Instant::now() + PATIENCE;
+    while count("rejected") < 1 {
+        assert!(Instant::now() < deadline, "the no is not counted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The other one accepted the project's policy.
+    assert_eq!((count("approved"), count("rejected")), (2, 1));
 }
 
 /// A no ends the question and changes nothing; when a branch moves on nothing is asked any more; and the command answers

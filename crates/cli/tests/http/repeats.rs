@@ -1,9 +1,10 @@
-//! A request that is sent again, because its answer was lost, is done once.
+//! A request that is sent again, because its answer was lost, is done once; one with a condition only while that holds.
 
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Served};
 use crate::harness::Place;
+use crate::strangers::{described, house};
 
 const TALK: &str = "version: 1
 steps:
@@ -113,4 +114,90 @@ fn a_turn_is_started_once_also_when_the_server_was_killed() {
     let fork = json!({ "name": "try" });
     served.post(&format!("/v1/sessions/{session}/branches"), &fork).expect(201);
     keyed(&served, &path, "t2", &json!({ "message": "more", "branch": "try" })).expect(202);
+}
+
+/// The failure: `If-Match` on a DELETE was not looked at, so what had changed since it was read was deleted all the same.
+/// Every request of the description that changes something holds to it, or refuses it; and where what is changed has an
+/// entity tag it holds to it.
+#[test]
+fn a_condition_is_held_to_or_refused_in_sandboxes() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let document = described(&served);
+    let world = house(&place, &served);
+    let takes = |path: &str, method: &str, header: &str| {
+        let told = &document["paths"][path][method]["parameters"];
+        told.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == header))
+    };
+    let mut held = Vec::new();
+    for call in world.calls() {
+        let (method, path) = call.route.split_once(' ').unwrap();
+        let method = method.to_lowercase();
+        if method == "get" {
+            continue;
+        }
+        let holds = takes(path, &method, "If-Match");
+        let is_same = ["put", "delete"].contains(&method.as_str());
+        assert!(holds || !is_same || !takes(path, "get", "If-None-Match"), "{}", call.route);
+        let body = call.body.as_ref().map(Value::to_string);
+        // A tenant of this name comes to be by one of these requests.
+        if path.starts_with("/v1/tenants/{tenant}") && holds {
+            let made = json!({ "tenant": "house-made", "roots": [] });
+            served.post("/v1/tenants", &made);
+        }
+        let refused = served.send(&call.line, &[("if-match", "\"stale\"")], body.as_deref());
+        let expected = match holds {
+            true => (412, "precondition_failed"),
+            false => (400, "request_invalid"),
+        };
+        assert_eq!((refused.status, &*refused.code()), expected, "{}", call.line);
+        held.extend(holds.then_some(call.route));
+    }
+    held.sort_unstable();
+    assert_eq!(
+        held,
+        [
+            "DELETE /v1/sessions/{session}",
+            "DELETE /v1/tenants/{tenant}",
+            "POST /v1/sessions/{session}/turns",
+            "PUT /v1/tenants/{tenant}",
+        ]
+    );
+}
+
+/// What was known is still so, or comes to be so again.
+#[test]
+fn a_condition_is_for_one_version_of_what_it_names() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let conditioned =
+        |line: &str, tag: &str, body: Option<&str>| served.send(line, &[("if-match", tag)], body);
+    let tag = |path: &str| served.get(path).expect(200).header("etag").unwrap().to_owned();
+    let session = served.session(&project, TALK);
+    let path = format!("/v1/sessions/{session}");
+    let line = format!("DELETE {path}?keep_blobs=true");
+    let known = tag(&path);
+    served.turn(&session, "hello");
+    served.events_of(&session).until("turn.completed");
+    assert_eq!(conditioned(&line, &known, None).expect(412).code(), "precondition_failed");
+    assert_ne!(served.get(&path).json()["state"], "deleted");
+    conditioned(&line, &tag(&path), None).expect(200);
+    assert_eq!(served.get(&path).json()["state"], "deleted");
+    // The terms of a tenant come to be what they were, and are told anew.
+    let (path, terms) = ("/v1/tenants/acme", |turns: u64| {
+        json!({ "quotas": { "turns_per_day": turns } }).to_string()
+    });
+    let made = json!({ "tenant": "acme", "roots": [], "quotas": { "turns_per_day": 1 } });
+    served.post("/v1/tenants", &made).expect(201);
+    let known = tag(path);
+    for turns in [2, 1] {
+        served.send(&format!("PUT {path}"), &[], Some(&terms(turns))).expect(200);
+    }
+    for line in [format!("PUT {path}"), format!("DELETE {path}")] {
+        let body = line.starts_with("PUT").then(|| terms(3));
+        assert_eq!(conditioned(&line, &known, body.as_deref()).status, 412, "{line}");
+    }
+    conditioned(&format!("DELETE {path}"), &tag(path), None).expect(200);
+    assert_eq!(served.get(path).json()["is_disabled"], true);
 }

@@ -1,8 +1,10 @@
 //! What a person says to a turn that runs, and questions that hold nobody up.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
-use crate::client::{Served, kinds};
+use crate::client::{PATIENCE, Served, kinds};
 use crate::harness::Place;
 
 const TWO_STEPS: &str = "version: 1
@@ -37,6 +39,52 @@ fn a_running_turn_hears_what_is_said_before_its_next_step() {
     // The same bytes come out again without the server.
     place.run(&["session", "replay", &session]).expect_status(0);
     place.run(&["audit", "verify"]).expect_status(0);
+}
+
+/// The failure: what a person said to a running turn is stored in a session of its own when it is said, and stayed there
+/// and in the search when the session was deleted, or when the message that it became was erased.
+#[test]
+fn what_was_said_to_a_turn_goes_when_its_session_or_its_message_goes() {
+    const SAID: &str = "in French, zebra-7 to you";
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let steered = || {
+        let session = served.session(&project, TWO_STEPS);
+        let mut stream = served.events_of(&session);
+        let turn = served.turn(&session, "say hello");
+        stream.until("tool.started");
+        let path = format!("/v1/sessions/{session}/turns/{turn}/steer");
+        served.post(&path, &json!({ "message": SAID })).expect(202);
+        let frames = stream.until("turn.completed");
+        let said = frames.iter().find(|frame| frame.data["kind"] == "message.received").unwrap();
+        (session, said.data["seq"].to_string())
+    };
+    let places = || {
+        let found = served.get("/v1/search?q=zebra-7").expect(200).json();
+        let finds = found["finds"].as_array().unwrap().iter();
+        finds.map(|find| find["session"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let ((deleted, _), (erased, message)) = (steered(), steered());
+    // The control: each stands in the session and beside it.
+    assert_eq!(places().len(), 4);
+    let path = format!("DELETE /v1/sessions/{deleted}?keep_blobs=true");
+    let erase = ["session", "erase", &erased, "--event", &message, "--reason", "a secret", "--yes"];
+    // A turn's thread gives its branch back a moment after its last event.
+    eventually(|| served.send(&path, &[], None).status == 200);
+    assert_eq!(places().len(), 2);
+    eventually(|| place.run(&erase).status == Some(0));
+    assert_eq!(places(), Vec::<String>::new());
+    drop(served);
+    place.run(&["audit", "verify"]).expect_status(0);
+}
+
+fn eventually(is_done: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_done() {
+        assert!(Instant::now() < deadline, "it never came about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Asks a person about each read of `ask*.txt`.

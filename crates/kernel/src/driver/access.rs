@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use glasshouse_log::{ACCESS, Append, NewBranch};
+use glasshouse_log::{ACCESS, Append, Log, NewBranch};
 use glasshouse_model::body::{KeyEvent, TenantEvent};
 use glasshouse_model::{BranchId, Digest, Draft, Event, Kind, Principal, Seq, SessionId, TenantId};
 use glasshouse_plan::ProfileName;
@@ -123,6 +123,8 @@ pub struct TenantRow {
     pub is_disabled: bool,
     /// When it was made, microseconds since 1970.
     pub created_us: u64,
+    /// Sequence of the event that says so, in the session `s_access`; 0 while none does.
+    pub changed_seq: Seq,
 }
 
 impl Access {
@@ -155,6 +157,7 @@ impl Access {
                     policy,
                     is_disabled,
                     created_us,
+                    changed_seq: event.seq(),
                 };
                 self.tenants.insert(tenant, row);
             }
@@ -243,6 +246,29 @@ impl NewTenant {
     }
 }
 
+/// Keys and tenants as a log says, from what was known before: also of a log that was opened for reading only.
+///
+/// # Errors
+/// The log's errors.
+pub fn access_of(log: &Log, mut known: Access) -> Result<Access> {
+    match log.branch(&access_branch()) {
+        Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => return Ok(known),
+        // Whoever made that log would say who may use this one.
+        row if row.as_ref().is_ok_and(|row| row.is_imported || row.session != access_session()) => {
+            return Err(Error::new(codes::LOG_UNREADABLE, "keys and tenants cannot be read")
+                .why("what has their name came from another log"));
+        }
+        row => drop(row?),
+    }
+    loop {
+        let page = log.read(&access_branch(), known.head + 1, ACCESS_PAGE)?;
+        page.iter().for_each(|event| known.apply(event));
+        if page.len() < ACCESS_PAGE {
+            return Ok(known);
+        }
+    }
+}
+
 impl Kernel {
     /// Keys and tenants, from the first event on: a wrong snapshot would be a right that nobody gave.
     ///
@@ -256,26 +282,8 @@ impl Kernel {
     ///
     /// # Errors
     /// The log's errors.
-    pub fn access_since(&self, mut known: Access) -> Result<Access> {
-        match self.log.branch(&access_branch()) {
-            Err(error) if error.is(glasshouse_log::codes::BRANCH_NOT_FOUND) => return Ok(known),
-            // Whoever made that log would say who may use this one.
-            row if row
-                .as_ref()
-                .is_ok_and(|row| row.is_imported || row.session != access_session()) =>
-            {
-                return Err(Error::new(codes::LOG_UNREADABLE, "keys and tenants cannot be read")
-                    .why("what has their name came from another log"));
-            }
-            row => drop(row?),
-        }
-        loop {
-            let page = self.log.read(&access_branch(), known.head + 1, ACCESS_PAGE)?;
-            page.iter().for_each(|event| known.apply(event));
-            if page.len() < ACCESS_PAGE {
-                return Ok(known);
-            }
-        }
+    pub fn access_since(&self, known: Access) -> Result<Access> {
+        access_of(&self.log, known)
     }
 
     /// Makes a key of this log's tenant.
@@ -450,13 +458,24 @@ impl Kernel {
         changed: impl Fn(Option<&TenantRow>) -> std::result::Result<NewTenant, E>,
         by: &Principal,
     ) -> std::result::Result<TenantRow, E> {
+        self.tell_changed(Kind::TenantUpdated, tenant, changed, by)
+    }
+
+    /// Tells of a tenant's terms, which follow from what they are, until nobody else told of any in between.
+    fn tell_changed<E: From<Error>>(
+        &self,
+        kind: Kind,
+        tenant: &TenantId,
+        changed: impl Fn(Option<&TenantRow>) -> std::result::Result<NewTenant, E>,
+        by: &Principal,
+    ) -> std::result::Result<TenantRow, E> {
         for _ in 0..ATTEMPTS {
             let access = self.access()?;
             let row = access.tenants.get(tenant);
             if *tenant != TenantId::local() && row.is_none() {
                 return Err(no_tenant(tenant).into());
             }
-            match self.tell_tenant(Kind::TenantUpdated, tenant, &changed(row)?, access.head, by) {
+            match self.tell_tenant(kind.clone(), tenant, &changed(row)?, access.head, by) {
                 Err(error) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => {}
                 told => return Ok(told?),
             }
@@ -464,21 +483,30 @@ impl Kernel {
         Err(Error::new(codes::TURN_FAILED, "the tenant's terms could not be told of").into())
     }
 
-    /// Lets nobody use a tenant any more; what it recorded stays.
+    /// Lets nobody use a tenant any more, unless `may` refuses it as it is; what it recorded stays.
     ///
     /// # Errors
-    /// `tenant_not_found`; the log's errors.
-    pub fn disable_tenant(&self, tenant: &TenantId, by: &Principal) -> Result<TenantRow> {
-        let access = self.access()?;
-        let row = access.tenants.get(tenant).filter(|row| row.tenant != TenantId::local());
-        let row = row.ok_or_else(|| no_tenant(tenant))?;
-        let same = NewTenant {
-            profile: row.profile.clone(),
-            quotas: row.quotas.clone(),
-            roots: row.roots.clone(),
-            policy: row.policy.clone(),
+    /// `tenant_not_found`; the log's errors; as `may`.
+    pub fn disable_tenant<E: From<Error>>(
+        &self,
+        tenant: &TenantId,
+        may: impl Fn(&TenantRow) -> std::result::Result<(), E>,
+        by: &Principal,
+    ) -> std::result::Result<TenantRow, E> {
+        if *tenant == TenantId::local() {
+            return Err(no_tenant(tenant).into());
+        }
+        let same = |row: Option<&TenantRow>| {
+            let row = row.ok_or_else(|| no_tenant(tenant))?;
+            may(row)?;
+            Ok(NewTenant {
+                profile: row.profile.clone(),
+                quotas: row.quotas.clone(),
+                roots: row.roots.clone(),
+                policy: row.policy.clone(),
+            })
         };
-        self.tell_tenant(Kind::TenantDisabled, tenant, &same, access.head, by)
+        self.tell_changed(Kind::TenantDisabled, tenant, same, by)
     }
 
     fn tell_tenant(

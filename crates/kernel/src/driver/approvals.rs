@@ -38,9 +38,9 @@ const MINUTE_US: u64 = 60 * 1_000_000;
 const SESSION_LIFETIME_US: u64 = 24 * 60 * MINUTE_US;
 const WORKSPACE_LIFETIME_US: u64 = 30 * SESSION_LIFETIME_US;
 /// Cell space of answers that the owner of a branch has not taken yet.
-const ANSWERS: &str = "approval.answers";
+pub(super) const ANSWERS: &str = "approval.answers";
 /// What stays in the place of an answer once the question is closed, so that none comes after it.
-const CLOSED: &[u8] = b"closed";
+pub(super) const CLOSED: &[u8] = b"closed";
 /// How often an answer is recorded anew when another one came first.
 const ATTEMPTS: u8 = 4;
 
@@ -480,7 +480,7 @@ impl Kernel {
                 Error::new(codes::TURN_FAILED, "an answer cannot be written").why(e)
             })?),
         };
-        let journal = Journal::open(self)?;
+        let journal = Journal::beside(self, &pending.session)?;
         let drafts = vec![Draft::new(Kind::ApprovalAnswered, &body).by(approver.actor())];
         match journal.append_with(drafts, vec![cell]) {
             Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {

@@ -3,7 +3,7 @@
 use glasshouse_log::{Append, BranchRow, Forget, Forgotten, Lease, SessionRow};
 use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Draft, Effect, Kind, Principal, SessionId};
+use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, SessionId};
 
 use super::cells::decides_later;
 use super::journal::Journal;
@@ -11,6 +11,15 @@ use super::recorder::expand;
 use super::{Kernel, boxes};
 use crate::session::State;
 use crate::{Error, Result, codes};
+
+/// What is to go when a session is deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// Whether the blobs that only it names stay.
+    pub keep_blobs: bool,
+    /// Hash of its first branch's newest event, as whoever deletes it knows it; whatever it is when absent.
+    pub head: Option<Digest>,
+}
 
 /// Why a session was closed, in a word.
 const DONE: &str = "done";
@@ -23,6 +32,11 @@ impl Kernel {
     /// `session_not_found`, also for what is no session of an agent; `session_owned` while a process works on it;
     /// `policy_denied`; the log's errors.
     pub fn close_session(&self, session: &SessionId, by: &Principal) -> Result<bool> {
+        self.close_at(session, None, by)
+    }
+
+    /// As [`Kernel::close_session`]; only at a head, where one is named: `head_conflict` at another one.
+    fn close_at(&self, session: &SessionId, head: Option<Digest>, by: &Principal) -> Result<bool> {
         let main = self.branch(session, None)?;
         self.check_agents(&main)?;
         let open: Vec<BranchRow> = self
@@ -39,6 +53,13 @@ impl Kernel {
         let mut leases = Vec::new();
         for row in &open {
             leases.push(self.log.acquire_lease(&row.branch)?);
+        }
+        // Under the leases: from here on nobody moves it.
+        if let Some(head) = head
+            && self.log.head(&main.branch)?.hash != head
+        {
+            let code = glasshouse_log::codes::HEAD_CONFLICT;
+            return Err(Error::new(code, format!("{} has moved on", main.branch)));
         }
         let mut decided = Some(decided);
         for (row, lease) in open.iter().zip(&leases) {
@@ -100,18 +121,19 @@ impl Kernel {
         Ok(self.log.close_branch(&row.branch)?)
     }
 
-    /// Deletes a session: the bodies of its events, and the blobs that only it names unless those are to stay.
+    /// Deletes a session: the bodies of its events and of what was said and asked about it elsewhere, and the blobs that
+    /// only it names unless those are to stay.
     /// Headers and hashes stay, and so does every proof; so do the grants that it gave. Doing it again changes
     /// nothing.
     ///
     /// # Errors
     /// `session_not_found`, also for what is no session of an agent; `session_owned` while a process works on it,
-    /// or on any where blobs are to go; `policy_denied`; the log's errors.
+    /// or on any where blobs are to go; `head_conflict` where it has moved on; `policy_denied`; the log's errors.
     pub fn delete_session(
         &self,
         session: &SessionId,
         by: &Principal,
-        keep_blobs: bool,
+        deletion: &Deletion,
     ) -> Result<Forgotten> {
         let main = self.stored_branch(session, None)?;
         if self.log.is_forgotten(session)? {
@@ -120,22 +142,26 @@ impl Kernel {
         self.check_agents(&main)?;
         let state = State::default();
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
-        Journal::open(self)?.append(vec![decided])?;
-        match self.close_session(session, by) {
+        match self.close_at(session, deletion.head, by) {
             // What cannot be read any more can still be deleted.
             Err(error)
                 if error.is(glasshouse_log::codes::LOG_CORRUPT)
                     || error.is(glasshouse_log::codes::SESSION_ARCHIVED) => {}
             closed => drop(closed?),
         }
+        Journal::open(self)?.append_with(vec![decided], self.nothing_waits(session)?)?;
         let actor = by.actor();
-        let forgotten = self.log.forget(&Forget {
+        // First, so that who tries again after a crash finds it; and no more can come, since every branch has ended.
+        let beside = self.forget_beside(session, &actor)?;
+        let mut forgotten = self.log.forget(&Forget {
             session: session.clone(),
             reason: format!("session {session} was deleted by {}:{}", kind_word(by), actor.id),
             actor: by.actor(),
-            keep_blobs,
+            keep_blobs: deletion.keep_blobs,
             is_kept: &decides_later,
         })?;
+        forgotten.events += beside.events;
+        forgotten.kept += beside.kept;
         self.log.sign_head()?;
         // Its workspaces; what cannot be removed now the next sweep removes.
         let _ = self.sweep(false);

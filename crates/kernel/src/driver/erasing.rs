@@ -1,6 +1,9 @@
 //! Taking bodies and contents out of the log for good, as a person asks for it.
 
+use std::collections::BTreeSet;
+
 use glasshouse_log::{Appended, BranchState, Erase, Lease, MAX_ERASED, codes as log_codes};
+use glasshouse_model::body::MessageReceived;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 
@@ -91,8 +94,8 @@ impl Kernel {
         Ok(Erasing { events, erase })
     }
 
-    /// Erases what was looked up: bodies and contents go, headers, hashes and proofs stay. Policy decides on it
-    /// as on deleting the session.
+    /// Erases what was looked up: bodies and contents go, headers, hashes and proofs stay; of a message also what somebody
+    /// said to a turn in the same words. Policy decides on it as on deleting the session.
     ///
     /// # Errors
     /// `policy_denied`; `session_owned` while somebody works on a branch that has one of the events, `append_invalid` for an
@@ -113,6 +116,22 @@ impl Kernel {
         let decided =
             self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;
         Journal::open(self)?.append(vec![decided])?;
-        Ok(self.log.erase(erase)?)
+        let (said, session, actor) =
+            (self.said_in(&erase.events)?, erase.session.clone(), erase.actor.clone());
+        let appended = self.log.erase(erase)?;
+        self.forget_said(&session, &said, &actor)?;
+        Ok(appended)
+    }
+
+    /// The words of the messages among events.
+    fn said_in(&self, events: &[(BranchId, Seq)]) -> Result<BTreeSet<String>> {
+        let mut said = BTreeSet::new();
+        for (branch, seq) in events {
+            let event = self.log.read(branch, *seq, 1)?.pop();
+            let message = event.filter(|event| *event.kind() == Kind::MessageReceived);
+            let message = message.and_then(|event| event.body_as::<MessageReceived>().ok());
+            said.extend(message.map(|message| message.text));
+        }
+        Ok(said)
     }
 }

@@ -114,6 +114,16 @@ struct Branches {
     target_state: State,
 }
 
+impl Branches {
+    /// What is decided about merging them.
+    fn call(&self, labels: BTreeSet<String>, by: Principal) -> Call {
+        let mut call = Call::new(name::SESSION_MERGE, by);
+        call.session = Some(self.session.clone());
+        call.labels = labels;
+        call
+    }
+}
+
 /// What a merge brings.
 struct Planned {
     merging: Merging,
@@ -148,11 +158,9 @@ impl Kernel {
         // Both, so that neither moves until the merge is stored.
         let target = self.log.acquire_lease(&rows.1.branch)?;
         let source = self.log.acquire_lease(&rows.0.branch)?;
-        let branches = self.branches_of(new)?;
-        let planned = self.plan_merge(&branches, new, true)?;
-        refuse_conflicts(&planned.merging)?;
+        let (branches, planned, allowed) = self.allowed(new, how)?;
         let by = self.who(new.by.as_ref());
-        let before = match self.allow_merge((&branches, new), &planned, how, by.clone())? {
+        let before = match allowed {
             Allowed::Now(before) => before,
             Allowed::Asked(approval) => {
                 return Ok(Merging { approval: Some(approval), ..planned.merging });
@@ -186,6 +194,15 @@ impl Kernel {
         self.log.sign_head()?;
         merging.head = Some(appended.head.seq);
         Ok(merging)
+    }
+
+    /// What a merge would do, and what came of deciding it.
+    fn allowed(&self, new: &NewMerge, how: &How<'_>) -> Result<(Branches, Planned, Allowed)> {
+        let branches = self.branches_of(new)?;
+        let planned = self.plan_merge(&branches, new, true)?;
+        refuse_conflicts(&planned.merging)?;
+        let allowed = self.allow_merge((&branches, new), &planned, how)?;
+        Ok((branches, planned, allowed))
     }
 
     fn rows_of(&self, new: &NewMerge) -> Result<(BranchRow, BranchRow)> {
@@ -278,13 +295,11 @@ impl Kernel {
         (branches, new): (&Branches, &NewMerge),
         planned: &Planned,
         how: &How<'_>,
-        by: Principal,
     ) -> Result<Allowed> {
-        let Branches { session, source, target, target_state, .. } = branches;
+        let Branches { source, target, target_state, .. } = branches;
         let shown = shown(&source.name, &target.name, &planned.merging);
-        let mut call = Call::new(name::SESSION_MERGE, by.clone());
-        call.session = Some(session.clone());
-        call.labels.clone_from(&planned.labels);
+        let by = self.who(new.by.as_ref());
+        let mut call = branches.call(planned.labels.clone(), by.clone());
         call.args_digest = Some(digest_of(source.head, target.head, planned));
         let decision = self.decide_branching(target_state, &call)?;
         let subject = Some(format!("{} into {}", source.branch, target.branch));
@@ -318,7 +333,8 @@ impl Kernel {
                 let head = target.head.seq;
                 match how {
                     How::Here(reviewer) => {
-                        self.ask_merge(head, decided, request, *reviewer).map(Allowed::Now)
+                        let place = (&branches.session, head);
+                        self.ask_merge(place, decided, request, *reviewer).map(Allowed::Now)
                     }
                     How::Leave => {
                         let asked = asked::asked(branches, new, by);
@@ -337,7 +353,7 @@ impl Kernel {
     /// Asks a person. A refusal is recorded in a session of its own: the branches are not touched.
     fn ask_merge(
         &self,
-        head: Seq,
+        (session, head): (&SessionId, Seq),
         decided: Draft,
         request: ApprovalRequested,
         reviewer: &dyn Reviewer,
@@ -353,7 +369,7 @@ impl Kernel {
         if settled.is_approved() {
             return Ok(asked.into_iter().chain([settled.draft(head + 2)]).collect());
         }
-        let journal = Journal::open(self)?;
+        let journal = Journal::beside(self, session)?;
         let approval = journal.append(asked)?;
         journal.append(vec![settled.draft(approval)])?;
         settled.check(&request.reasons).map(|()| Vec::new())

@@ -3,8 +3,8 @@
 use glasshouse_log::{Append, CellWrite, Lease, Log, NewBranch};
 use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId};
 
-use super::Kernel;
 use super::start::random;
+use super::{Kernel, beside};
 use crate::Result;
 
 /// Where the events of one such act go.
@@ -12,6 +12,8 @@ pub(super) struct Journal<'a> {
     kernel: &'a Kernel,
     pub(super) session: SessionId,
     pub(super) branch: BranchId,
+    /// The agent's session that it is about, and goes with.
+    about: Option<SessionId>,
     /// Held where others have to see that somebody works on it.
     lease: Option<Lease>,
 }
@@ -26,12 +28,17 @@ impl<'a> Journal<'a> {
             name: "main".to_owned(),
             parent: None,
         })?;
-        Ok(Self { kernel, session, branch, lease: None })
+        Ok(Self { kernel, session, branch, about: None, lease: None })
+    }
+
+    /// One that holds words of an agent's session: whoever deletes that deletes this.
+    pub(super) fn beside(kernel: &'a Kernel, session: &SessionId) -> Result<Self> {
+        Ok(Self { about: Some(session.clone()), ..Self::open(kernel)? })
     }
 
     /// One that an earlier process opened.
     pub(super) const fn of(kernel: &'a Kernel, session: SessionId, branch: BranchId) -> Self {
-        Self { kernel, session, branch, lease: None }
+        Self { kernel, session, branch, about: None, lease: None }
     }
 
     /// Takes the right to write to it, for as long as it lives.
@@ -54,7 +61,8 @@ impl<'a> Journal<'a> {
     }
 
     /// The same with cells that change in the same transaction.
-    pub(super) fn append_with(&self, events: Vec<Draft>, cells: Vec<CellWrite>) -> Result<Seq> {
+    pub(super) fn append_with(&self, events: Vec<Draft>, mut cells: Vec<CellWrite>) -> Result<Seq> {
+        cells.extend(self.about.as_ref().map(|session| beside::link(session, &self.session)));
         let appended = self.kernel.log.append(Append {
             session: self.session.clone(),
             branch: self.branch.clone(),

@@ -1,7 +1,7 @@
 //! Sessions as lists show them: what a person needs to find one again.
 
 use glasshouse_log::SessionRow;
-use glasshouse_model::{BranchId, Digest, Mode, Seq, SessionId, State as Workflow};
+use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId, State as Workflow};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -78,6 +78,18 @@ impl Kernel {
             model: listing.model,
             archive,
         })
+    }
+
+    /// Whether a session is an agent's, and no record of what a person did outside them: an answer, a question, a plan, a
+    /// policy. Of what cannot be read nobody knows, so it counts as one.
+    ///
+    /// # Errors
+    /// What reading the log answers.
+    pub fn is_agents(&self, row: &SessionRow) -> Result<bool> {
+        match self.log.read(&row.main, 1, 1) {
+            Err(error) if error.is(glasshouse_log::codes::LOG_CORRUPT) => Ok(true),
+            first => Ok(first?.first().is_some_and(|event| *event.kind() == Kind::SessionCreated)),
+        }
     }
 
     fn readable_listing(&self, row: &SessionRow) -> Result<Option<Listing>> {

@@ -16,7 +16,7 @@ use crate::session::ModelPhase;
 use crate::{Error, Result, codes};
 
 /// Cells of messages that a branch has not taken yet, by branch.
-const SPACE: &str = "turn.steering";
+pub(super) const SPACE: &str = "turn.steering";
 /// Most messages that wait for one branch.
 const MAX_WAITING: usize = 16;
 
@@ -48,7 +48,7 @@ impl Steering {
     /// `steering_full` when too many messages wait already; the log's errors.
     pub fn say(&self, kernel: &Kernel, text: &str, by: &Principal) -> Result<Seq> {
         let text = self.masker.mask_str(text);
-        let journal = journal::Journal::open(kernel)?;
+        let journal = journal::Journal::beside(kernel, &self.session)?;
         let body = MessageReceived { text: text.clone() };
         loop {
             let (version, mut waiting) = read(&self.log, &self.branch)?;

@@ -110,10 +110,16 @@ fn tell(
     let task = Task { branch: row, message: Some(text), request, by };
     let room = |ahead| check_room(service, ask, ahead);
     let (turn, _) = service.desk.start(task, room)?.into_parts();
+    Ok(follow(service, protocol, branch, turn))
+}
+
+/// The message that begins with a turn, from its first chunk on.
+fn follow(service: &Service, protocol: Protocol, branch: BranchId, turn: Seq) -> Reply {
+    // Before anything is read, so that no word is between what is stored and what is heard.
     let said = service.desk.live().hear(&branch);
     let teller = Teller::new(protocol, branch.clone(), turn);
-    let first = Vec::new();
-    Ok(Reply::chat(Follow { branch, teller, next: turn, first, said, answered: Vec::new() }))
+    let (first, answered) = (Vec::new(), Vec::new());
+    Reply::chat(Follow { branch, teller, next: turn, first, said, answered })
 }
 
 fn is_key(id: &str) -> bool {
@@ -159,10 +165,7 @@ fn carry_on(service: &Service, ask: &Ask, protocol: Protocol, row: BranchRow) ->
     let room = |ahead| check_room(service, ask, ahead);
     let (turn, _) = service.desk.start(task, room)?.into_parts();
     let first = chat::first_turn(&service.kernel, &branch, turn)?;
-    let said = service.desk.live().hear(&branch);
-    let teller = Teller::new(protocol, branch.clone(), first);
-    let (next, first) = (first, Vec::new());
-    Ok(Reply::chat(Follow { branch, teller, next, first, said, answered: Vec::new() }))
+    Ok(follow(service, protocol, branch, first))
 }
 
 /// One answer of a person, as a client's message tells it.
@@ -315,12 +318,8 @@ pub(crate) fn resume(service: &Service, ask: &Ask) -> Result<Reply> {
     let Some(turn) = running(service, &row)? else {
         return Ok(Reply::empty(StatusCode::NO_CONTENT));
     };
-    let branch = row.branch;
-    let next = chat::first_turn(&service.kernel, &branch, turn)?;
-    let said = service.desk.live().hear(&branch);
-    let teller = Teller::new(protocol, branch.clone(), next);
-    let first = Vec::new();
-    Ok(Reply::chat(Follow { branch, teller, next, first, said, answered: Vec::new() }))
+    let first = chat::first_turn(&service.kernel, &row.branch, turn)?;
+    Ok(follow(service, protocol, row.branch, first))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

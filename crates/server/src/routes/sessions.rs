@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use glasshouse_kernel::Config;
-use glasshouse_kernel::driver::{Overview, access_session};
+use glasshouse_kernel::driver::{Deletion, Overview, access_session};
 use glasshouse_log::SessionRow;
 use glasshouse_model::{Mode, SessionId};
 use hyper::StatusCode;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::ask::{Ask, no_session};
+use crate::ask::{Ask, changed, no_session};
 use crate::desk::New;
 use crate::page::{self, MOST, Order, Wanted};
 use crate::quota::check_room;
@@ -27,6 +27,9 @@ pub(crate) struct List {
     /// Most items of the page.
     #[schemars(range(min = 1, max = MOST))]
     limit: Option<usize>,
+    /// Whether also what people did outside agents' sessions is listed: answers, questions about merges, plans, policies.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -37,15 +40,16 @@ pub(crate) struct Page {
     next: Option<String>,
 }
 
-/// Sessions, newest first.
+/// Sessions of agents, newest first.
 pub(crate) fn list(service: &Service, ask: &Ask) -> Result<Reply> {
-    let List { cursor, limit } = ask.query()?;
+    let List { cursor, limit, all } = ask.query()?;
     let own = [glasshouse_log::own_session(), access_session()];
     let mut rows = service.kernel.log().sessions()?;
     rows.retain(|row| !own.contains(&row.session));
     let wanted = Wanted { cursor: cursor.as_deref(), limit };
     let place = |row: &SessionRow| (row.created_us, row.session.to_string());
-    let page = page::page(rows, &wanted, Order::Falling, place)?;
+    let belongs = |row: &SessionRow| Ok(all || service.kernel.is_agents(row)?);
+    let page = page::page_of(rows, &wanted, Order::Falling, place, belongs)?;
     // Each is folded, so only those of the page are.
     let sessions = page.items.iter().map(|row| service.kernel.overview(row));
     Ok(Reply::ok(&Page { sessions: sessions.collect::<Result<_, _>>()?, next: page.next }))
@@ -85,9 +89,12 @@ pub(crate) fn create(service: &Service, ask: &Ask) -> Result<Reply> {
 /// One session.
 pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     let view = overview(service, &ask.session()?)?;
-    // What runs is no event, so it is part of the tag.
-    let tag = format!("{}-{}", view.head.hex(), view.state);
-    Ok(Reply::ok(&view).tagged(&tag, ask.if_none_match()))
+    Ok(Reply::ok(&view).tagged(&tag_of(&view), ask.if_none_match()))
+}
+
+/// The entity tag of a session as it is. No hash comes twice; what runs is no event, so it is part of the tag.
+fn tag_of(view: &Overview) -> String {
+    format!("{}-{}", view.head.hex(), view.state)
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -136,7 +143,19 @@ pub(crate) fn delete(service: &Service, ask: &Ask) -> Result<Reply> {
     let session = ask.session()?;
     let Delete { keep_blobs } = ask.query()?;
     service.desk.check_idle(&session)?;
-    let forgotten = service.kernel.delete_session(&session, ask.principal()?, keep_blobs)?;
+    let mut deletion = Deletion { keep_blobs, head: None };
+    // What nobody asks about may be damaged.
+    if ask.is_conditional() {
+        let view = overview(service, &session)?;
+        ask.check_match(&tag_of(&view))?;
+        deletion.head = Some(view.head);
+    }
+    let forgotten = service.kernel.delete_session(&session, ask.principal()?, &deletion);
+    let forgotten = forgotten.map_err(|error| match deletion.head {
+        // Another process went on with it meanwhile.
+        Some(_) if error.is(glasshouse_log::codes::HEAD_CONFLICT) => changed(),
+        _ => error.into(),
+    })?;
     Ok(Reply::ok(&Deleted {
         session,
         deleted: true,

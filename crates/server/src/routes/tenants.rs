@@ -43,7 +43,7 @@ pub(crate) fn show(service: &Service, ask: &Ask) -> Result<Reply> {
     Ok(Reply::ok(row).tagged(&tag_of(row), ask.if_none_match()))
 }
 
-/// The entity tag of a tenant as it is.
+/// The entity tag of a tenant as it is. Terms that come again have another one: their event is part of it.
 fn tag_of(row: &TenantRow) -> String {
     Digest::of(&json_bytes(row)).hex()
 }
@@ -118,7 +118,9 @@ pub(crate) fn update(service: &Service, ask: &Ask) -> Result<Reply> {
 
 /// Lets nobody use a tenant any more. What it recorded stays.
 pub(crate) fn disable(service: &Service, ask: &Ask) -> Result<Reply> {
-    Ok(Reply::ok(&service.kernel.disable_tenant(&tenant(ask)?, ask.principal()?)?))
+    let may = |row: &TenantRow| ask.check_match(&tag_of(row));
+    let row = service.kernel.disable_tenant(&tenant(ask)?, may, ask.principal()?)?;
+    Ok(Reply::ok(&row).tagged(&tag_of(&row), None))
 }
 
 /// Makes a key of a tenant: its first one.

@@ -46,7 +46,11 @@ pub(crate) fn start(service: &Service, ask: &Ask) -> Result<Reply> {
     let id = branch.branch.clone();
     let by = ask.principal()?.clone();
     let task = Task { branch, message, request, by };
-    let room = |ahead| check_room(service, ask, ahead);
+    let room = |ahead| {
+        // Again: the branch has a place now, and no other turn of this server moves it.
+        ask.check_match(&service.kernel.log().head(&id)?.hash.to_string())?;
+        check_room(service, ask, ahead)
+    };
     let (turn, was_before) = service.desk.start(task, room)?.into_parts();
     let stream = format!("/v1/sessions/{session}/events/stream?branch={id}&from={turn}");
     let body = Place { session, branch: id, turn };

@@ -1,5 +1,6 @@
 //! `glasshouse session close` and `delete`: what the server's routes of the same names do.
 
+use glasshouse_kernel::driver::Deletion;
 use glasshouse_kernel::{Kernel, codes};
 use glasshouse_model::{Exit, SessionId};
 
@@ -27,7 +28,8 @@ pub(super) fn delete(
     if !yes {
         return would_delete(kernel, session, json);
     }
-    let forgotten = kernel.delete_session(session, &kernel.person(), keep_blobs)?;
+    let deletion = Deletion { keep_blobs, head: None };
+    let forgotten = kernel.delete_session(session, &kernel.person(), &deletion)?;
     let (events, kept, blobs) = (forgotten.events, forgotten.kept, forgotten.blobs);
     if json {
         output::json_line(&serde_json::json!({

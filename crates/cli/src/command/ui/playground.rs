@@ -10,7 +10,7 @@ use crate::output;
 pub(super) fn run(arguments: &PlaygroundArguments) -> Result<u8, Error> {
     let listening = Listening { listen: arguments.listen, ..Listening::default() };
     let scheme = listening.scheme();
-    serve::until_told(listening, |server| {
+    serve::until_told(listening, false, |server| {
         output::note(&format!("the playground is {scheme}://{}/playground", server.address()));
         if !arguments.no_open {
             browser::show(server, scheme);
