@@ -13,6 +13,11 @@ const HEARTBEAT_MS = 1000;
 const MISSES = 2;
 // Longest way of a lane's document; code runs only after it.
 const LOAD_MS = 5000;
+// How long after a Tab, or after a press in it, the focus may move into a lane, and how often one may take it unasked before it is ended.
+const TAB_MS = 500;
+const TAKES = 3;
+// How long after a key a person is still typing.
+const TYPING_MS = 300;
 // How much later than its own limit a lane is taken away with its frame.
 const GRACE_MS = 30;
 
@@ -80,18 +85,94 @@ function storage() {
   return attempt(() => globalThis.localStorage);
 }
 
+// The SHA-256 of a text: what a shorter sum keeps apart by luck, somebody brings together on purpose. `crypto.subtle` is not in
+// every page, and answers later.
 function keyOf(code) {
-  let [a, b] = [0xdeadbeef, 0x41c6ce57];
-  for (let at = 0; at < code.length; at += 1) {
-    a = Math.imul(a ^ code.charCodeAt(at), 2654435761);
-    b = Math.imul(b ^ code.charCodeAt(at), 1597334677);
+  const primes = [];
+  for (let n = 2; primes.length < 64; n += 1) if (primes.every((prime) => n % prime !== 0)) primes.push(n);
+  const fraction = (root) => ((root - Math.floor(root)) * 2 ** 32) | 0;
+  const rounds = primes.map((prime) => fraction(Math.cbrt(prime)));
+  const sums = Int32Array.from(primes.slice(0, 8), (prime) => fraction(Math.sqrt(prime)));
+  const text = new TextEncoder().encode(code);
+  const bytes = new Uint8Array(Math.ceil((text.length + 9) / 64) * 64);
+  bytes.set(text);
+  bytes[text.length] = 0x80;
+  const view = new DataView(bytes.buffer);
+  view.setUint32(bytes.length - 8, Math.floor(text.length / 2 ** 29));
+  view.setUint32(bytes.length - 4, (text.length * 8) >>> 0);
+  const turned = (word, by) => (word >>> by) | (word << (32 - by));
+  const words = new Int32Array(64);
+  for (let block = 0; block < bytes.length; block += 64) {
+    for (let at = 0; at < 64; at += 1) {
+      if (at < 16) words[at] = view.getInt32(block + at * 4);
+      else {
+        const [old, last] = [words[at - 15], words[at - 2]];
+        const one = turned(old, 7) ^ turned(old, 18) ^ (old >>> 3);
+        words[at] = words[at - 16] + one + words[at - 7] + (turned(last, 17) ^ turned(last, 19) ^ (last >>> 10));
+      }
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    for (let at = 0; at < 64; at += 1) {
+      const one = (h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + ((e & f) ^ (~e & g)) + rounds[at] + words[at]) | 0;
+      const two = ((turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+      [a, b, c, d, e, f, g, h] = [(one + two) | 0, a, b, c, (d + one) | 0, e, f, g];
+    }
+    [a, b, c, d, e, f, g, h].forEach((word, at) => { sums[at] += word; });
   }
-  return `${KEYS}${(a >>> 0).toString(36)}${(b >>> 0).toString(36)}`;
+  return KEYS + Array.from(sums, (word) => (word >>> 0).toString(16).padStart(8, '0')).join('');
 }
 
 // Code that runs in this page now, by its key: how many runs of it, and whether one of them was stopped. It is in
 // the storage as well, because the tab may be closed, and was not stopped for that.
 const running = new Map();
+
+// Whether a window is a frame's, or of a frame in it. Parents are told across origins.
+function isWithin(source, frame) {
+  for (let at = source; at; at = at.parent === at ? null : at.parent) if (at === frame.contentWindow) return true;
+  return false;
+}
+
+// Where the focus of this page is, when it was moved by Tab, and when a key was pressed: what a lane takes unasked goes back there.
+let former;
+let tabbed = -TAB_MS;
+let typed = -TYPING_MS;
+addEventListener('focusin', ({ target }) => { former = target; }, true);
+addEventListener('keydown', ({ key }) => {
+  typed = performance.now();
+  if (key === 'Tab') tabbed = typed;
+}, true);
+
+function giveBack(frame) {
+  frame.blur();
+  if (former?.isConnected && former !== frame) former.focus({ preventScroll: true });
+}
+
+// Watches a lane for what only a person may do: `ask` asks its outer frame whether there was one. Answers `heard`, which takes the answer,
+// and `stop`.
+function guardFocus(frame, ask, end) {
+  let [takes, given] = [0, -TAB_MS];
+  // What had it before this page had ears, or while the window had none.
+  if (document.activeElement?.tagName !== 'IFRAME') former = document.activeElement;
+  const took = () => setTimeout(() => {
+    if (document.activeElement !== frame || performance.now() - Math.max(tabbed, given) < TAB_MS) return;
+    // A hidden lane has nothing to be used; and who types here presses nothing there.
+    if (frame.hidden || performance.now() - typed < TYPING_MS) giveBack(frame);
+    ask();
+  });
+  addEventListener('blur', took);
+  return {
+    heard: (is_used) => {
+      if (is_used && !frame.hidden) {
+        [takes, given] = [0, performance.now()];
+        return document.activeElement !== frame && frame.focus();
+      }
+      takes += 1;
+      if (document.activeElement === frame) giveBack(frame);
+      return takes >= TAKES && end();
+    },
+    stop: () => removeEventListener('blur', took),
+  };
+}
 
 // What a storage answers; without a storage, or with one that is full or forbidden, nothing is remembered.
 function attempt(what) {
@@ -179,6 +260,8 @@ function begin({ requested = 'standard', code, task, limits = {}, live = false }
     const done = (answer) => {
       clearTimeout(watchdog);
       clearInterval(heartbeat);
+      removeEventListener('message', stranger);
+      focus.stop();
       signal?.removeEventListener('abort', abort);
       port.close();
       frame.remove();
@@ -190,6 +273,9 @@ function begin({ requested = 'standard', code, task, limits = {}, live = false }
       over(told(answer));
     };
     const killed = (killed, limit) => done({ killed, ...(limit && { limit }), error: stopped(killed, limit) });
+    // A lane has its port. Whatever else it says to this page is a flood, or becomes one.
+    const stranger = ({ source }) => { if (isWithin(source, frame)) killed('limit', 'messages'); };
+    const focus = guardFocus(frame, () => port.postMessage({ type: 'used' }), () => killed('limit', 'focus'));
     abort = () => killed('cancelled');
     if (signal?.aborted) return abort();
     signal?.addEventListener('abort', abort);
@@ -203,6 +289,7 @@ function begin({ requested = 'standard', code, task, limits = {}, live = false }
     };
     port.onmessage = ({ data }) => {
       if (data.type === 'pong') misses = 0;
+      else if (data.type === 'used') focus.heard(data.is);
       else if (data.type === 'mounted') shown();
       else if (data.type === 'made') done(live ? { error: failed('it answered instead of staying') } : read(data.text));
       else if (data.type === 'threw') done({ error: failed(data.why) });
@@ -225,6 +312,7 @@ function begin({ requested = 'standard', code, task, limits = {}, live = false }
       }, HEARTBEAT_MS);
       sent = performance.now();
       begins(remember, key);
+      addEventListener('message', stranger);
       frame.contentWindow.postMessage({ type: 'run', code, live, task: { export: 'default', input: {}, now_ms: 0, seed: 0, ...task }, limits: bounds }, '*', [theirs]);
     };
     watchdog = setTimeout(() => done({ killed: 'unresponsive', error: failed('the lane does not load') }), LOAD_MS);

@@ -368,6 +368,7 @@ impl Plans {
                         profile: &chosen.profile,
                         masker: &self.masker,
                         hooks: Hooks::Live(&self.plugins),
+                        patience: 1,
                         ran: RefCell::default(),
                     };
                     work::work(&self.fold, &self.log, ask, &means, &mut stages)

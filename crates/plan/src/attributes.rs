@@ -8,6 +8,7 @@ use crate::codes;
 use crate::error::Error;
 use crate::event::Event;
 use crate::json::{Json, Members};
+use crate::made::{self, Made};
 use crate::profile::Profile;
 use crate::rules::attribute::{Attribute, Kind};
 use crate::rules::element::ElementId;
@@ -16,7 +17,7 @@ use crate::rules::property::{self, Property};
 use crate::rules::value::{self, Verdict};
 use crate::rules::{Refusal, Scalar, style, url};
 use crate::size;
-use crate::template::{self, Scope, is_templated};
+use crate::template::{self, Scope};
 
 /// Slot of an attribute that follows from the others, behind every property of the plan.
 const FORCED_SLOT: u16 = u16::MAX;
@@ -52,6 +53,8 @@ pub(crate) struct Showing<'p> {
     pub(crate) scope: Option<Scope<'p>>,
     /// Whether any string of the document could hold a template.
     pub(crate) templates: bool,
+    /// What is known of the root, if code made it.
+    pub(crate) made: Option<&'p Made>,
 }
 
 /// What a link's relations depend on.
@@ -121,6 +124,11 @@ impl Showing<'_> {
         Ok(complete)
     }
 
+    /// Whether a text is a template.
+    pub(crate) fn reads(&self, text: &str) -> bool {
+        self.templates && made::is_template(self.made, text)
+    }
+
     fn judge<'a>(&self, attribute: &Attribute<'_>, value: Json<'a>) -> Option<Verdict<'a>> {
         if attribute.kind == Kind::Style
             && let Some(members) = value.as_object()
@@ -141,12 +149,12 @@ impl Showing<'_> {
             Resolved::Templated(scalar) => (scalar, true),
             Resolved::Waits => return None,
         };
-        Some(value::judge(attribute, scalar, templated, self.profile))
+        Some(made::judge(self.made, attribute, scalar, templated, self.profile))
     }
 
     fn resolve<'a>(&self, value: Json<'a>) -> Resolved<'a> {
         match value.as_text() {
-            Some(text) if self.templates && is_templated(text) => match &self.scope {
+            Some(text) if self.reads(text) => match &self.scope {
                 Some(scope) => {
                     Resolved::Templated(Scalar::of_value(template::resolve_string(text, scope)))
                 }
@@ -225,7 +233,7 @@ impl Showing<'_> {
         let mut payload_bytes = 0;
         if let Some(given) = binding.payload {
             let Some(scope) = &self.scope else {
-                if self.templates && template::any_text(given, is_templated) {
+                if template::any_text(given, |text| self.reads(text)) {
                     return Ok(false);
                 }
                 let Value::Object(members) = given.to_value() else { return Ok(true) };
@@ -234,7 +242,8 @@ impl Showing<'_> {
                 out.binding(slot, binding.dom_event, event, payload_bytes)?;
                 return Ok(true);
             };
-            let Some(Value::Object(members)) = template::resolve_value(given, scope) else {
+            let filled = template::resolve_where(given, scope, |text| self.reads(text));
+            let Some(Value::Object(members)) = filled else {
                 return Err(Error::new(codes::OUTPUT_TOO_LARGE, "a payload is too large"));
             };
             payload_bytes = size::of_members(&members).bytes;

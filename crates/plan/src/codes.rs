@@ -47,6 +47,10 @@ codes! {
     /// An event property is not a binding.
     EVENT_INVALID = "plan_event_invalid", REFUSED,
         "write on<Event>: \"name\", or on<Event>: {\"type\": \"name\", \"payload\": {}}";
+    /// No transition of the plan has the name of the event, so nothing changes; it is shown all the same.
+    EVENT_UNKNOWN = "plan_event_unknown", REFUSED, "name one of state.transitions, or add it";
+    /// Nobody reads the member; it is kept all the same.
+    MEMBER_UNKNOWN = "plan_member_unknown", REFUSED, "correct its name, or put it into metadata or ext";
     /// The address has a scheme or a spelling that is not accepted in this place.
     URL_DENIED = "plan_url_denied", REFUSED, "use https, a relative path or a fragment";
     /// The host is not on the profile's list.
@@ -59,12 +63,14 @@ codes! {
     TEMPLATE_UNRESOLVABLE = "plan_template_unresolvable", REFUSED,
         "write {{state.name}}, {{event.payload.name}}, {{context.userId}} or {{vars.name}}";
     /// A module specifier is outside what the profile allows.
-    MODULE_DENIED = "plan_module_denied", REFUSED, "use a module that the profile allows";
+    MODULE_DENIED = "plan_module_denied", REFUSED,
+        "use a module that the profile allows; `glasshouse ui pin PLAN --out PLAN` writes where a package is";
     /// The module can never be loaded here.
     MODULE_UNSUPPORTED = "plan_module_unsupported", REFUSED,
         "use a browser module by package name, npm: or https address";
     /// A module is not covered by the manifest.
-    MANIFEST_MISSING = "plan_manifest_missing", REFUSED, "add the module to moduleManifest";
+    MANIFEST_MISSING = "plan_manifest_missing", REFUSED,
+        "add the module to moduleManifest, as `glasshouse ui pin PLAN --out PLAN` does";
     /// A module has no well-formed integrity value.
     INTEGRITY_MISSING = "plan_integrity_missing", REFUSED, "add a sha256, sha384 or sha512 value";
     /// A requested capability is above what the profile grants.

@@ -35,6 +35,7 @@ mod escape;
 mod event;
 mod host;
 mod limits;
+mod made;
 mod page;
 mod plan;
 mod probe;

@@ -232,19 +232,34 @@ const RUNTIMES: [(&str, &str); 3] =
 /// use glasshouse_plan::module::runtime_of;
 /// let of = |address| runtime_of(address);
 /// assert_eq!(of("https://ga.jspm.io/npm:preact@10.28.3/dist/preact.module.js"),
-///            Some(("preact", "10.28.3")));
-/// assert_eq!(of("https://esm.sh/v135/react-dom@19.2.2/es2022/client.mjs"), Some(("react", "19.2.2")));
+///            Some(("preact", "10.28.3".to_owned())));
+/// assert_eq!(of("https://esm.sh/v135/react-dom@19.2.2/es2022/client.mjs"), Some(("react", "19.2.2".to_owned())));
+/// assert_eq!(of("https://ga.jspm.io/npm%3Apreact%409.0.0/x.js"), Some(("preact", "9.0.0".to_owned())));
 /// assert_eq!(of("https://esm.sh/preact-iso@2.0.0"), None);
 /// ```
 #[must_use]
-pub fn runtime_of(address: &str) -> Option<(&'static str, &str)> {
-    let path = address.split_once("://")?.1.split(['?', '#']).next()?;
+pub fn runtime_of(address: &str) -> Option<(&'static str, String)> {
+    // A host reads a path with its signs written out, so `npm%3A` is `npm:` to it.
+    let path = written_out(address.split_once("://")?.1.split(['?', '#']).next()?);
     path.split('/').skip(1).find_map(|part| {
         let part = part.strip_prefix("npm:").unwrap_or(part).trim_start_matches(['*', '~']);
         let (name, version) = part.split_once('@')?;
         let (_, family) = RUNTIMES.iter().find(|(package, _)| *package == name)?;
-        Some((*family, version))
+        Some((*family, version.to_owned()))
     })
+}
+
+/// A path without `%XX`.
+fn written_out(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let sign = digits.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok());
+        bytes.push(sign.unwrap_or(*first));
+        rest = if sign.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The places of a package at hosts that may be asked when the first one does not answer. Each host

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::guard;
 use crate::json::{Document, Json, Kind, Members};
 use crate::limits::Limits;
+use crate::made::{Made, Templates};
 use crate::tree::{self, Node, Tree};
 
 /// The one specification version there is.
@@ -22,6 +23,8 @@ pub const LANE_WITHOUT_CODE: &str = "standard";
 pub struct Plan {
     document: Document,
     tree: Tree,
+    /// What is known of its root, if code made it.
+    made: Option<Box<Made>>,
 }
 
 /// Reads a plan from JSON text. Limits hold while reading; nothing recurses.
@@ -50,7 +53,7 @@ impl Plan {
         let root = document.root().get("root");
         let root = root.ok_or_else(|| guard::flaw("/root", "a node is expected"))?;
         let tree = Tree::read(root, "/root", limits.nodes)?;
-        Ok(Self { document, tree })
+        Ok(Self { document, tree, made: None })
     }
 
     /// The identifier as written.
@@ -120,6 +123,12 @@ impl Plan {
         self.member("state")?.get("transitions")?.as_object()
     }
 
+    /// The same to look names up in; nothing for a plan that has none.
+    pub(crate) fn transition_table(&self) -> Option<Json<'_>> {
+        let table = self.member("state")?.get("transitions")?;
+        table.as_object().filter(|members| members.len() > 0).map(|_| table)
+    }
+
     /// Modules to load before the tree is shown.
     pub fn imports(&self) -> impl Iterator<Item = &str> {
         self.member("imports")
@@ -156,7 +165,8 @@ impl Plan {
 
     /// The plan that is left when its code has run: what the code made is its root, and there is neither
     /// source nor a lane any more. Without a node that was made, its own root stays. It is read
-    /// like any other text.
+    /// like any other text, but for two things: a template in it counts only if the source has it, and an
+    /// address whose whole text does not stand in this plan is judged as one that a template filled in.
     ///
     /// # Errors
     ///
@@ -184,7 +194,12 @@ impl Plan {
         if let Some(made) = made {
             members.insert("root".to_owned(), made.clone());
         }
-        parse(&Value::Object(members).to_string(), limits)
+        let mut plan = parse(&Value::Object(members).to_string(), limits)?;
+        plan.made.clone_from(&self.made);
+        match made {
+            Some(_) => Ok(self.with_made(plan, Templates::OfSource)),
+            None => Ok(plan),
+        }
     }
 
     /// Where the plan came from.
@@ -209,6 +224,19 @@ impl Plan {
     #[must_use]
     pub fn json(&self) -> Json<'_> {
         self.document.root()
+    }
+
+    /// What is known of the root, if code made it.
+    pub(crate) fn made(&self) -> Option<&Made> {
+        self.made.as_deref()
+    }
+
+    pub(crate) fn made_mut(&mut self) -> Option<&mut Made> {
+        self.made.as_deref_mut()
+    }
+
+    pub(crate) fn set_made(&mut self, made: Made) {
+        self.made = Some(Box::new(made));
     }
 
     pub(crate) fn document(&self) -> &Document {

@@ -478,7 +478,7 @@ impl Profile {
                 faults.push("the host of the module is not allowed");
             }
         } else if !self.lists(specifier) {
-            faults.push("the profile does not list this module");
+            faults.push("neither the profile nor the plan's manifest lists this module");
         }
         faults
     }

@@ -216,7 +216,8 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
             profile,
             surface: &context.surface,
             scope: Some(scope),
-            templates: plan.document().may_hold_templates(),
+            templates: plan.may_hold_templates(),
+            made: plan.made(),
         },
         out: String::with_capacity(plan.node_count() * 48),
         events: Vec::new(),
@@ -233,7 +234,8 @@ pub fn render(plan: &Plan, profile: &Profile, context: &Context<'_>) -> Result<H
     writer.run()?;
     let Writer { out: markup, events, image_origins, report: shown, .. } = writer;
     let mut notes = shown.notes;
-    for note in report.notes {
+    let before = plan.made().map(|made| made.notes.clone()).unwrap_or_default();
+    for note in before.into_iter().chain(report.notes) {
         // What both saw is told once.
         if notes.len() < MAX_NOTES && !notes.contains(&note) {
             notes.push(note);
@@ -424,7 +426,7 @@ impl<'p> Writer<'p> {
 
     fn text(&mut self, text: &str) {
         let text = match &self.showing.scope {
-            Some(scope) if self.showing.templates => template::resolve_text(text, scope),
+            Some(scope) if self.showing.reads(text) => template::resolve_text(text, scope),
             _ => Cow::Borrowed(text),
         };
         if text.is_empty() {

@@ -209,12 +209,21 @@ pub fn resolve_string(text: &str, scope: &Scope<'_>) -> Value {
 /// `None` when more than [`MAX_RESOLVED_BYTES`] would be filled in.
 #[must_use]
 pub fn resolve_value(value: Json<'_>, scope: &Scope<'_>) -> Option<Value> {
+    resolve_where(value, scope, is_templated)
+}
+
+/// The same for the strings that are templates by what is known of them.
+pub(crate) fn resolve_where(
+    value: Json<'_>,
+    scope: &Scope<'_>,
+    is_template: impl Fn(&str) -> bool,
+) -> Option<Value> {
     let mut value = value.to_value();
     let mut left = MAX_RESOLVED_BYTES;
     let mut open = vec![&mut value];
     while let Some(value) = open.pop() {
         match value {
-            Value::String(text) if is_templated(text) => {
+            Value::String(text) if is_template(text) => {
                 let resolved = resolve_string(text, scope);
                 left = left.checked_sub(size::of(&resolved).bytes)?;
                 *value = resolved;
@@ -297,7 +306,7 @@ fn print_json(value: &Value, depth: usize, containers: &mut usize, out: &mut Str
 #[must_use]
 pub fn problems(plan: &Plan) -> Vec<Issue> {
     let mut found = Problems(Vec::new());
-    if !plan.document().may_hold_templates() {
+    if !plan.may_hold_templates() {
         return found.0;
     }
     for node in plan.walk() {

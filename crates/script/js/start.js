@@ -35,5 +35,10 @@ export function start(nowMs, seed) {
   globalThis.console = Object.fromEntries(names.map((name) => [name, silent]));
 }
 
+// A text in which half a sign, such as what a cut leaves of a picture sign, is the sign for what cannot be read.
+const { apply } = Reflect;
+const { toWellFormed } = String.prototype;
+export const whole = (text) => (typeof text === "string" ? apply(toWellFormed, text, []) : text);
+
 // Waits for whatever has a `then`, by the engine's own means: nothing that code changes is asked.
 export const awaited = async (value) => value;

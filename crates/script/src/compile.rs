@@ -21,7 +21,7 @@ use oxc_allocator::Allocator;
 use oxc_ast::ast::Program;
 use oxc_codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc_diagnostics::OxcDiagnostic;
-use oxc_parser::Parser;
+use oxc_parser::{ParseOptions, Parser};
 use oxc_semantic::{Scoping, SemanticBuilder};
 use oxc_span::SourceType;
 use oxc_transformer::{JsxOptions, JsxRuntime, TransformOptions, Transformer};
@@ -275,7 +275,9 @@ fn compile_at(
 ) -> Result<Module, Faults> {
     bounded(source.code, places)?;
     let allocator = Allocator::default();
-    let read = Parser::new(&allocator, source.code, source.language.source_type()).parse();
+    let read = Parser::new(&allocator, source.code, source.language.source_type())
+        .with_options(ParseOptions { parse_regular_expression: true, ..ParseOptions::default() })
+        .parse();
     let unread = |found: &OxcDiagnostic| places.of_compiler(codes::SOURCE_INVALID, found);
     if read.panicked || read.diagnostics.has_errors() {
         return Err(Faults::of(read.diagnostics.errors().map(unread).collect()));
@@ -292,12 +294,17 @@ fn compile_at(
     let scoping = meaning.semantic.into_scoping();
     let mut stores = Stores::default();
     if origin == Origin::Plan {
-        stores = gate::check(&program, &scoping, places, source.stores).map_err(Faults::of)?;
+        gate::check(&program, &scoping, places, source.stores).map_err(Faults::of)?;
     }
     // A comment could name another function, or another module, for markup than the one that was checked.
     program.comments.clear();
     transform(&allocator, &mut program, scoping, source)
         .map_err(|found| Faults::of(found.iter().map(unread).collect()))?;
+    if origin == Origin::Plan {
+        // What only looked like a definition is gone now: declarations, types, overloads.
+        let left = SemanticBuilder::new().build(&program).semantic.into_scoping();
+        stores = gate::names(&program, &left, places, source.stores).map_err(Faults::of)?;
+    }
     let found = imports::rewrite(&allocator, &mut program, (source.manifest, base), places);
     let imports::Found { mut imports, named } = found.map_err(Faults::of)?;
     let options = CodegenOptions { comments: CommentOptions::disabled(), ..Default::default() };

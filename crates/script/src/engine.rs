@@ -147,10 +147,15 @@ impl Resolver for Names {
     fn resolve<'js>(
         &mut self,
         _: &Ctx<'js>,
-        _: &str,
+        base: &str,
         name: &str,
         _: Option<ImportAttributes<'js>>,
     ) -> rquickjs::Result<String> {
+        // What is of use to the program only is no module of a plan's, also where a name is computed.
+        let is_ours = base.is_empty() || base.starts_with(vendor::SCHEME);
+        if vendor::is_inner(name) && !is_ours {
+            return Err(rquickjs::Error::new_resolving(base, name));
+        }
         Ok(name.to_owned())
     }
 }
@@ -240,7 +245,9 @@ impl Run<'_> {
         let input = self.caught(ctx, ctx.json_parse(input))?;
         if let Some(render) = render {
             let render: Function<'js> = self.caught(ctx, render.get("render"))?;
-            let html = self.caught(ctx, render.call((exported, input)))?;
+            let whole: Function<'js> = self.caught(ctx, start.get("whole"))?;
+            let html: Value<'js> = self.caught(ctx, render.call((exported, input)))?;
+            let html = self.caught(ctx, whole.call((html,)))?;
             return Ok((Made::Html(html), by_default));
         }
         let made = match exported.as_function() {
@@ -257,6 +264,7 @@ impl Run<'_> {
         let is_silent = made.is_undefined() || made.is_null();
         let text = self.caught(ctx, ctx.json_stringify(made))?;
         let text = text.map(|text| self.caught(ctx, text.to_string())).transpose()?;
+        let text = text.map(output::whole);
         match (text.filter(|text| text != "null"), work.makes) {
             (Some(text), _) => Ok((Made::Json(text), by_default)),
             // A function of rules or of a plugin that says nothing leaves everything as it is; what it says

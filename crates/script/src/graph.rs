@@ -204,7 +204,7 @@ impl Walk<'_, '_> {
 
     /// Copies of what components are made with do not know each other: there is one, or none.
     fn one_runtime(&self) -> Result<()> {
-        let mut copies: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        let mut copies: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         if self.finding.runtime == Runtime::Preact
             && let Some(own) = runtime_of(vendor::CORE)
         {

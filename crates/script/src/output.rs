@@ -27,6 +27,43 @@ pub(crate) fn fragment(mut parts: Vec<Value>) -> Result<Value, String> {
     Ok(json!({"type": "element", "tag": "div", "props": props, "children": children}))
 }
 
+/// A text of JSON in which half a sign (`\\ud83d` without its other half) is the sign for what cannot be read: a cut of a text
+/// may leave one, and no reader of JSON here takes it.
+pub(crate) fn whole(json: String) -> String {
+    if !json.contains("\\ud") {
+        return json;
+    }
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(sign) = json[at..].chars().next() {
+        let mut len = sign.len_utf8();
+        if sign == '\\' {
+            let high = unit(at).filter(|unit| (0xd800..0xdc00).contains(unit));
+            let low = unit(at + 6).filter(|unit| (0xdc00..0xe000).contains(unit));
+            let is_half = unit(at).is_some_and(|unit| (0xd800..0xe000).contains(&unit));
+            // An escape is passed over whole: what follows a backslash begins nothing.
+            len = match (high, low) {
+                (Some(_), Some(_)) => 12,
+                _ if unit(at).is_some() => 6,
+                _ => 2,
+            };
+            if is_half && len == 6 {
+                out.push('\u{fffd}');
+                at += len;
+                continue;
+            }
+        }
+        let end = (at + len).min(json.len());
+        out.push_str(&json[at..end]);
+        at = end;
+    }
+    out
+}
+
 fn text_node(text: &str) -> Value {
     json!({"type": "text", "value": text})
 }

@@ -152,6 +152,42 @@ exports.reads = {
   function: () => Function('return "code"')(),
 };
 
+// A script in a frame of this frame: what it says comes from another window than the code's own.
+function inner(text) {
+  const address = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+  element('iframe', { srcdoc: `<script src="${address}"></script>` });
+}
+
+function field() {
+  const made = element('input', { style: 'opacity: 0' });
+  made.oninput = () => top.postMessage(made.value, '*');
+  return made;
+}
+
+// What is done to the page around and to other lanes, without any connection. Each is shown with `mount`, and stays.
+exports.around = {
+  'top-message': () => top.postMessage({ x: 1 }, '*'),
+  'top-nothing': () => top.postMessage(null, '*'),
+  'top-flood': () => setTimeout(() => setInterval(() => { for (let n = 0; n < 500; n += 1) top.postMessage(0, '*'); }, 5), 200),
+  'top-from-a-frame': () => inner('top.postMessage(1, "*")'),
+  'parent-nothing': () => setInterval(() => parent.postMessage(0, '*'), 50),
+  'parent-null': () => setInterval(() => parent.postMessage(null, '*'), 50),
+  // Answers whoever asks.
+  listens: () => {
+    const told = ({ source, data }) => { if (data?.x) { source.postMessage({ reply: 'secret' }, '*'); top.postMessage('heard', '*'); } };
+    addEventListener('message', told, true);
+    onmessage = told;
+  },
+  asks: () => {
+    addEventListener('message', ({ data }) => { if (data?.reply) top.postMessage(data.reply, '*'); });
+    for (let at = 0; at < top.length; at += 1) if (top[at].length > 0) top[at][0].postMessage({ x: 1 }, '*');
+  },
+  focus: () => { const it = field(); setTimeout(() => it.focus(), 200); },
+  'focus-again': () => { const it = field(); setInterval(() => it.focus(), 100); },
+  'focus-of-the-window': () => setTimeout(() => focus(), 200),
+  autofocus: () => { field().autofocus = true; },
+};
+
 const ways = () => ({ ...exports.anywhere, ...(hasPage ? exports.pages : exports.workers) });
 
 // How many ways are tried at once: a browser keeps more of them waiting for the same host.
@@ -160,7 +196,11 @@ const AT_ONCE = 8;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // `patience_ms` is how long what was tried has to arrive.
-exports.default = async ({ sink, run, ports, only, patience_ms = 500 }) => {
+exports.default = async ({ sink, run, ports, only, around, stays_ms, patience_ms = 500 }) => {
+  if (around) {
+    exports.around[around]();
+    return stays_ms ? pause(stays_ms).then(() => 'stayed') : undefined;
+  }
   const reads = {};
   if (only) {
     try { await exports.last[only](`${sink}/hit/${run}/${only}`); } catch {}

@@ -82,6 +82,9 @@ for (let n = 0; n < 300; n += 1) many.all.set(`glasshouse-lane:${n}`, String(n))
 report.kept.stopped = await run(short, { remember: many });
 report.kept.many = [many.all.size, many.all.has('another'), many.all.has('glasshouse-lane:200'), many.all.has('glasshouse-lane:201')];
 report.kept.told = await run(short, { remember: many });
+// By which name code is remembered: one that nobody can give other code.
+const sum = new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(once)));
+report.kept.by_digest = many.all.has(`glasshouse-lane:${[...sum].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`);
 // Code that is given to this page.
 report.codes = [];
 const given = input.codes ? await (await fetch('/codes')).json() : [];
@@ -143,6 +146,33 @@ for (const name of ['frame.html', 'worker.html']) {
   await ended;
   report.flood.questions[name] = { pongs: heard.filter((type) => type === 'pong').length, ms: performance.now() - begun, last: heard.at(-1) };
   frame.remove();
+}
+// What a lane does to the page around it and to other lanes.
+if (input.around) {
+  report.around = {};
+  const own = document.body.appendChild(document.createElement('input'));
+  const own_focus = () => document.activeElement === own;
+  const after = (ms) => new Promise((done) => setTimeout(done, ms));
+  const stays = (around) => mount({ requested: 'sandbox-iframe', code, live: true, task: { input: { around } } }, { base, again: true });
+  for (const [around, ends] of Object.entries(input.around)) {
+    own.focus();
+    let waited = 0, last = performance.now();
+    const ticks = setInterval(() => { const now = performance.now(); waited = Math.max(waited, now - last); last = now; }, 5);
+    const listens = around === 'asks' ? await stays('listens') : undefined;
+    const shown = await stays(around);
+    // What is to end has the time for it on a busy machine; what is to stay is looked at for a while.
+    await (ends ? Promise.race([shown.ended, after(9000)]) : after(1500));
+    const is_own = own_focus();
+    listens?.stop();
+    shown.stop?.();
+    clearInterval(ticks);
+    report.around[around] = { shown: Boolean(shown.stop), ended: (await shown.ended) ?? shown, listens: await listens?.ended, page_waited_ms: waited, is_own };
+  }
+  // A run that nobody sees.
+  own.focus();
+  const hidden = await run({ requested: 'sandbox-iframe', code, task: { input: { around: 'focus-of-the-window', stays_ms: 1000 } }, limits: { time_ms: 9000 } }, { base, again: true });
+  report.around.hidden = { node: hidden.node, killed: hidden.killed, is_own: own_focus(), has_focus: document.hasFocus() };
+  own.remove();
 }
 const bad = { big: 'exports.default = () => "x".repeat(3e6)', none: 'exports.other = 1', throws: 'exports.default = () => { throw new Error("x") }', syntax: 'exports.default = ) {', forged: 'postMessage({ made: JSON.stringify({ type: "text", value: "forged" }) }); exports.default = 1' };
 report.bad = {};

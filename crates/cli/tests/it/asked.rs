@@ -33,7 +33,7 @@ fn e2e_h7_storage_is_in_memory_and_refused_where_it_is_not_asked_for() {
     let report = checked.expect_status(3).last();
     assert_eq!(report["issues"][0]["code"], "script_source_denied", "{report}");
     let message =
-        "1:14: `localStorage` is storage that `capabilities.storage` of the plan does not name";
+        "1:14: `localStorage` keeps data, and `capabilities.storage` of the plan does not name it";
     assert_eq!(report["issues"][0]["message"], message, "{report}");
 }
 
@@ -63,10 +63,13 @@ fn e2e_timers_and_hosts_are_granted_in_no_lane_and_that_is_told() {
     for (code, want) in [
         (
             "export default () => setTimeout(() => 1, 9)",
-            "`setTimeout` is a timer, which no lane grants",
+            "`setTimeout` sets a timer, which no lane grants",
         ),
-        ("export default () => requestAnimationFrame(() => 1)", "is a timer, which no lane grants"),
-        ("export default () => fetch('https://ga.jspm.io')", "`fetch` is a network"),
+        (
+            "export default () => requestAnimationFrame(() => 1)",
+            "waits for a moment, which no lane grants",
+        ),
+        ("export default () => fetch('https://ga.jspm.io')", "`fetch` reaches the network"),
     ] {
         let source = json!({"code": code, "language": "js"});
         let file = plan(&place, "reaching", &source, &json!({"capabilities": asking}));

@@ -23,6 +23,13 @@ const LIBRARY: &str = "
     export const forges = () => { Object.prototype.toJSON = function () { return !this.root ? this : {
         root: { type: 'text', value: 'forged' }, called: 1, fault_count: 1,
         faults: [{ module: 'x'.repeat(9999), code: 'exit', why: 'y'.repeat(9999) }] }; }; return ''; };
+    const again = (props) => ({ type: 'component', module: 'lib', exportName: props.of, props, children: [] });
+    export const uncounts = (props) => { Object.prototype.toJSON = function () {
+        return typeof this.fault_count === 'number' ? { root: this.root, called: 0, faults: [], fault_count: 0 } : this; };
+        return again(props); };
+    export const unlists = (props) => { Array.prototype.push = () => 0; Map.prototype.get = () => undefined;
+        Object.defineProperty(Array.prototype, '0', { set() {}, configurable: true });
+        Array.prototype.toJSON = () => []; return again(props); };
     export const value = 1;
     export const late = () => ({ type: 'element', tag: Date.now() > 1000 ? 'script' : 'p' });
     export const broken = () => ({ type: 'element', tag: 'p', children: Date.now() > 1000 ? ['no node'] : [] });
@@ -158,15 +165,39 @@ fn e2e_components_are_counted_timed_and_checked() {
     // What it says of itself is bounded data, too.
     let shown =
         all.pinned(&plan(vec![component("forges", "")]), &["--json"]).expect_status(0).last();
-    assert_eq!(shown["markup"], "forged", "{shown}");
-    let fault = &shown["script"]["components"]["faults"][0];
-    assert_eq!(fault["code"], "script_failed", "{fault}");
-    assert!(fault["why"].as_str().unwrap().len() <= 512, "{fault}");
+    assert_eq!(shown["markup"], "<div></div>", "{shown}");
+    assert_eq!(shown["script"]["components"]["fault_count"], 0, "{shown}");
 
     // What a component makes is a stranger's word, like what a model writes.
     let ran = all.pinned(&plan(vec![component("script", "")]), &[]).expect_status(3);
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("script"), "{ran:?}");
+}
+
+/// The failure: a component changed how objects become text, and the record said that nothing was called, so that its limit was none. What
+/// calls components counted beside them, in the same realm. Now: calls are counted outside of it, and the answer is of objects that
+/// have no prototype.
+#[test]
+fn e2e_a_component_does_not_forge_the_record_of_its_run() {
+    let all = Shown::new();
+    let nested = |name: &str| json!({"type": "component", "module": "lib", "exportName": name, "props": {"of": name}});
+    for name in ["uncounts", "unlists"] {
+        let mut plan = plan((0..3).map(|_| nested(name)).collect());
+        plan["capabilities"] = json!({"maxComponentInvocations": 4});
+        let shown = all.pinned(&plan, &["--json"]).expect_status(0).last();
+        let told = &shown["script"]["components"];
+        assert_eq!(told["called"], 4, "{name}: {shown}");
+        assert_eq!(told["faults"][0]["code"], "plan_component_limit", "{name}: {shown}");
+    }
+    // A text of the state that a component shows is no template.
+    let mut shows = plan(vec![
+        json!({"type": "component", "module": "lib", "exportName": "words",
+        "props": {"title": "{{state.name}}"}}),
+        json!({"type": "text", "value": " {{state.n}}"}),
+    ]);
+    shows["state"] = json!({"initial": {"name": "{{state.secret}}", "secret": "SECRET", "n": 3}});
+    let shown = all.pinned(&shows, &["--json"]).expect_status(0).last();
+    assert_eq!(shown["markup"], "<div>hello {{state.secret}} 3</div>", "{shown}");
 }
 
 #[test]

@@ -486,6 +486,10 @@ fn an_import_map_places_what_the_plan_does_not() {
         (json!({"imports": {"lib": preact}, "scopes": {}}).to_string(), 2),
         (json!({"imports": {"lib/": preact}}).to_string(), 2),
         (json!({"imports": {"lib": null}}).to_string(), 2),
+        (json!({"imports": []}).to_string(), 2),
+        (json!({"imports": "x"}).to_string(), 2),
+        ("{}".to_owned(), 2),
+        ("\"x\"".to_owned(), 2),
         ("[]".to_owned(), 2),
         ("{".to_owned(), 2),
     ] {
@@ -494,6 +498,28 @@ fn an_import_map_places_what_the_plan_does_not() {
         let ran = ran.expect_status(status);
         assert_eq!(ran.stdout.contains(preact), status == 0, "{text}: {ran:?}");
         assert_eq!(ran.stderr.contains("is no import map"), status == 2, "{text}: {ran:?}");
+    }
+    // A host that cannot be asked is said to be none, and not passed over.
+    std::fs::write(&map, json!({"imports": {"lib": preact}}).to_string()).unwrap();
+    for (host, status) in
+        [("https://esm.sh", 0), ("", 2), ("esm.sh", 2), ("javascript:1", 2), ("https://", 2)]
+    {
+        let ran = place.run(&[
+            "ui",
+            "pin",
+            &file,
+            "--offline",
+            "--import-map",
+            &name,
+            "--fallback",
+            host,
+        ]);
+        let ran = ran.expect_status(status);
+        assert_eq!(
+            ran.stderr.contains("no host that can be asked"),
+            status == 2,
+            "{host}: {ran:?}"
+        );
     }
 }
 

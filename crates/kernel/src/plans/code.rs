@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use glasshouse_script::{
     Receipt, Runtime, Source, Stores, Task, Worker,
 };
 use glasshouse_tools::sanitise::Masker;
+use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
 use super::components;
@@ -153,6 +155,28 @@ impl Coder {
         });
     }
 
+    /// A place for a replay, until it is dropped; nothing while as many as this are under way in the
+    /// installation. The system gives the places of processes that were killed back.
+    pub(super) fn place_of_replay(&self, concurrent: u32) -> std::io::Result<Option<File>> {
+        let places = self.config.home.join("cache/replays");
+        std::fs::create_dir_all(&places)?;
+        for number in 0..concurrent {
+            let flags = OFlags::RDWR
+                | OFlags::CREATE
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::CLOEXEC;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let place = File::from(rustix::fs::open(places.join(number.to_string()), flags, mode)?);
+            match place.try_lock() {
+                Ok(()) => return Ok(Some(place)),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) const fn cache(&self) -> &ModuleCache {
         &self.cache
     }
@@ -243,7 +267,8 @@ impl Coder {
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
         let (moment, none) = (Moment::at(now_us()), Plugins::default());
         let (hooks, ran) = (Hooks::Live(&none), RefCell::default());
-        let means = Means { coder: self, cancel, moment, profile, masker, hooks, ran };
+        let patience = 1;
+        let means = Means { coder: self, cancel, moment, profile, masker, hooks, patience, ran };
         self.run(plan, (&state, None), &means)
     }
 
@@ -374,7 +399,7 @@ impl Coder {
             input: input(state, event),
             now_ms: moment.now_ms,
             seed: moment.seed,
-            limits: limits(plan, profile),
+            limits: limits_of_run(plan, means),
         };
         let lock = Lock::of(plan);
         let Some(source) = self::source(plan, &lock.places) else { return Ok(None) };
@@ -564,6 +589,12 @@ pub(super) fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limit
     glasshouse_script::Limits { time_ms, ..defaults }
 }
 
+/// The same, for a run that may be a replay.
+pub(super) fn limits_of_run(plan: &Plan, means: &Means<'_>) -> glasshouse_script::Limits {
+    let limits = limits(plan, means.profile);
+    glasshouse_script::Limits { time_ms: limits.time_ms.saturating_mul(means.patience), ..limits }
+}
+
 /// What to tell of a run of code besides what it made.
 #[must_use]
 pub fn told(code: &PlanCode) -> Vec<String> {
@@ -582,7 +613,9 @@ pub fn told(code: &PlanCode) -> Vec<String> {
 fn made_nothing(code: &PlanCode) -> Option<String> {
     if let Some(error) = &code.error {
         let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-        let why = format!("{}: {}: {}", text("code"), text("what"), text("why"));
+        let parts = [text("code"), text("what"), text("why")];
+        let why: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let why = why.join(": ");
         return Some(format!("the plan's code made nothing, so its own root is shown: {why}"));
     }
     let components = code.components.as_ref()?;

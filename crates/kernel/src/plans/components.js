@@ -1,24 +1,33 @@
 // Calls the components of a plan: walks its tree, children first, and puts what a component makes in its
 // place. What makes a node of an answer (`node`) is written before this, and what loads the modules that the
 // plan names behind it.
+//
+// The modules share this realm, so what is kept here has no prototype, lists are not walked by their own
+// methods, and what is used of the language was taken before any of them began.
 
 const MAX_FAULTS = 20;
 const MAX_WHY = 500;
 
-const modules = new Map();
-const faults = [];
+const { setPrototypeOf } = Object;
+const { apply } = Reflect;
+const { slice } = String.prototype;
+const text = String;
+
+const bare = (it) => setPrototypeOf(it, null);
+const modules = bare({});
+const faults = bare([]);
 let faultCount = 0;
 
 function fault(module, name, code, error) {
   faultCount += 1;
   if (faults.length >= MAX_FAULTS) return;
-  const why = typeof error?.message === "string" ? error.message : String(error);
-  faults.push({ module, export: name, code, why: why.slice(0, MAX_WHY) });
+  const why = typeof error?.message === "string" ? error.message : text(error);
+  faults[faults.length] = bare({ module, export: name, code, why: apply(slice, why, [0, MAX_WHY]) });
 }
 
 async function load(name, get) {
   try {
-    modules.set(name, await get());
+    modules[name] = await get();
   } catch (error) {
     fault(name, null, "script_failed", error);
   }
@@ -31,14 +40,13 @@ async function walked({ root, left, context }) {
     // Its place stays, for its children.
     const kept = { ...it, children, failed: true };
     const name = it.exportName ?? "default";
+    if (!(it.module in modules)) return kept;
     if (called >= left) {
       fault(it.module, name, "plan_component_limit", "it would be one more than the plan may call");
       return kept;
     }
-    const module = modules.get(it.module);
-    if (module === undefined) return kept;
     called += 1;
-    const call = module[name];
+    const call = modules[it.module][name];
     if (typeof call !== "function") {
       fault(it.module, name, "script_export_missing", "it exports no function of that name");
       return kept;
@@ -60,11 +68,12 @@ async function walked({ root, left, context }) {
 
   async function walk(it) {
     if (it.type === "text") return it;
+    const own = it.children ?? [];
     const children = [];
-    for (const child of it.children ?? []) children.push(await walk(child));
+    for (let at = 0; at < own.length; at += 1) children[at] = await walk(own[at]);
     if (it.type === "component" && it.failed !== true) return component(it, children);
     return it.children === undefined ? it : { ...it, children };
   }
 
-  return { root: await walk(root), called, faults, fault_count: faultCount };
+  return bare({ root: await walk(root), faults, fault_count: faultCount });
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use glasshouse_model::body::{PlanComponentFault, PlanComponents};
 use glasshouse_plan::module::Resolver;
 use glasshouse_plan::state::State;
-use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope, resolve_string};
-use glasshouse_plan::{Event, Plan, Profile, parse};
+use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope};
+use glasshouse_plan::{Event, Limits, Plan, Profile};
 use glasshouse_script::{
     DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Task,
     Worker, is_carried,
@@ -20,7 +20,7 @@ use glasshouse_tools::sanitise::Masker;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::code::{Coder, graph_limits, limits, stopped};
+use super::code::{Coder, graph_limits, limits_of_run, stopped};
 use super::modules::{Lock, Pinned};
 use super::of_plan;
 use super::work::Means;
@@ -41,6 +41,8 @@ const DEFAULT_INVOCATIONS: f64 = 200.0;
 pub(super) struct Called {
     pub(super) receipt: Receipt,
     pub(super) record: PlanComponents,
+    /// The plan with its templates filled in; `None` when nothing was called.
+    filled: Option<Plan>,
     root: Value,
     names: Vec<Named>,
 }
@@ -50,8 +52,15 @@ impl Called {
     ///
     /// # Errors
     /// Those of a plan that is read: components make what they like.
-    pub(super) fn shown(self, plan: &Plan, profile: &Profile) -> Result<Plan> {
-        with_root(plan, self.root, &self.names, profile)
+    pub(super) fn shown(mut self, plan: &Plan, profile: &Profile) -> Result<Plan> {
+        let Some(filled) = self.filled else { return Ok(plan.clone()) };
+        each(&mut self.root, &mut |node| {
+            node.remove("failed");
+        });
+        // The renderer notes the imports that stay as not resolved; of those that are here and fail the record says why.
+        let here: Vec<&str> = self.names.iter().map(|it| it.name.as_str()).collect();
+        let shown = filled.after_components(self.root, &here, &profile.limits());
+        shown.map_err(|error| of_plan(&error))
     }
 }
 
@@ -66,7 +75,6 @@ struct Named {
 #[derive(Deserialize)]
 struct Round {
     root: Value,
-    called: u64,
     faults: Vec<PlanComponentFault>,
     fault_count: u64,
 }
@@ -104,12 +112,19 @@ impl Coder {
         let program = linked(&worker, &names, &finding, means).map_err(ended)?;
         record.told.module.clone_from(&program.module().digest);
         let mut calls = Calls { means, plan, record, receipt: Receipt::default(), spent };
-        let mut root = plan.json().to_value()["root"].take();
         let scope =
             Scope { state: &state.values, event, user_id: "anonymous", variables: &Map::new() };
-        calls.rounds(&worker, &program, &mut root, &scope)?;
+        // Before anything runs: what components make is data, and no template.
+        let filled = plan.filled(&scope, means.profile, &Limits::default()).unwrap_or(None);
+        let mut root = filled.as_ref().unwrap_or(plan).json().to_value()["root"].take();
+        if filled.is_some() {
+            calls.rounds(&worker, (&program, &names), &mut root, &scope)?;
+        } else {
+            let most = format!("templates fill in more than {MAX_RESOLVED_BYTES} bytes");
+            calls.record.fault("", glasshouse_plan::codes::OUTPUT_TOO_LARGE.name, &most);
+        }
         let Calls { record: Record { told: record, .. }, receipt, .. } = calls;
-        Ok(Some(Called { receipt, record, root, names }))
+        Ok(Some(Called { receipt, record, filled, root, names }))
     }
 }
 
@@ -241,23 +256,20 @@ impl Calls<'_> {
     fn rounds(
         &mut self,
         worker: &Worker<'_>,
-        program: &Program,
+        (program, names): (&Program, &[Named]),
         root: &mut Value,
         scope: &Scope<'_>,
     ) -> Result<()> {
-        let mut room = MAX_RESOLVED_BYTES;
         for _ in 0..MAX_ROUNDS {
-            if !fill_components(root, scope, &mut room) {
-                let most = format!(
-                    "templates in their properties fill in more than {MAX_RESOLVED_BYTES} bytes"
-                );
-                self.record.fault("", glasshouse_plan::codes::OUTPUT_TOO_LARGE.name, &most);
+            // Counted here: what runs in there may say anything.
+            let left = invocations(self.plan, self.means.profile);
+            let left = left.saturating_sub(self.record.told.called);
+            let due = due(root, names).min(left);
+            let Some(round) = self.round(worker, program, root, (scope, left))? else {
                 return Ok(());
-            }
-            let Some(round) = self.round(worker, program, root, scope)? else { return Ok(()) };
+            };
             *root = round.root;
-            let told = &mut self.record.told;
-            told.called = told.called.saturating_add(round.called);
+            self.record.told.called += due;
             self.record.add(round.fault_count, round.faults.into_iter().map(of_code));
             if !has_open(root) {
                 return Ok(());
@@ -274,14 +286,13 @@ impl Calls<'_> {
         worker: &Worker<'_>,
         program: &Program,
         root: &Value,
-        scope: &Scope<'_>,
+        (scope, left): (&Scope<'_>, u64),
     ) -> Result<Option<Round>> {
         let means = self.means;
-        let whole = limits(self.plan, means.profile);
+        let whole = limits_of_run(self.plan, means);
         let spent = self.spent + Duration::from_micros(self.receipt.duration_us);
         let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
         let time_ms = whole.time_ms.saturating_sub(spent_ms).max(1);
-        let left = invocations(self.plan, means.profile).saturating_sub(self.record.told.called);
         let context = json!({
             "userId": scope.user_id, "variables": scope.variables, "state": scope.state,
             "event": scope.event,
@@ -365,52 +376,19 @@ fn is_open(node: &Map<String, Value>) -> bool {
     node.get("type").is_some_and(|it| it == "component") && !node.contains_key("failed")
 }
 
+/// How many components a round would call, if there were no limit.
+fn due(root: &mut Value, names: &[Named]) -> u64 {
+    let mut due = 0;
+    each(root, &mut |node| {
+        let module = node.get("module").and_then(Value::as_str);
+        due += u64::from(is_open(node) && names.iter().any(|it| module == Some(it.name.as_str())));
+    });
+    due
+}
+
 /// Whether a component was not called yet.
 fn has_open(root: &mut Value) -> bool {
     let mut open = false;
     each(root, &mut |node| open |= is_open(node));
     open
-}
-
-/// Fills the templates in the properties of components, as those of elements are when they are rendered.
-/// Answers whether there was room.
-fn fill_components(root: &mut Value, scope: &Scope<'_>, room: &mut usize) -> bool {
-    each(root, &mut |node| {
-        if is_open(node)
-            && let Some(props) = node.get_mut("props")
-        {
-            fill(props, scope, room);
-        }
-    });
-    *room > 0
-}
-
-fn fill(value: &mut Value, scope: &Scope<'_>, room: &mut usize) {
-    match value {
-        Value::String(text) if text.contains("{{") && *room > 0 => {
-            let filled = resolve_string(text, scope);
-            *room = room.saturating_sub(filled.to_string().len());
-            *value = filled;
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| fill(item, scope, room)),
-        Value::Object(members) => members.values_mut().for_each(|item| fill(item, scope, room)),
-        _ => {}
-    }
-}
-
-/// The plan with what its components made, and without the imports whose modules are here: the renderer notes
-/// those that stay as not resolved, and of those that are here and fail the record says why.
-fn with_root(plan: &Plan, mut root: Value, here: &[Named], profile: &Profile) -> Result<Plan> {
-    each(&mut root, &mut |node| {
-        node.remove("failed");
-    });
-    let mut members = match plan.json().to_value() {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
-    members.insert("root".to_owned(), root);
-    if let Some(Value::Array(imports)) = members.get_mut("imports") {
-        imports.retain(|import| !here.iter().any(|it| *import == it.name.as_str()));
-    }
-    parse(&Value::Object(members).to_string(), &profile.limits()).map_err(|error| of_plan(&error))
 }

@@ -108,6 +108,11 @@ impl Governor {
         Self { log, quota }
     }
 
+    /// How many runs may be under way at once.
+    pub(super) const fn concurrent(&self) -> u32 {
+        self.quota.concurrent
+    }
+
     fn key(&self) -> String {
         tenant(&self.log).as_str().to_owned()
     }
@@ -158,6 +163,14 @@ impl Governor {
             bytes: Some(bytes),
         })
     }
+}
+
+/// Why a replay does not begin: it runs code as any run does, and has a place as any run has.
+pub(super) fn no_place(concurrent: u32) -> Error {
+    Error::new(codes::PLAN_THROTTLED, "the replay did not begin")
+        .why(format!("concurrent: limit {concurrent}"))
+        .with("limit", "concurrent")
+        .with("max", concurrent)
 }
 
 fn throttled(error: &glasshouse_plan::Error) -> Error {

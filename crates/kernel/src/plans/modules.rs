@@ -2,11 +2,11 @@
 //!
 //! The lock is in the plan itself: its `moduleManifest` has an entry with a digest for every module of the
 //! graph. The cache is only a cache: what it holds is found by the digest of a plan and compared with it
-//! whenever it is read, so whoever can write there changes nothing.
+//! whenever it is read, so whoever can write there can take modules away, and changes none.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use glasshouse_plan::Plan;
 use glasshouse_plan::json::Json;
 use glasshouse_script::{Error, Found, Integrity, Kind, Library, Result, codes};
+use rustix::fs::{Mode, OFlags};
 
 /// Most bytes of one module.
 pub(crate) const MAX_MODULE_BYTES: usize = glasshouse_script::compile::MAX_SOURCE_BYTES;
@@ -35,11 +36,15 @@ impl ModuleCache {
     /// The bytes with a digest; nothing when there are none, or others under its name.
     pub(crate) fn read(&self, integrity: &Integrity) -> Option<Vec<u8>> {
         let path = self.0.join(integrity.file_name());
-        let file = fs::File::open(&path).ok()?;
-        if file.metadata().ok()?.len() > MAX_MODULE_BYTES as u64 {
+        // Whoever can write there may put a pipe or a link in its place, and must not hold who reads.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = fs::File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
+        let found = file.metadata().ok()?;
+        if !found.is_file() || found.len() > MAX_MODULE_BYTES as u64 {
             return None;
         }
-        let bytes = fs::read(&path).ok()?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
         if !integrity.holds(&bytes) {
             return None;
         }
@@ -54,7 +59,8 @@ impl ModuleCache {
         self.make_room(bytes.len() as u64);
         let name = integrity.file_name();
         let unfinished = self.0.join(format!(".{name}.{}", std::process::id()));
-        let written = fs::File::create(&unfinished)
+        let _ = fs::remove_file(&unfinished);
+        let written = fs::File::create_new(&unfinished)
             .and_then(|mut file| file.write_all(bytes))
             .and_then(|()| fs::rename(&unfinished, self.0.join(name)));
         if written.is_err() {
@@ -208,6 +214,42 @@ mod tests {
         assert_eq!(cache.read(&integrity), None);
         cache.keep(&integrity, b"first").unwrap();
         assert!(cache.read(&integrity).is_some());
+    }
+
+    /// The failure: a pipe in the place of a module held the run for ever, and a link to `/dev/zero` filled the memory. What was opened was
+    /// read by its name again, whatever it was. Now: only a regular file is read, and no more of it than a module may have.
+    #[test]
+    fn what_is_no_file_in_the_cache_holds_nobody() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = ModuleCache::of(home.path());
+        let integrity = Integrity::of(b"first");
+        cache.keep(&integrity, b"first").unwrap();
+        let path = cache.0.join(integrity.file_name());
+        let elsewhere = home.path().join("elsewhere");
+        fs::copy(&path, &elsewhere).unwrap();
+        let put: [(&str, &dyn Fn()); 4] = [
+            ("a pipe", &|| {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.unwrap().success());
+            }),
+            ("an endless device", &|| std::os::unix::fs::symlink("/dev/zero", &path).unwrap()),
+            ("a link", &|| std::os::unix::fs::symlink(&elsewhere, &path).unwrap()),
+            ("a folder", &|| fs::create_dir(&path).unwrap()),
+        ];
+        for (what, put) in put {
+            fs::remove_file(&path).unwrap();
+            put();
+            let (told, answer) = std::sync::mpsc::channel();
+            let (own, wanted) = (cache.clone(), integrity.clone());
+            std::thread::spawn(move || told.send(own.read(&wanted)));
+            let read = answer.recv_timeout(Duration::from_secs(9));
+            assert_eq!(read.unwrap_or_else(|_| panic!("{what} holds")), None, "{what}");
+            if path.is_dir() {
+                fs::remove_dir(&path).unwrap();
+            }
+            cache.keep(&integrity, b"first").unwrap();
+            assert!(cache.read(&integrity).is_some(), "{what}: the control");
+        }
     }
 
     #[test]

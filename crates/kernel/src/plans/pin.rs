@@ -163,6 +163,15 @@ impl Pinner<'_> {
             let what = format!("at most {MAX_FALLBACKS} hosts are asked in the place of another");
             return Err(Error::new(crate::codes::USAGE, what));
         }
+        let is_host = |host: &&String| {
+            let rest = host.strip_prefix("https://").or_else(|| host.strip_prefix("http://"));
+            rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let Some(host) = self.options.fallbacks.iter().find(is_host) {
+            let what = format!("{host:?} is no host that can be asked");
+            let error = Error::new(crate::codes::USAGE, what);
+            return Err(error.fix("write its address, as in https://esm.sh"));
+        }
         self.accepted(plan)?;
         let cancel = self.cancel.sandbox();
         let places = fetching.lock.places.clone();

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::code::Moment;
 use super::fold::{self, Fold};
+use super::governor;
 use super::hooks::Hooks;
 use super::work::{self, Ask, Failure, Means, Work};
 use super::{Body, Chosen, Plans, RENDERER, Stages};
@@ -38,8 +39,8 @@ impl Plans {
     /// changes; that it was done is recorded.
     ///
     /// # Errors
-    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began, or whose modules are not
-    /// here; the log's errors.
+    /// `plan_run_not_found`; `plan_run_not_replayable` for one that never began, whose modules are not here, or whose code was
+    /// ended at its time; `plan_throttled` while as many are under way as runs may be; the log's errors.
     pub fn replay(&mut self, run: Seq) -> Result<Replayed> {
         let begun = Instant::now();
         let home = self.known()?.ok_or_else(|| fold::no_run(run))?;
@@ -47,6 +48,11 @@ impl Plans {
         let (Some(was), Ok(name)) = (&shown.run, shown.profile.parse::<ProfileName>()) else {
             return Err(fold::no_run(run));
         };
+        let concurrent = self.governor.concurrent();
+        let place = self.coder.place_of_replay(concurrent).map_err(|error| {
+            Error::new(codes::PLAN_THROTTLED, "the replay did not begin").why(error)
+        })?;
+        let _place = place.ok_or_else(|| governor::no_place(concurrent))?;
         let _naming = self.log.naming()?;
         let ask = Ask::of(&self.log, &shown, was)?;
         let mut before = Fold::default();
@@ -59,6 +65,7 @@ impl Plans {
             profile: &chosen.profile,
             masker: &self.masker,
             hooks: Hooks::recorded(&self.log, &was.hooks),
+            patience: if is_late(was.script.as_ref()) { 1 } else { PATIENCE },
             ran: RefCell::default(),
         };
         // What the policy denied is not run here either.
@@ -94,6 +101,14 @@ impl Plans {
     }
 }
 
+/// How many times the time of a run that did not use it up a replay has.
+const PATIENCE: u64 = 10;
+
+/// Whether code was ended at its time, which is another step of it each time.
+fn is_late(script: Option<&PlanCode>) -> bool {
+    script.is_some_and(|script| script.limit.as_deref() == Some("time"))
+}
+
 const GONE: &str = glasshouse_script::codes::MODULE_UNAVAILABLE.name;
 
 /// The modules that were not here for a run: of its components and imports by name, and an empty name for the
@@ -113,7 +128,7 @@ fn gone<'r>(code: Option<&str>, script: Option<&'r PlanCode>) -> BTreeSet<&'r st
 ///
 /// # Errors
 /// `plan_run_not_replayable` when a module was there for one of them only: modules are in a cache, which
-/// forgets, and not in the log.
+/// forgets, and not in the log. Also when code was ended at its time and something differs.
 fn compare(
     was: &PlanRun,
     again: &Result<Work, Failure>,
@@ -163,6 +178,13 @@ fn compare(
                 differences.push(name);
             }
         }
+    }
+    if !differences.is_empty() && (is_late(was.script.as_ref()) || is_late(script)) {
+        return Err(Error::new(codes::PLAN_RUN_NOT_REPLAYABLE, "the run cannot be made again")
+            .why("time: its code was ended at its limit, which is another step of it each time")
+            .fix(
+                "let the plan do less in one run, or ask for more in `capabilities.maxExecutionMs`",
+            ));
     }
     Ok(differences)
 }

@@ -120,6 +120,8 @@ pub(super) struct Means<'a> {
     /// Hides secrets in what is recorded of code.
     pub(super) masker: &'a Masker,
     pub(super) hooks: Hooks<'a>,
+    /// How many times its time code gets: a replay on a slower machine must not end where the run did not.
+    pub(super) patience: u64,
     /// How code ran, as soon as it has.
     pub(super) ran: RefCell<Option<PlanCode>>,
 }
@@ -329,7 +331,7 @@ impl Means<'_> {
             let now = made.as_ref().unwrap_or(plan);
             let payload = || json!({"planId": now.id(), "root": now.json().to_value()["root"]});
             let Some(answer) = self.hooks.call(hook, payload)? else { continue };
-            let next = now.after_code(Some(&answer["root"]), &self.profile.limits());
+            let next = now.with_root(&answer["root"], &self.profile.limits());
             made = Some(next.map_err(|error| of_plan(&error))?);
         }
         Ok(made)

@@ -3,6 +3,7 @@
 use crate::codes;
 use crate::guard::join;
 use crate::json::{Json, Members};
+use crate::made::{self, Made};
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::Report;
@@ -12,7 +13,6 @@ use crate::rules::nesting::Around;
 use crate::rules::property::{self, MAX_PROPERTIES, Property};
 use crate::rules::value::{self, Verdict};
 use crate::rules::{Refusal, Scalar, event, inspect, style};
-use crate::template::is_templated;
 use crate::tree::{Entry, NodeKind};
 
 pub(super) fn check(plan: &Plan, profile: &Profile, report: &mut Report) {
@@ -23,7 +23,11 @@ pub(super) fn check(plan: &Plan, profile: &Profile, report: &mut Report) {
     }
     let mut pass = Pass {
         plan,
-        rules: NodeRules::new(profile, plan.document().may_hold_templates()),
+        rules: NodeRules {
+            made: plan.made(),
+            transitions: plan.transition_table(),
+            ..NodeRules::new(profile, plan.may_hold_templates())
+        },
         around: vec![Around::default()],
     };
     for (index, entry) in (0u32..).zip(entries) {
@@ -41,6 +45,9 @@ pub(crate) struct NodeRules<'p> {
     profile: &'p Profile,
     blocked: Vec<ElementId>,
     templates: bool,
+    made: Option<&'p Made>,
+    /// The transitions of a plan that has some.
+    transitions: Option<Json<'p>>,
 }
 
 impl<'p> NodeRules<'p> {
@@ -48,7 +55,7 @@ impl<'p> NodeRules<'p> {
     pub(crate) fn new(profile: &'p Profile, templates: bool) -> Self {
         let tags = profile.blocked_tags.iter();
         let blocked = tags.filter_map(|tag| element::find(tag.trim())).collect();
-        Self { profile, blocked, templates }
+        Self { profile, blocked, templates, made: None, transitions: None }
     }
 
     pub(crate) fn depth(&self, depth: usize) -> Result<(), Refusal> {
@@ -104,7 +111,14 @@ impl<'p> NodeRules<'p> {
         for (name, value) in properties.clone() {
             let pointer = || join(&props(), name);
             match property::read(element, properties, name, value, self.profile) {
-                Property::Event(_) => {}
+                Property::Event(binding) => {
+                    let known = |all: Json<'_>| all.get(binding.kind).is_some();
+                    if !self.transitions.is_none_or(known) {
+                        let name: String = binding.kind.chars().take(64).collect();
+                        let why = format!("no transition is named {name:?}, so it changes nothing");
+                        report.note_at(pointer, Refusal::new(codes::EVENT_UNKNOWN, why));
+                    }
+                }
                 Property::Ignored(refusal) => {
                     let text = value.as_text().filter(|_| inspect::is_url_attribute(name));
                     let faults = text.map(|text| inspect::faults(name, text, self.profile));
@@ -175,7 +189,7 @@ impl<'p> NodeRules<'p> {
             && let Some(members) = value.as_object()
         {
             let scalars = members.map(|(name, value)| match value.as_text() {
-                Some(text) if is_templated(text) => {
+                Some(text) if self.templates && made::is_template(self.made, text) => {
                     (name, Scalar::Text(style::literal(text).into()))
                 }
                 _ => (name, Scalar::of(value)),
@@ -183,13 +197,13 @@ impl<'p> NodeRules<'p> {
             return style::object(scalars).into_verdict();
         }
         match value.as_text() {
-            Some(text) if self.templates && is_templated(text) => {
+            Some(text) if self.templates && made::is_template(self.made, text) => {
                 match value::judge_template(attribute, text, self.profile) {
                     Ok(()) => Verdict::Omit,
                     Err(refusal) => Verdict::Refuse(refusal),
                 }
             }
-            _ => value::judge(attribute, Scalar::of(value), false, self.profile),
+            _ => made::judge(self.made, attribute, Scalar::of(value), false, self.profile),
         }
     }
 }

@@ -92,7 +92,7 @@ impl Live {
 
     /// Finds the nodes with templates and what they show now.
     fn bind(&mut self, context: &Context<'_>) -> Result<(), Error> {
-        if !self.plan.document().may_hold_templates() {
+        if !self.plan.may_hold_templates() {
             return Ok(());
         }
         let mut bytes = 0;
@@ -142,6 +142,7 @@ impl Live {
             surface: &self.surface,
             scope: Some(*scope),
             templates: true,
+            made: self.plan.made(),
         };
         let mut items = Items::default();
         showing.show(element, entry.props_in(document), &mut items)?;

@@ -369,6 +369,7 @@ impl<'c> Growing<'c> {
             surface: self.context.surface(),
             scope: self.state.as_ref().map(|state| self.context.scope(state)),
             templates: true,
+            made: None,
         }
     }
 

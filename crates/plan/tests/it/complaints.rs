@@ -352,6 +352,38 @@ fn k3_a_field_without_a_name_is_told() {
     }
 }
 
+/// The failure: `onClick="ad"` beside a transition `add`, and a mistyped member of a plan, were taken without a word. Only what is shown was
+/// looked at. Now: both are remarks, and the plan is shown as before.
+#[test]
+fn names_that_lead_nowhere_are_remarked() {
+    let remarks = |text: Value| {
+        let plan = parse(&text.to_string(), &Limits::default()).unwrap();
+        let report = check(&plan, &Profile::named(ProfileName::Strict));
+        assert!(report.safe, "{report:?}");
+        let told = |note: &glasshouse_plan::Issue| (note.code, note.pointer.clone());
+        report.notes.iter().map(told).collect::<Vec<_>>()
+    };
+    let button = |on: Value| element("button", json!({"onClick": on}), json!([text("x")]));
+    let with = |on: Value, transitions: Value| {
+        json!({"specVersion": "runtime-plan/v1", "id": "c", "version": 1, "root": button(on),
+            "state": {"initial": {}, "transitions": transitions}})
+    };
+    let add = json!({"add": [{"type": "increment", "path": "n"}]});
+    let unknown = |at: &str| vec![("plan_event_unknown", at.to_owned())];
+    let at = "/root/props/onClick";
+    for (plan, want) in [
+        (with(json!("ad"), add.clone()), unknown(at)),
+        (with(json!({"type": "ad", "payload": {}}), add.clone()), unknown(at)),
+        (with(json!("add"), add.clone()), vec![]),
+        (with(json!("ad"), json!({})), vec![]),
+    ] {
+        assert_eq!(remarks(plan.clone()), want, "{plan}");
+    }
+    let mut extra = with(json!("add"), add);
+    extra["capabilites"] = json!({});
+    assert_eq!(remarks(extra), [("plan_member_unknown", "/capabilites".to_owned())]);
+}
+
 #[test]
 fn k4_an_action_without_an_address_is_a_button() {
     let role =

@@ -13,6 +13,7 @@ mod guides;
 #[path = "../../../../tests/support/headless.rs"]
 mod headless;
 mod hostile;
+mod made;
 mod pages;
 mod patches;
 mod properties;

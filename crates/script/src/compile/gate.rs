@@ -5,10 +5,11 @@
 //! seen here. So this refuses early and explains; what holds is that the engine has no such thing.
 
 use oxc_ast::ast::{
-    AssignmentTargetPropertyIdentifier, AssignmentTargetPropertyProperty, BinaryOperator,
-    BindingProperty, ComputedMemberExpression, Expression, IdentifierReference, ImportExpression,
-    ImportMeta, ObjectProperty, Program, PropertyKey, StaticMemberExpression, TSExportAssignment,
-    TSImportEqualsDeclaration, UnaryExpression, UnaryOperator,
+    AccessorProperty, AssignmentTargetPropertyIdentifier, AssignmentTargetPropertyProperty,
+    BinaryOperator, BindingIdentifier, BindingProperty, ComputedMemberExpression, Decorator,
+    Expression, IdentifierReference, ImportExpression, ImportMeta, ObjectProperty, Program,
+    PropertyKey, StaticMemberExpression, TSExportAssignment, TSImportEqualsDeclaration,
+    UnaryExpression, UnaryOperator,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_semantic::Scoping;
@@ -22,6 +23,9 @@ use crate::codes;
 /// honest names.
 const MIN_PREFIX_BYTES: usize = 3;
 
+/// What names of the program's own begin with, where modules become functions.
+const OWN: &str = "__glasshouse_";
+
 /// Checks the names in a program; answers which of the storage that it may use it does use.
 ///
 /// # Errors
@@ -32,8 +36,24 @@ pub(super) fn check(
     places: &Places<'_>,
     granted: Stores,
 ) -> Result<Stores, Vec<Diagnostic>> {
-    let used = Stores::default();
-    let mut gate = Gate { scoping, places, granted, used, found: Vec::new() };
+    passed(Gate::new(scoping, places, granted), program)
+}
+
+/// Checks the names alone, in a program from which all that only the compiler reads was taken. What defines a name
+/// there defines it when it runs.
+///
+/// # Errors
+/// Every name that nothing defines.
+pub(super) fn names(
+    program: &Program<'_>,
+    scoping: &Scoping,
+    places: &Places<'_>,
+    granted: Stores,
+) -> Result<Stores, Vec<Diagnostic>> {
+    passed(Gate { names_only: true, ..Gate::new(scoping, places, granted) }, program)
+}
+
+fn passed(mut gate: Gate<'_>, program: &Program<'_>) -> Result<Stores, Vec<Diagnostic>> {
     gate.visit_program(program);
     if gate.found.is_empty() { Ok(gate.used) } else { Err(gate.found) }
 }
@@ -43,11 +63,29 @@ struct Gate<'s> {
     places: &'s Places<'s>,
     granted: Stores,
     used: Stores,
+    names_only: bool,
     found: Vec<Diagnostic>,
 }
 
+impl<'s> Gate<'s> {
+    fn new(scoping: &'s Scoping, places: &'s Places<'s>, granted: Stores) -> Self {
+        let used = Stores::default();
+        Self { scoping, places, granted, used, names_only: false, found: Vec::new() }
+    }
+}
+
 impl Gate<'_> {
+    fn invalid(&mut self, at: Span, why: &str) {
+        if !self.names_only {
+            let fault = self.places.fault(codes::SOURCE_INVALID, at.start as usize, why);
+            self.found.push(fault);
+        }
+    }
+
     fn deny(&mut self, at: Span, why: impl Into<String>) {
+        if self.names_only {
+            return;
+        }
         let fault = self.places.fault(codes::SOURCE_DENIED, at.start as usize, why);
         self.found.push(fault);
     }
@@ -101,12 +139,30 @@ impl<'a> Visit<'a> for Gate<'_> {
         if self.granted.has(name) {
             self.used.add(name);
         } else if let Some(what) = denied(name) {
-            self.deny(it.span, format!("`{name}` {what}"));
+            let at = it.span.start as usize;
+            let why = format!("`{name}` {what}");
+            self.found.push(self.places.fault(codes::SOURCE_DENIED, at, why));
         } else if !ALLOWED.contains(&name) {
             let why = format!("`{name}` is neither defined nor imported");
             let at = it.span.start as usize;
             self.found.push(self.places.fault(codes::NAME_UNKNOWN, at, why));
         }
+    }
+
+    fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
+        if it.name.starts_with(OWN) {
+            self.deny(it.span, format!("names that begin with `{OWN}` are the program's own"));
+        }
+    }
+
+    fn visit_decorator(&mut self, it: &Decorator<'a>) {
+        self.invalid(it.span, "decorators are not part of the language that the engine takes");
+        walk::walk_decorator(self, it);
+    }
+
+    fn visit_accessor_property(&mut self, it: &AccessorProperty<'a>) {
+        self.invalid(it.span, "`accessor` is not part of the language that the engine takes");
+        walk::walk_accessor_property(self, it);
     }
 
     fn visit_unary_expression(&mut self, it: &UnaryExpression<'a>) {

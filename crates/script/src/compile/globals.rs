@@ -13,32 +13,32 @@ pub(super) const ALLOWED: &[&str] = &[
     "unescape", "console", "queueMicrotask", "arguments",
 ];
 
-/// What code must not reach for, and what it is.
+/// What code must not reach for, and what it does: the name and this are a sentence.
 #[rustfmt::skip]
 const DENIED: &[(&str, &str)] = &[
     ("eval", "makes code out of text"), ("Function", "makes code out of text"),
-    ("globalThis", "is everything the engine has"), ("window", "is a page"),
-    ("self", "is a page"), ("global", "is a server"), ("top", "is a page"),
-    ("parent", "is a page"), ("frames", "is a page"), ("document", "is a page"),
-    ("navigator", "is a page"), ("location", "is a page"), ("history", "is a page"),
-    ("process", "is a server"), ("require", "is a server"), ("module", "is a server"),
-    ("Deno", "is a server"), ("Bun", "is a server"), ("fetch", "is a network"),
-    ("setTimeout", "is a timer, which no lane grants"),
-    ("setInterval", "is a timer, which no lane grants"),
-    ("setImmediate", "is a timer, which no lane grants"),
-    ("requestAnimationFrame", "is a timer, which no lane grants"),
-    ("requestIdleCallback", "is a timer, which no lane grants"),
-    ("XMLHttpRequest", "is a network"), ("WebSocket", "is a network"),
-    ("EventSource", "is a network"), ("WebTransport", "is a network"),
-    ("RTCPeerConnection", "is a network"), ("Worker", "starts other code"),
+    ("globalThis", "is everything the engine has"), ("window", "belongs to a web page"),
+    ("self", "belongs to a web page"), ("global", "belongs to a server program"), ("top", "belongs to a web page"),
+    ("parent", "belongs to a web page"), ("frames", "belongs to a web page"), ("document", "belongs to a web page"),
+    ("navigator", "belongs to a web page"), ("location", "belongs to a web page"), ("history", "belongs to a web page"),
+    ("process", "belongs to a server program"), ("require", "belongs to a server program"), ("module", "belongs to a server program"),
+    ("Deno", "belongs to a server program"), ("Bun", "belongs to a server program"), ("fetch", "reaches the network"),
+    ("setTimeout", "sets a timer, which no lane grants"),
+    ("setInterval", "sets a timer, which no lane grants"),
+    ("setImmediate", "sets a timer, which no lane grants"),
+    ("requestAnimationFrame", "waits for a moment, which no lane grants"),
+    ("requestIdleCallback", "waits for a moment, which no lane grants"),
+    ("XMLHttpRequest", "reaches the network"), ("WebSocket", "reaches the network"),
+    ("EventSource", "reaches the network"), ("WebTransport", "reaches the network"),
+    ("RTCPeerConnection", "reaches the network"), ("Worker", "starts other code"),
     ("SharedWorker", "starts other code"), ("importScripts", "starts other code"),
     ("WebAssembly", "starts other code"),
-    ("localStorage", "is storage that `capabilities.storage` of the plan does not name"),
-    ("sessionStorage", "is storage that `capabilities.storage` of the plan does not name"),
-    ("indexedDB", "is storage"), ("caches", "is storage"),
+    ("localStorage", "keeps data, and `capabilities.storage` of the plan does not name it"),
+    ("sessionStorage", "keeps data, and `capabilities.storage` of the plan does not name it"),
+    ("indexedDB", "keeps data in a browser"), ("caches", "keeps data in a browser"),
     ("Reflect", "goes around the checks of names"), ("Proxy", "goes around the checks of names"),
-    ("Atomics", "is a clock"), ("SharedArrayBuffer", "is a clock"), ("performance", "is a clock"),
-    ("crypto", "is chance"), ("postMessage", "talks to others"), ("BroadcastChannel", "talks to others"),
+    ("Atomics", "tells the time"), ("SharedArrayBuffer", "tells the time"), ("performance", "tells the time"),
+    ("crypto", "gives random values"), ("postMessage", "talks to others"), ("BroadcastChannel", "talks to others"),
 ];
 
 /// Members that lead to prototypes and, from there, to functions that make code.
@@ -54,7 +54,7 @@ pub(super) const MEMBERS: &[&str] = &[
     "setPrototypeOf",
 ];
 
-/// What a name that must not be reached for is.
+/// What a name that must not be reached for does.
 pub(super) fn denied(name: &str) -> Option<&'static str> {
     DENIED.iter().find(|(denied, _)| *denied == name).map(|(_, what)| *what)
 }

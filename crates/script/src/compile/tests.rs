@@ -146,6 +146,105 @@ fn what_code_must_not_reach_for_is_refused_however_it_is_spelled() {
     }
 }
 
+/// The failure: `declare var window: any; interface window {}` made `window` the source's own, so the gate let it pass. A
+/// name with any declaration that was not only a promise counted as defined. Now: what defines a name is left in what runs.
+#[test]
+fn what_is_only_declared_defines_nothing_beside_a_type_either() {
+    for name in ["window", "globalThis", "process", "Reflect", "crypto", "nobody"] {
+        for before in [
+            "declare var N: any; interface N {}",
+            "interface N {} declare var N: any;",
+            "declare var N: any; type N = 1;",
+            "declare function N(): any; interface N {}",
+            "declare class N {} interface N {}",
+            "declare namespace N { const x: any } interface N {}",
+            "namespace N { export type T = 1 }",
+            "function N(): any;",
+            "declare let N: any; export type { N };",
+            "import type { N } from 'preact';",
+            "import { type N } from 'preact';",
+        ] {
+            let code = format!("{before} export default () => N.location").replace('N', name);
+            let manifest = BTreeMap::new();
+            let source = Source::new(&code, Language::Ts, Runtime::Preact, &manifest);
+            assert!(compile(&source).is_err(), "{code}");
+        }
+    }
+    for code in [
+        "class A { b = 1 } interface A { c: number } export default new A().b",
+        "function f(): void; function f(a?: number): void {} export default f",
+        "namespace N { export const x = 1 } namespace N { export type T = 1 } export default N.x",
+        "enum E { A } namespace E { export type T = 1 } export default E.A",
+        "const X = 1; type X = 2; export default X",
+        "import { h } from 'preact'; interface h {} export default h",
+    ] {
+        let found = try_compile(code, Language::Ts, Runtime::Preact);
+        assert!(found.is_ok(), "the control: {code}: {found:?}");
+    }
+}
+
+/// The failure: `` `process` is a server ``. The tables held a noun for each name. Now: a name and what it does are a sentence.
+#[test]
+fn what_is_refused_is_told_in_a_sentence() {
+    for (code, want) in [
+        ("process.env", "`process` belongs to a server program"),
+        ("fetch('/')", "`fetch` reaches the network"),
+        ("document.title", "`document` belongs to a web page"),
+        ("performance.now()", "`performance` tells the time"),
+        ("crypto.randomUUID()", "`crypto` gives random values"),
+        ("setTimeout(() => 1)", "`setTimeout` sets a timer, which no lane grants"),
+    ] {
+        let found = try_compile(code, Language::Ts, Runtime::Preact).unwrap_err();
+        assert_eq!(found.diagnostics[0].message, want, "{code}");
+    }
+}
+
+/// The failure: a wrong regular expression or a decorator was told as "the engine does not take the source", without a place.
+/// Only the engine read them. Now: the compiler does, and what it cannot take is refused where it stands.
+#[test]
+fn what_the_engine_would_not_take_has_a_place() {
+    for (code, column) in [
+        ("export default /(/", 17),
+        ("export default /a{2,1}/", 17),
+        ("export default /\\p{Foo}/u", 17),
+        ("export default /(?<a>x)(?<a>y)/", 17),
+        ("@(() => 1) class A {}", 1),
+        ("class A { @(() => 1) b = 1 }", 11),
+        ("class A { accessor b = 1 }", 11),
+    ] {
+        let found = faults(code);
+        let is_there = |it: &(String, u32, u32)| it.0 == "script_source_invalid" && it.1 == 1;
+        assert!(
+            found.iter().any(|it| is_there(it) && it.2.abs_diff(column) < 8),
+            "{code}: {found:?}"
+        );
+    }
+    assert_eq!(faults("export default [/(a)/u, /(?<a>x)|(?<a>y)/, /\\p{L}/u]"), [], "the control");
+}
+
+/// The failure: a source that named something `__glasshouse_require` ran on a server and not in a browser, where the program's own
+/// name stood in its place. Nothing kept them apart. Now: such a name is refused with its place.
+#[test]
+fn names_of_the_programs_own_are_no_sources() {
+    for name in ["__glasshouse_export", "__glasshouse_require", "__glasshouse_module_0"] {
+        for code in
+            ["const N = 1; export default N", "export default (N) => N", "export function N() {}"]
+        {
+            let code = code.replace('N', name);
+            let found = faults(&code);
+            assert_eq!(
+                found.first().map(|it| it.0.as_str()),
+                Some("script_source_denied"),
+                "{code}"
+            );
+        }
+    }
+    assert_eq!(
+        faults("const a = '__glasshouse_require'; export default { a, __glasshouse: 1 }"),
+        []
+    );
+}
+
 #[test]
 fn g2_honest_code_is_not_refused() {
     for code in [
@@ -268,12 +367,16 @@ fn h7_storage_that_was_granted_is_imported_where_it_is_used() {
     check("export default () => <p>{localStorage.a}</p>", &both, Ok(Some("localStorage")));
     check("export default 'localStorage'", &both, Ok(None));
     check("const localStorage = new Map(); localStorage.size", &both, Ok(None));
-    let refused = "script_source_denied: `localStorage` is storage that `capabilities.storage` of the plan does not name";
+    let refused = "script_source_denied: `localStorage` keeps data, and `capabilities.storage` of the plan does not name it";
     check("localStorage.a", &[], Err(&format!("1:1: {refused}")));
     check(
         "sessionStorage.a; localStorage.a",
         &["sessionStorage"],
         Err(&format!("1:19: {refused}")),
     );
-    check("indexedDB.open('a')", &both, Err("1:1: script_source_denied: `indexedDB` is storage"));
+    check(
+        "indexedDB.open('a')",
+        &both,
+        Err("1:1: script_source_denied: `indexedDB` keeps data in a browser"),
+    );
 }

@@ -50,7 +50,7 @@ pub(crate) const READING: &[(&str, &str, &str)] = &[
     ("cast", "export default () => (<any>eval)('1')", "script_source_invalid"),
     ("assertion", "export default () => (eval as any)!('1')", "script_source_denied"),
     ("satisfied", "export default () => (eval satisfies any)('1')", "script_source_denied"),
-    ("decorator", "@eval class A {} export default () => 'x'", "script_source_denied"),
+    ("decorator", "@eval class A {} export default () => 'x'", "script_source_invalid"),
     ("markup-name", "export default () => <eval/>", "{\"type\":\"element\",\"tag\":\"eval\",\"props\":{},\"children\":[]}"),
     ("markup-member", "export default () => <globalThis.Function/>", "script_source_denied"),
     ("markup-value", "export default () => <p title={eval('1')}/>", "script_source_denied"),

@@ -61,10 +61,12 @@ fn import_map(path: &Path) -> Result<BTreeMap<String, String>, Error> {
     if let Some(other) = members.keys().find(|key| *key != "imports") {
         return Err(refused(format!("{other:?} is not supported")));
     }
-    let imports = map["imports"].as_object().into_iter().flatten();
+    let imports = map.get("imports").ok_or_else(|| refused("it has no `imports`".to_owned()))?;
+    let imports =
+        imports.as_object().ok_or_else(|| refused("`imports` is no object".to_owned()))?;
     let entry = |(name, at): (&String, &Value)| match at.as_str() {
         Some(at) if !name.ends_with('/') => Ok((name.clone(), at.to_owned())),
         _ => Err(refused(format!("{name:?} has to be one name with one address"))),
     };
-    imports.map(entry).collect()
+    imports.iter().map(entry).collect()
 }

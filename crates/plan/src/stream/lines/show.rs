@@ -247,6 +247,7 @@ impl Lines<'_> {
             surface: self.context.surface(),
             scope: self.state.as_ref().map(|state| self.context.scope(state)),
             templates: true,
+            made: None,
         }
     }
 
