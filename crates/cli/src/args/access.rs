@@ -24,7 +24,7 @@ pub(crate) enum KeysCommand {
         /// How long the old one may still be used, for example 24h (default: not at all)
         #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
         grace: Option<u64>,
-        /// How long the new one is good for, for example 90d (default: until it is revoked)
+        /// How long the new one is good for, for example 90d (default: as long as the old one was)
         #[arg(long, value_name = "TIME", value_parser = time_limit_ms)]
         expires: Option<u64>,
         #[command(flatten)]

@@ -11,6 +11,7 @@ use crate::args::{
     TenantsCommand,
 };
 use crate::error::Error;
+use crate::event_line::date;
 use crate::{home, output};
 
 const US_PER_MS: u64 = 1_000;
@@ -88,7 +89,9 @@ fn show_key(row: &KeyRow, json: bool) {
     let state = if is_live { "live" } else { "ended" };
     let (roles, name) = (row.roles.join(","), row.name.as_deref().unwrap_or_default());
     let agent = if row.is_agent { " (agent)" } else { "" };
-    let line = format!("{:<18} {state:<6} {roles}{agent}  {name}", row.key);
+    let end = row.expires_us.filter(|_| is_live);
+    let end = end.map(|end| format!("  until {}", date(end))).unwrap_or_default();
+    let line = format!("{:<18} {state:<6} {roles}{agent}  {name}{end}", row.key);
     output::data(&output::visible(line.trim_end(), false));
 }
 

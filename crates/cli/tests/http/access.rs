@@ -50,6 +50,14 @@ fn a_key_is_shown_once_and_counts_until_it_ends() {
     assert_eq!((status(&text), status(&newer)), (200, 200));
     let again = served.post(&format!("/v1/keys/{id}/rotate"), &json!({ "grace_s": 600 }));
     assert_eq!(again.expect(404).code(), "key_not_found", "it has one in its place already");
+    // The failure: the new one never ended, whatever the term of the old one was.
+    let term = |id: &str| {
+        let keys = listed()["keys"].as_array().unwrap().clone();
+        let row = keys.iter().find(|row| row["key"] == id).unwrap().clone();
+        let [end, made] = ["expires_us", "created_us"].map(|name| row[name].as_u64().unwrap());
+        (end - made).div_ceil(1_000_000)
+    };
+    assert_eq!(term(&second), 90 * 86_400);
     let (third, newest) = rotate(&second, json!({}));
     assert_eq!((status(&newer), status(&newest)), (401, 200));
     assert_eq!(served.post(&format!("/v1/keys/{second}/rotate"), &json!({})).status, 404);

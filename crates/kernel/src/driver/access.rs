@@ -294,7 +294,8 @@ impl Kernel {
         self.issue(by, |_| Ok((terms.clone(), None)))
     }
 
-    /// Makes a key that takes the place of another one, with its roles; `lifetime_us` as of a new one.
+    /// Makes a key that takes the place of another one, with its roles; without `lifetime_us` it is good for as long as
+    /// that one was when it was made.
     ///
     /// # Errors
     /// `key_not_found` for one that is not there or has ended; the log's errors.
@@ -315,7 +316,7 @@ impl Kernel {
                 name: old.name.clone(),
                 roles: old.roles.clone(),
                 is_agent: old.is_agent,
-                lifetime_us,
+                lifetime_us: lifetime_us.or_else(|| term_us(&old)),
             };
             Ok((terms, Some((old, rotation))))
         })
@@ -623,6 +624,12 @@ fn ended(row: &KeyRow, until_us: Option<u64>) -> KeyEvent {
 
 /// The id in the text of a whole key, or the id itself: whoever finds a key somewhere has its text, and it is told
 /// to nobody again.
+/// For how long a key was made, if it ends: in whole seconds, because its event is a moment younger than it is.
+fn term_us(key: &KeyRow) -> Option<u64> {
+    let term_us = key.expires_us?.saturating_sub(key.created_us);
+    Some(term_us.next_multiple_of(1_000_000))
+}
+
 fn id_of(key: &str) -> &str {
     let whole = key.strip_prefix(KEY_PREFIX);
     whole.and_then(|rest| rest.split('.').nth(1)).unwrap_or(if whole.is_some() { "" } else { key })

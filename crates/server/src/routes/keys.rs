@@ -110,7 +110,7 @@ pub(crate) struct Rotate {
     /// How long the old one may still be used; without it not at all.
     #[serde(default)]
     grace_s: u64,
-    /// How long the new one is good for; without it until it is revoked.
+    /// How long the new one is good for; without it as long as the old one was when it was made.
     lifetime_s: Option<u64>,
 }
 
