@@ -6,6 +6,7 @@
 //! what stood before it and compare bytes.
 
 mod aside;
+mod bounds;
 mod carry;
 mod chosen;
 mod code;

@@ -189,63 +189,6 @@ fn e2e_what_code_reads_does_not_leave_by_an_address_that_it_makes() {
     }
 }
 
-/// The failure: a run close to its limit was told to differ when it was made again on a busy machine, and so was one that had
-/// reached it. A replay had the time of the run. Now: it has ten times that, and what ended at its time is not replayable.
-#[test]
-fn e2e_law_7_a_run_does_not_differ_for_the_time_that_it_took() {
-    let place = Place::new();
-    let spin = |steps: u64| {
-        format!(
-            "let n = 0; for (let at = 0; at < {steps}; at += 1) n += at; export default 'made ' + n"
-        )
-    };
-    let shown = |steps: u64| {
-        let source = json!({"code": spin(steps), "language": "js"});
-        let asked = json!({"capabilities": {"maxExecutionMs": 200}});
-        show(&place, &plan(&place, &format!("spin-{steps}"), &source, &asked), "trusted")
-            .expect_status(0)
-            .last()
-    };
-    // As many steps as fit at all: the last run that still made something.
-    let mut steps = 500_000;
-    let mut made = Value::Null;
-    loop {
-        let run = shown(steps);
-        if run["script"]["limit"] == "time" {
-            let late = place.run(&["ui", "replay", &run["run"].to_string(), "--json"]);
-            let is_equal = late.status == Some(0) && late.last()["equal"] == true;
-            assert!(is_equal || late.stderr.contains("plan_run_not_replayable"), "{late:?}");
-            break;
-        }
-        (made, steps) = (run, steps * 5 / 4);
-    }
-    for _ in 0..4 {
-        let replayed = place.run(&["ui", "replay", &made["run"].to_string(), "--json"]);
-        assert_eq!(replayed.expect_status(0).last()["equal"], true);
-    }
-}
-
-/// The failure: seven replays of a run that loops ran at once, where of seven runs four do. A replay took no place. Now: as many
-/// replays are under way as runs may be, and the others are told so.
-#[test]
-fn e2e_replays_have_places_as_runs_have() {
-    let place = Place::new();
-    let source = json!({"code": "for (;;); export default 1", "language": "js"});
-    let asked = json!({"capabilities": {"maxExecutionMs": 2000}});
-    let run =
-        show(&place, &plan(&place, "loop", &source, &asked), "trusted").expect_status(0).last();
-    let run = run["run"].to_string();
-    let ends: Vec<Option<i32>> = std::thread::scope(|scope| {
-        let replays: Vec<_> = (0..7)
-            .map(|_| scope.spawn(|| place.run(&["ui", "replay", &run, "--json"]).status))
-            .collect();
-        replays.into_iter().map(|replay| replay.join().unwrap()).collect()
-    });
-    let throttled = ends.iter().filter(|end| **end == Some(8)).count();
-    assert!((1..=6).contains(&throttled), "{ends:?}");
-    place.run(&["ui", "replay", &run, "--json"]).expect_status(0);
-}
-
 /// The failure: `...reached its limit of time: ` and `exports no default: ` ended in a colon with nothing behind it. An empty reason was
 /// written like any other. Now: there is none.
 #[test]

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,9 +23,9 @@ use glasshouse_script::{
     Receipt, Runtime, Source, Stores, Task, Worker,
 };
 use glasshouse_tools::sanitise::Masker;
-use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
+use super::bounds::{self, graph_limits, limits_of_run};
 use super::components;
 use super::hooks::{Hooks, Plugins};
 use super::modules::{Lock, ModuleCache, Pinned};
@@ -42,8 +42,6 @@ pub const LANES: &[&str] = &[LANE];
 pub(super) const LANES_OF_BROWSERS: &[&str] = &[WORKER_OF_BROWSERS, "sandbox-iframe"];
 /// The one of them without a page.
 const WORKER_OF_BROWSERS: &str = "sandbox-worker";
-/// Time of code that asks for none.
-const DEFAULT_TIME_MS: u64 = 1_500;
 
 /// Runs code of plans; its host begins with the first plan that carries some.
 #[derive(Debug)]
@@ -155,26 +153,9 @@ impl Coder {
         });
     }
 
-    /// A place for a replay, until it is dropped; nothing while as many as this are under way in the
-    /// installation. The system gives the places of processes that were killed back.
-    pub(super) fn place_of_replay(&self, concurrent: u32) -> std::io::Result<Option<File>> {
-        let places = self.config.home.join("cache/replays");
-        std::fs::create_dir_all(&places)?;
-        for number in 0..concurrent {
-            let flags = OFlags::RDWR
-                | OFlags::CREATE
-                | OFlags::NOFOLLOW
-                | OFlags::NONBLOCK
-                | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let place = File::from(rustix::fs::open(places.join(number.to_string()), flags, mode)?);
-            match place.try_lock() {
-                Ok(()) => return Ok(Some(place)),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
-        Ok(None)
+    /// Where the host keeps what is its own.
+    pub(super) fn home(&self) -> &Path {
+        &self.config.home
     }
 
     pub(super) const fn cache(&self) -> &ModuleCache {
@@ -305,7 +286,7 @@ impl Coder {
         let limits = graph_limits(plan, profile);
         let whole = self.linked(&worker, &program, &lock, (&asked, limits, &cancel))?;
         let state = State::initial(plan, &StateLimits::default()).map_err(|e| of_plan(&e))?;
-        let (moment, limits) = (Moment::at(now_us()), self::limits(plan, profile));
+        let (moment, limits) = (Moment::at(now_us()), bounds::limits(plan, profile));
         let export = plan.source().and_then(|source| source.get("exportName")?.as_text());
         Ok(LaneCode {
             requested: plan.lane().to_owned(),
@@ -516,20 +497,6 @@ fn stores(plan: &Plan) -> Stores {
     Stores::of(asked.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_text))
 }
 
-/// How much a plan may load: what it asks for, within what the profile allows.
-pub(super) fn graph_limits(plan: &Plan, profile: &Profile) -> GraphLimits {
-    let defaults = GraphLimits::default();
-    let asked = plan.capabilities().and_then(|asked| asked.get("maxImports"));
-    let asked = asked.and_then(|asked| asked.to_value().as_f64());
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a number of modules; what is beyond the range becomes its end"
-    )]
-    let asked = asked.map_or(defaults.modules, |asked| asked as usize);
-    GraphLimits { modules: asked.min(profile.max_allowed_imports), ..defaults }
-}
-
 /// What is wrong with a source, as a report of the plan tells it.
 ///
 /// # Errors
@@ -570,29 +537,6 @@ pub(super) fn stopped(cancel: &Cancel, error: glasshouse_script::Error) -> Error
             .fix("run the command again; nothing was registered");
     }
     error.into()
-}
-
-/// What the plan asks for, within what the profile allows.
-pub(super) fn limits(plan: &Plan, profile: &Profile) -> glasshouse_script::Limits {
-    let asked = plan.capabilities().and_then(|asked| asked.get("maxExecutionMs"));
-    let asked = asked.and_then(|asked| asked.to_value().as_f64());
-    let most = profile.max_allowed_execution_ms;
-    let defaults = glasshouse_script::Limits::default();
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "clamped to the range of a profile"
-    )]
-    let time_ms = asked
-        .map_or(DEFAULT_TIME_MS.min(most as u64), |asked| asked.clamp(1.0, most as f64) as u64);
-    glasshouse_script::Limits { time_ms, ..defaults }
-}
-
-/// The same, for a run that may be a replay.
-pub(super) fn limits_of_run(plan: &Plan, means: &Means<'_>) -> glasshouse_script::Limits {
-    let limits = limits(plan, means.profile);
-    glasshouse_script::Limits { time_ms: limits.time_ms.saturating_mul(means.patience), ..limits }
 }
 
 /// What to tell of a run of code besides what it made.

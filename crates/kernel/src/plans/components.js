@@ -2,27 +2,40 @@
 // place. What makes a node of an answer (`node`) is written before this, and what loads the modules that the
 // plan names behind it.
 //
-// The modules share this realm, so what is kept here has no prototype, lists are not walked by their own
-// methods, and what is used of the language was taken before any of them began.
+// The modules share this realm, so what is kept here has no prototype, nothing is asked for its methods, and what is
+// used of the language was taken before any of them began. Faults are kept as the text of a list: what is told of a text
+// asks no object how it is written.
 
 const MAX_FAULTS = 20;
 const MAX_WHY = 500;
 
-const { setPrototypeOf } = Object;
-const { apply } = Reflect;
-const { slice } = String.prototype;
+const { create } = Object;
+const { stringify } = JSON;
 const text = String;
 
-const bare = (it) => setPrototypeOf(it, null);
-const modules = bare({});
-const faults = bare([]);
+const modules = create(null);
+let faults = "";
 let faultCount = 0;
+
+const quoted = (it) => (typeof it === "string" ? stringify(it) : '""');
+
+function reason(error) {
+  let whole = "what it threw cannot be read";
+  try {
+    const said = error?.message;
+    whole = typeof said === "string" ? said : text(error);
+  } catch {}
+  let why = "";
+  for (let at = 0; at < whole.length && at < MAX_WHY; at += 1) why += whole[at];
+  return why;
+}
 
 function fault(module, name, code, error) {
   faultCount += 1;
-  if (faults.length >= MAX_FAULTS) return;
-  const why = typeof error?.message === "string" ? error.message : text(error);
-  faults[faults.length] = bare({ module, export: name, code, why: apply(slice, why, [0, MAX_WHY]) });
+  if (faultCount > MAX_FAULTS) return;
+  const own = name === null ? "null" : quoted(name);
+  const told = '{"module":' + quoted(module) + ',"export":' + own + ',"code":' + quoted(code) + ',"why":' + quoted(reason(error)) + "}";
+  faults = faults === "" ? told : faults + "," + told;
 }
 
 async function load(name, get) {
@@ -75,5 +88,9 @@ async function walked({ root, left, context }) {
     return it.children === undefined ? it : { ...it, children };
   }
 
-  return bare({ root: await walk(root), faults, fault_count: faultCount });
+  const answer = create(null);
+  answer.root = await walk(root);
+  answer.faults = faults;
+  answer.fault_count = faultCount;
+  return answer;
 }

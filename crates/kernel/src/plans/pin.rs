@@ -27,7 +27,8 @@ use serde_json::{Map, Value, json};
 
 use super::Plans;
 use super::aside::append_aside;
-use super::code::{Coder, graph_limits};
+use super::bounds::graph_limits;
+use super::code::Coder;
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
 use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked};
 use crate::{Error, Result};

@@ -2,11 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::time::Instant;
 
 use glasshouse_model::body::{PlanCode, PlanRun, RunMode, RunStatus};
 use glasshouse_model::{Digest, Kind, Seq};
 use glasshouse_plan::ProfileName;
+use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -49,7 +52,7 @@ impl Plans {
             return Err(fold::no_run(run));
         };
         let concurrent = self.governor.concurrent();
-        let place = self.coder.place_of_replay(concurrent).map_err(|error| {
+        let place = place(self.coder.home(), concurrent).map_err(|error| {
             Error::new(codes::PLAN_THROTTLED, "the replay did not begin").why(error)
         })?;
         let _place = place.ok_or_else(|| governor::no_place(concurrent))?;
@@ -99,6 +102,25 @@ impl Plans {
             renderer_changed: was.renderer != RENDERER,
         })
     }
+}
+
+/// A place for a replay, until it is dropped; nothing while as many as this are under way in the
+/// installation. The system gives the places of processes that were killed back.
+fn place(home: &Path, concurrent: u32) -> std::io::Result<Option<File>> {
+    let places = home.join("cache/replays");
+    std::fs::create_dir_all(&places)?;
+    for number in 0..concurrent {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let place = File::from(rustix::fs::open(places.join(number.to_string()), flags, mode)?);
+        match place.try_lock() {
+            Ok(()) => return Ok(Some(place)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// How many times the time of a run that did not use it up a replay has.
