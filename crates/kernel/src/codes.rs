@@ -7,7 +7,7 @@ pub const CONFIG_INVALID: Code = Code::new(
     "config_invalid",
     Exit::Usage,
     false,
-    "correct the named key; `glasshouse config get` lists them",
+    "correct the named key; `glasshouse config init` writes a file that names every key",
 );
 /// More messages to a running turn than wait for it.
 pub const STEERING_FULL: Code =
@@ -121,6 +121,13 @@ pub const PROJECT_UNREADABLE: Code = Code::new(
     Exit::Usage,
     false,
     "name an existing directory that you can read",
+);
+/// A repository whose files are in no commit.
+pub const NO_COMMIT: Code = Code::new(
+    "no_commit",
+    Exit::Usage,
+    false,
+    "commit what is there (`git add -A && git commit -m start`), then give the task again",
 );
 /// No way to run the project's tests was found.
 pub const TESTS_UNKNOWN: Code = Code::new(
@@ -514,6 +521,7 @@ pub const ALL: &[Code] = &[
     BRANCH_UNKNOWN,
     NO_WORKSPACE,
     PROJECT_UNREADABLE,
+    NO_COMMIT,
     TESTS_UNKNOWN,
     LOG_UNREADABLE,
     TURN_FAILED,

@@ -5,7 +5,7 @@ use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId
 
 use super::Kernel;
 use super::start::random;
-use crate::Result;
+use crate::{Error, Result, codes};
 
 /// Where the events of one such act go.
 pub(super) struct Journal<'a> {
@@ -41,6 +41,21 @@ impl<'a> Journal<'a> {
     pub(super) fn owned(mut self) -> Result<Self> {
         self.lease = Some(self.kernel.log.acquire_lease(&self.branch)?);
         Ok(self)
+    }
+
+    /// The error of what the policy denied by the event `seq` of this branch.
+    pub(super) fn denied(
+        &self,
+        seq: Seq,
+        what: impl Into<String>,
+        why: impl std::fmt::Display,
+    ) -> Error {
+        let session = &self.session;
+        Error::new(codes::POLICY_DENIED, what)
+            .why(why)
+            .fix(format!("`glasshouse policy explain --session {session} --at {seq}` says more"))
+            .with("session", session.as_str())
+            .with("seq", seq)
     }
 
     /// Appends events; answers the sequence of the last.

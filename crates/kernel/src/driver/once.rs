@@ -79,6 +79,8 @@ pub struct OneResult {
     pub stdout: BlobRef,
     /// Everything it wrote to stderr.
     pub stderr: BlobRef,
+    /// Sockets, pipes and devices of the directory, which the copy does not have.
+    pub left_out: Vec<CanonicalPath>,
     /// How many files went into the directory; `None` when no merge was asked for or the command did
     /// not end with status 0.
     pub merged: Option<u64>,
@@ -146,10 +148,10 @@ impl Kernel {
         if effect == Effect::Deny {
             let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
             drafts.push(Draft::new(Kind::ToolDenied, &body));
-            record.append(drafts)?;
-            return Err(
-                Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons.join("; "))
-            );
+            // The end of the call is behind its decision.
+            let seq = record.append(drafts)?.saturating_sub(1);
+            let why = reasons.join("; ");
+            return Err(record.journal.denied(seq, "the command may not run", why));
         }
         let shown = one.argv.join(" ");
         let asked = (effect == Effect::RequireReview).then(|| ApprovalRequested {
@@ -208,16 +210,7 @@ impl Kernel {
         let changes: Vec<_> = seal.changed.iter().map(changed_path).collect();
         let stdout = put(&self.log, &masker.mask(&stdout))?;
         let stderr = put(&self.log, &masker.mask(&stderr))?;
-        let manifest = serde_json::to_vec(&seal.manifest)
-            .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
-        let sealed = WorkspaceSealed {
-            call: id,
-            manifest: put(&self.log, &manifest)?,
-            changed: changes.iter().take(200).cloned().collect(),
-            changed_total: changes.len() as u64,
-            tests_changed: false,
-            sources_changed: !changes.is_empty(),
-        };
+        let sealed = self.sealed(id, &seal.manifest, &changes)?;
         let (status, kind) = ended_as(&run.status);
         let exit_code = if let Status::Exited(code) = &run.status { Some(*code) } else { None };
         let body = CallEnd {
@@ -234,9 +227,37 @@ impl Kernel {
         }
         record.append(ends.to_vec())?;
         let connections = used.connections;
-        let result =
-            OneResult { run, isolation, changes, connections, stdout, stderr, merged: None };
+        let left_out = workspace.base().left_out.clone();
+        let result = OneResult {
+            run,
+            isolation,
+            changes,
+            connections,
+            stdout,
+            stderr,
+            left_out,
+            merged: None,
+        };
         Ok(Ran { result, project, workspace, manifest: seal.manifest, labels })
+    }
+
+    /// The event of what a command changed.
+    fn sealed(
+        &self,
+        call: CallId,
+        manifest: &SealManifest,
+        changes: &[ChangedPath],
+    ) -> Result<WorkspaceSealed> {
+        let manifest = serde_json::to_vec(manifest)
+            .map_err(|e| Error::new(codes::TURN_FAILED, "a seal cannot be written").why(e))?;
+        Ok(WorkspaceSealed {
+            call,
+            manifest: put(&self.log, &manifest)?,
+            changed: changes.iter().take(200).cloned().collect(),
+            changed_total: changes.len() as u64,
+            tests_changed: false,
+            sources_changed: !changes.is_empty(),
+        })
     }
 
     /// Merges what the command changed, where that was asked for and the command finished. The call
@@ -563,7 +584,8 @@ impl<'a> Record<'a> {
                     reasons.extend(why.map(|reason| format!("{path}: {reason}")));
                 }
                 Effect::Deny => {
-                    denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+                    denied =
+                        Some((drafts.len(), format!("{path}: {}", decision.reasons.join("; "))));
                 }
             }
             let subject = Some(path.to_string());
@@ -585,13 +607,10 @@ impl<'a> Record<'a> {
             offer: None,
             merge: None,
         });
-        self.append_asked(drafts, asked)?;
-        match denied {
-            Some(why) => {
-                Err(Error::new(codes::POLICY_DENIED, "the changes may not be merged").why(why))
-            }
-            None => Ok(()),
-        }
+        let Some((at, why)) = denied else { return self.append_asked(drafts, asked) };
+        let behind = drafts.len() - 1 - at;
+        let seq = self.append(drafts)?.saturating_sub(behind as u64);
+        Err(self.journal.denied(seq, "the changes may not be merged", why))
     }
 
     fn propose(&self, one: &OneCommand) -> Result<CallId> {
