@@ -210,7 +210,7 @@ pub(crate) struct SandboxRun {
     /// How the sandbox is made; only `native` is built
     #[arg(long, default_value = "native", hide = true)]
     pub(crate) backend: String,
-    /// Directory seen as the workspace; it is copied, never changed (default: an empty one)
+    /// Directory seen as the workspace; the command gets a copy, and only --merge changes it (default: an empty one)
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Unpacked image whose programs the command uses, instead of this machine's
@@ -223,7 +223,7 @@ pub(crate) struct SandboxRun {
     /// without a port by 80 and 443. Can be given several times
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) allow_host: Vec<String>,
-    /// Write the command's changes into the workspace directory afterwards
+    /// Write the command's changes into the workspace directory afterwards, if it ended with status 0
     #[arg(long, requires = "workspace")]
     pub(crate) merge: bool,
     /// Pass standard input to the command as it comes
