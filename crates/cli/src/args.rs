@@ -210,7 +210,7 @@ pub(crate) struct SandboxRun {
     /// How the sandbox is made; only `native` is built
     #[arg(long, default_value = "native", hide = true)]
     pub(crate) backend: String,
-    /// Directory seen as the workspace; a copy of it, only --merge changes it (default: an empty one)
+    /// Directory seen as the workspace; the command gets a copy, and only --merge changes it (default: an empty one)
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     /// Unpacked image whose programs the command uses, instead of this machine's

@@ -22,7 +22,7 @@ use glasshouse_model::Exit;
 
 use crate::args::{Arguments, Command};
 use crate::error::Error;
-use crate::help;
+use crate::{help, slip};
 
 /// Runs the command and gives the exit status.
 pub(crate) fn run(arguments: Arguments) -> Result<u8, Error> {
@@ -68,8 +68,5 @@ fn check_is_task(task: &str) -> Result<(), Error> {
         return Err(Error::new(codes::USAGE, "the task is empty")
             .fix("say what to do, for example: glasshouse \"make the tests pass\""));
     }
-    let Some(near) = help::meant(task.trim()) else { return Ok(()) };
-    Err(Error::new(codes::USAGE, format!("there is no command `{task}`"))
-        .why("and one word so near to a command is no task")
-        .fix(format!("did you mean `glasshouse {near}`? A task is told in more than one word")))
+    slip::one_word(task.trim()).map_or(Ok(()), Err)
 }

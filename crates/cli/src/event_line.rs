@@ -13,7 +13,7 @@ use glasshouse_model::body::{
 use glasshouse_model::{CallId, Event, Kind};
 use serde_json::Value;
 
-use crate::show::{clip, millis, subject};
+use crate::show::{clip, each_once, millis, subject};
 
 /// Names of a body's facts that say nothing to a person in passing: ids, digests, long texts.
 const MACHINE_FACTS: [&str; 5] = ["call", "attestation", "input", "args_digest", "policy_version"];
@@ -87,7 +87,7 @@ fn conversation(event: &Event) -> Result<String, serde_json::Error> {
         Kind::PolicyDecided => decided(&event.body_as()?),
         Kind::ApprovalRequested => {
             let it: ApprovalRequested = event.body_as()?;
-            format!("{}: {}", it.tool, it.reasons.join("; "))
+            format!("{}: {}", it.tool, each_once(&it.reasons))
         }
         Kind::ApprovalResolved => {
             let it: ApprovalResolved = event.body_as()?;
@@ -162,7 +162,10 @@ fn change(event: &Event) -> Result<String, serde_json::Error> {
         }
         Kind::CommitCreated => {
             let it: CommitCreated = event.body_as()?;
-            format!("{} {}", it.commit.as_deref().map_or(it.why_none(), cut), it.subject)
+            match &it.commit {
+                Some(id) => format!("{} {}", cut(id), it.subject),
+                None => format!("none: {}", it.why_none()),
+            }
         }
         _ => facts(&event.body),
     })

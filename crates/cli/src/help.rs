@@ -1,6 +1,8 @@
 //! What clap does not do by itself: an example on every help page, and the name that a mistyped
 //! command may have meant.
 
+use std::ffi::OsString;
+
 use clap::{Command, CommandFactory};
 use glasshouse_model::suggest::distance;
 
@@ -24,7 +26,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("keys rotate", "glasshouse keys rotate k0011223344556677 --grace 24h"),
     ("keys revoke", "glasshouse keys revoke k0011223344556677"),
     ("tenants", "glasshouse tenants list"),
-    ("tenants create", "glasshouse tenants create acme --quota turns_per_day=100 --root /srv/acme"),
+    ("tenants create", "glasshouse tenants create acme --quota turns_per_day=100 --root \"$PWD\""),
     ("tenants list", "glasshouse tenants list --json"),
     ("tenants update", "glasshouse tenants update acme --quota turns_per_day=200 --root /srv/acme"),
     ("tenants disable", "glasshouse tenants disable acme"),
@@ -123,6 +125,15 @@ const EXAMPLES: &[(&str, &str)] = &[
         "glasshouse completions bash > ~/.local/share/bash-completion/completions/glasshouse",
     ),
 ];
+
+/// The words of a command line; who asks for the help of `help` is given that.
+pub(crate) fn asked(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
+}
 
 /// The command line with an example on each page.
 pub(crate) fn command() -> Command {

@@ -105,7 +105,13 @@ pub(crate) fn user_config_file() -> Option<PathBuf> {
 }
 
 fn user_config() -> Result<Config, Error> {
-    user_config_file().map_or_else(|| Ok(Config::default()), |file| Ok(Config::read(&file)?))
+    let Some(file) = user_config_file() else { return Ok(Config::default()) };
+    Config::read(&file).map_err(|error| match error.is(codes::INPUT_UNREADABLE) {
+        true => Error::from(error).fix(
+            "every command reads this file of yours: make it one that you can read, or set HOME or XDG_CONFIG_HOME to a directory of your own",
+        ),
+        false => error.into(),
+    })
 }
 
 /// What models cost: the user's `prices.yaml` beside the user's configuration. Nobody else's file is

@@ -13,11 +13,14 @@ mod models;
 mod output;
 mod review;
 mod show;
+mod slip;
 mod whole;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 
 use args::Arguments;
 
@@ -27,21 +30,11 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__sandboxd") {
         glasshouse_sandbox::host::main(&glasshouse_kernel::ENTRIES);
     }
-    let parsed = help::command().try_get_matches();
+    let words = help::asked(std::env::args_os());
+    let parsed = help::command().try_get_matches_from(&words);
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            let word = std::env::args_os().nth(1).filter(|_| error.use_stderr());
-            if let Some(name) = word.as_deref().and_then(|word| help::meant(word.to_str()?)) {
-                output::note(&format!("hint: did you mean `glasshouse {name}`?"));
-            }
-            let wants_json = std::env::args_os().any(|argument| argument == "--json");
-            if wants_json && error.use_stderr() {
-                fail::tell(&fail::usage(&error), true);
-            }
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return not_understood(&words, &error),
     };
     let json = arguments.json();
     match command::run(arguments) {
@@ -49,4 +42,17 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(fault) => fail::report(&fault, json),
     }
+}
+
+/// What clap ends with: a page that was asked for, or a command line that is none.
+fn not_understood(words: &[OsString], error: &clap::Error) -> ExitCode {
+    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy().into()).collect();
+    let json = slip::up_to_argv(&words).iter().any(|word| word == "--json");
+    let is_page = !error.use_stderr()
+        || (error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json);
+    if is_page {
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    fail::report(&slip::usage(&words, error), json)
 }

@@ -55,10 +55,13 @@ pub(crate) fn without_controls(json: String) -> String {
     out
 }
 
-/// Bytes of data, exactly.
-pub(crate) fn bytes(bytes: &[u8]) {
+/// Bytes of data, exactly. `false` when nobody reads them any more.
+pub(crate) fn bytes(bytes: &[u8]) -> bool {
     let mut stdout = std::io::stdout().lock();
-    note_loss(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    let is_read = !written.as_ref().is_err_and(|e| e.kind() == ErrorKind::BrokenPipe);
+    note_loss(written);
+    is_read
 }
 
 /// One line for people.

@@ -152,7 +152,9 @@ impl Show {
         ));
         let Ok(patch) = self.log.blob(&merge.patch.blob) else { return };
         let patch = String::from_utf8_lossy(&patch);
-        for line in patch.lines().take(MAX_DIFF_LINES) {
+        // Digests of whole files say nothing to a person.
+        let lines = || patch.lines().filter(|line| !line.starts_with("index "));
+        for line in lines().take(MAX_DIFF_LINES) {
             let style = match line.as_bytes().first() {
                 Some(b'+') => Some(Style::Good),
                 Some(b'-') => Some(Style::Bad),
@@ -162,7 +164,7 @@ impl Show {
             let line = format!("    {}", clip(line));
             output::note(&style.map_or_else(|| line.clone(), |style| styled(&line, style)));
         }
-        let more = patch.lines().count().saturating_sub(MAX_DIFF_LINES);
+        let more = lines().count().saturating_sub(MAX_DIFF_LINES);
         if more > 0 {
             dim(&format!("    … {more} more lines"));
         }
@@ -199,6 +201,17 @@ pub(crate) fn clip(text: &str) -> String {
         out.push('…');
     }
     out
+}
+
+/// Reasons, each once: several rules may give the same.
+pub(crate) fn each_once(reasons: &[String]) -> String {
+    let mut told: Vec<&str> = Vec::new();
+    for reason in reasons {
+        if !told.contains(&reason.as_str()) {
+            told.push(reason);
+        }
+    }
+    told.join("; ")
 }
 
 /// A time for people.
@@ -262,11 +275,11 @@ fn decision_line(decided: &PolicyDecided) {
 
 fn evidence_line(evidence: &TestEvidence) {
     let (text, style) = match (evidence.ran, evidence.passed) {
-        (true, true) => ("tests pass".to_owned(), Style::Good),
-        (true, false) => (format!("tests fail (exit {})", evidence.exit_code), Style::Bad),
+        (true, true) => ("the tests pass".to_owned(), Style::Good),
+        (true, false) => (format!("the tests fail (exit {})", evidence.exit_code), Style::Bad),
         (false, _) => ("the test runner did not run".to_owned(), Style::Bad),
     };
-    output::note(&styled(&format!("    tests {text}"), style));
+    output::note(&styled(&format!("    {text}"), style));
 }
 
 fn sealed_line(sealed: &WorkspaceSealed) {
@@ -285,12 +298,20 @@ fn rolled_back_line(rolled: &WorkspaceRolledBack) {
 
 fn model_failed_line(failed: &ModelFailed) {
     let then = failed.retry_in_ms.map_or_else(String::new, |ms| format!("; next try in {ms} ms"));
-    output::note(&styled(&format!("    model {}{then}", failed.code), Style::Warn));
+    // An error of a crate below is recorded with its code in front. Of one that repeats the code is enough.
+    let why = match failed.attempt {
+        1 => failed.message.trim_start_matches(failed.code.as_str()).to_owned(),
+        _ => String::new(),
+    };
+    output::note(&styled(&format!("    model {}{}{then}", failed.code, clip(&why)), Style::Warn));
 }
 
 fn commit_line(commit: &CommitCreated) {
-    let id = commit.commit.as_deref().map_or(commit.why_none(), |id| id.get(..12).unwrap_or(id));
-    output::note(&styled(&format!("committed {id}: {}", clip(&commit.subject)), Style::Good));
+    let line = match &commit.commit {
+        Some(id) => format!("committed {}: {}", id.get(..12).unwrap_or(id), clip(&commit.subject)),
+        None => format!("no commit was made: {}", commit.why_none()),
+    };
+    output::note(&styled(&line, Style::Good));
 }
 
 /// The end of an earlier turn; that of the turn which is watched is told after it.

@@ -7,7 +7,7 @@ pub const CONFIG_INVALID: Code = Code::new(
     "config_invalid",
     Exit::Usage,
     false,
-    "correct the named key; `glasshouse config get` lists them",
+    "correct the named key; `glasshouse config init` writes a file that names every key",
 );
 /// More messages to a running turn than wait for it.
 pub const STEERING_FULL: Code =
@@ -128,6 +128,13 @@ pub const PROJECT_ELSEWHERE: Code = Code::new(
     Exit::Denied,
     false,
     "begin a session on the directory that is meant",
+);
+/// A repository whose files are in no commit.
+pub const NO_COMMIT: Code = Code::new(
+    "no_commit",
+    Exit::Usage,
+    false,
+    "commit what is there (`git add -A && git commit -m start`), then give the task again",
 );
 /// No way to run the project's tests was found.
 pub const TESTS_UNKNOWN: Code = Code::new(
@@ -522,6 +529,7 @@ pub const ALL: &[Code] = &[
     NO_WORKSPACE,
     PROJECT_UNREADABLE,
     PROJECT_ELSEWHERE,
+    NO_COMMIT,
     TESTS_UNKNOWN,
     LOG_UNREADABLE,
     TURN_FAILED,

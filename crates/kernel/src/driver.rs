@@ -472,6 +472,8 @@ pub struct Session {
     /// What the network of a running command has to say.
     said: mpsc::Receiver<Said>,
     partial: Arc<Mutex<Arrived>>,
+    /// Code and message of what the request that is tried now failed with, when it was really sent.
+    model_failure: Arc<Mutex<Option<(String, String)>>>,
     /// Until when the answer that is asked for must have come.
     answer_by: Option<(String, std::time::Instant)>,
     /// Whether it is a fork of a session that another log recorded.

@@ -329,6 +329,12 @@ impl Plans {
         self.run(&ask, profile)
     }
 
+    /// The branch with the runs, once there were any.
+    #[must_use]
+    pub fn branch(&self) -> Option<&BranchId> {
+        self.home.as_ref().map(|home| &home.branch)
+    }
+
     /// The profile under which a plan was last shown; `None` when it never was.
     ///
     /// # Errors

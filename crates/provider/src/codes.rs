@@ -87,7 +87,7 @@ pub const PROVIDER_UNREACHABLE: Code = Code::new(
     "provider_unreachable",
     Exit::Unfinished,
     true,
-    "check the base URL, that the server runs, and the network",
+    "start the server, or correct the base URL or the network; `glasshouse provider test` tries it",
 );
 /// The server's certificate is not trusted.
 pub const PROVIDER_UNTRUSTED: Code = Code::new(

@@ -205,6 +205,9 @@ impl Transport {
             }
         }
         Err(match failure {
+            Some(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
+                self.unreachable("nothing listens there", why)
+            }
             Some(why) => self.unreachable("no connection", why),
             None => self.endpoint.insecure(),
         })

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use glasshouse_server::Server;
 
@@ -20,14 +20,28 @@ const ENTRANCE: &str = "playground.html";
 const PAGE: &str = "playground";
 
 /// Opens the page, or says why that is not possible: the server goes on without it.
-pub(super) fn show(server: &Server, scheme: &str) {
-    if let Err(why) = open(server, scheme) {
-        output::note(&format!("no browser was opened: {why}"));
+pub(super) fn show(server: &Server, address: &str) {
+    let page = format!("{address}/{PAGE}");
+    match open(server, &page) {
+        // It opens the browser and ends; where there is none it says so only by its status.
+        Ok(mut opener) => {
+            std::thread::spawn(move || match opener.wait() {
+                Ok(status) if status.success() => {}
+                Ok(status) => not_opened(&page, &format!("{OPENER} ended with {status}")),
+                Err(why) => not_opened(&page, &why.to_string()),
+            });
+        }
+        Err(why) => not_opened(&page, &format!("{OPENER}: {why}")),
     }
 }
 
-fn open(server: &Server, scheme: &str) -> std::io::Result<()> {
-    let page = format!("{scheme}://{}/{PAGE}", server.address());
+fn not_opened(page: &str, why: &str) {
+    output::note(&format!(
+        "no browser was opened ({why}); open {page} in one, and give it the token of the file above"
+    ));
+}
+
+fn open(server: &Server, page: &str) -> std::io::Result<Child> {
     // Where the token of the file does not count the page asks for a key.
     let place = match server.token_file() {
         None => OsString::from(page),
@@ -38,8 +52,7 @@ fn open(server: &Server, scheme: &str) -> std::io::Result<()> {
     };
     let mut opener = Command::new(OPENER);
     opener.arg(&place).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Whoever opens it lives on by itself.
-    opener.spawn().map(|_| ())
+    opener.spawn()
 }
 
 /// A page that leads to an address, beside the token and as private.

@@ -41,12 +41,9 @@ pub(crate) fn run(command: ConfigCommand) -> Result<u8, Error> {
     match command {
         ConfigCommand::Init => {
             if file.exists() {
-                return Err(Error::new(
-                    codes::CONFIG_INVALID,
-                    format!("{} exists", file.display()),
-                )
-                .why("init never overwrites")
-                .fix("edit it, or use `glasshouse config set`"));
+                return Err(Error::new(codes::OUTPUT_EXISTS, format!("{} exists", file.display()))
+                    .why("init never overwrites")
+                    .fix("edit it, or use `glasshouse config set`"));
             }
             write(&file, TEMPLATE)?;
             output::note(&format!("wrote {}", file.display()));
@@ -100,7 +97,19 @@ fn set(file: &Path, key: &str, value: &str) -> Result<(), Error> {
         }
     };
     let changed = replace_entry(&text, name, &line);
-    Config::parse(&changed, key)?.of_project(key)?;
+    let refused = |why: String| {
+        Error::new(codes::CONFIG_INVALID, format!("cannot set `{key}`")).why(why).fix(
+            "`glasshouse config init` in an empty directory writes a file that names every key",
+        )
+    };
+    let parsed = Config::parse(&changed, key).map_err(|error| {
+        let told = error.report();
+        // What follows shows the place in a text that nobody wrote.
+        refused(
+            told.why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+        )
+    })?;
+    parsed.of_project(key).map_err(|error| refused(error.report().why))?;
     write(file, &changed)
 }
 

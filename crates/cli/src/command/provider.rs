@@ -50,7 +50,13 @@ fn list(json: bool) -> Result<u8, Error> {
                 "base_url": known.base_url, "key": known.key, "key_is_set": key,
             }));
         } else {
-            let state = if key { "set" } else { "not set" };
+            // A server of one's own may want none.
+            let is_optional = known.base_url.is_none_or(|url| url.starts_with("http:"));
+            let state = match (key, is_optional) {
+                (true, _) => "set",
+                (false, false) => "not set",
+                (false, true) => "not set; needed only if the server asks for one",
+            };
             let url = known.base_url.unwrap_or("(pass --base-url)");
             output::data(&format!("{:<18} {url:<52} {} {state}", known.name, known.key));
         }

@@ -12,7 +12,7 @@ use glasshouse_kernel::{Answer, NoReviewer, ReviewItem, Reviewer};
 use glasshouse_model::{Actor, CanonicalPath, Exit};
 use glasshouse_sandbox::egress::AllowList;
 use glasshouse_sandbox::{
-    CallList, Cancel, Live, Orders, SandboxHost, Status, Stream, TemplateName,
+    CallList, Cancel, Limit, Live, Orders, SandboxHost, Status, Stream, TemplateName,
 };
 
 use crate::args::{SandboxCommand, SandboxRun, TemplateArgument};
@@ -22,25 +22,41 @@ use crate::{home, input, output};
 
 use self::terminal::RawTerminal;
 
+/// What a shell says of a program that wrote to a closed pipe: 128 and the number of the signal.
+const STATUS_OF_A_CLOSED_PIPE: u8 = 141;
+
 /// Runs the command.
 pub(crate) fn run(command: SandboxCommand) -> Result<u8, Error> {
     match command {
         SandboxCommand::Run(run) => {
             check(&run)?;
             let calls = run.seccomp.as_deref().map(call_list).transpose()?;
-            // What fails on our side must not look like the command's own status.
             execute(&run, calls).or_else(|fault| {
                 crate::fail::tell(&fault, run.json);
-                Ok(Exit::SandboxFailed.status())
+                Ok(status_of(fault.exit()).status())
             })
         }
         SandboxCommand::Gc { dry_run, json } => gc(dry_run, json),
     }
 }
 
-fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
-    let kernel = home::kernel()?;
-    let one = OneCommand {
+/// The status of what failed before or after the command: as everywhere for what the command line or the
+/// project got wrong; what the sandbox itself could not do must not look like the command's own status.
+const fn status_of(exit: Exit) -> Exit {
+    match exit {
+        Exit::Usage
+        | Exit::Denied
+        | Exit::NeedsApproval
+        | Exit::Conflict
+        | Exit::NotFound
+        | Exit::Cancelled => exit,
+        _ => Exit::SandboxFailed,
+    }
+}
+
+/// What the kernel is asked to run.
+fn one_command(run: &SandboxRun, calls: Option<CallList>) -> Result<OneCommand, Error> {
+    Ok(OneCommand {
         argv: run.argv.clone(),
         workspace: run.workspace.clone(),
         root: run.root.clone(),
@@ -60,7 +76,12 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
         env: environment(run)?,
         cwd: directory(run)?,
         merge: run.merge,
-    };
+    })
+}
+
+fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
+    let kernel = home::kernel()?;
+    let one = one_command(run, calls)?;
     let (cancel, orders) = (Cancel::new()?, Orders::new()?);
     signals::obey(&cancel, &orders, run.tty)?;
     // As it was when this goes out of scope, however the command ends.
@@ -71,12 +92,19 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
         orders: Some(&orders),
     };
     let json = run.json;
+    let mut is_unread = false;
     let mut sink = |stream: Stream, bytes: &[u8]| {
         if json {
             return;
         }
         match stream {
-            Stream::Stdout => output::bytes(bytes),
+            Stream::Stdout => {
+                if !output::bytes(bytes) && !is_unread {
+                    // Nobody reads what it goes on to say: that ends a command, as in a pipe of a shell.
+                    is_unread = true;
+                    cancel.cancel();
+                }
+            }
             Stream::Stderr => {
                 let _ = std::io::stderr().lock().write_all(bytes);
             }
@@ -87,6 +115,9 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
     let result = kernel.run_once(&one, hands);
     drop(terminal);
     let result = result?;
+    if is_unread && result.run.status == Status::Cancelled {
+        return Ok(STATUS_OF_A_CLOSED_PIPE);
+    }
     let status = exit_code(&result.run.status);
     if json {
         output::json_line(&serde_json::json!({
@@ -96,6 +127,7 @@ fn execute(run: &SandboxRun, calls: Option<CallList>) -> Result<u8, Error> {
             "usage": result.run.usage,
             "background_processes": result.run.background_processes,
             "changes": result.changes,
+            "left_out": result.left_out,
             "connections": result.connections,
             "stdout_blob": result.stdout.blob,
             "stderr_blob": result.stderr.blob,
@@ -181,7 +213,9 @@ fn environment(run: &SandboxRun) -> Result<Vec<(String, String)>, Error> {
             None => (
                 text.as_str(),
                 std::env::var(text).map_err(|why| {
-                    Error::new(codes::USAGE, format!("--env {text} has no value")).why(why)
+                    Error::new(codes::USAGE, format!("--env {text} has no value"))
+                        .why(why)
+                        .fix(format!("write --env {text}=VALUE, or export {text} first"))
                 })?,
             ),
         };
@@ -195,6 +229,7 @@ fn directory(run: &SandboxRun) -> Result<CanonicalPath, Error> {
         CanonicalPath::parse(text).map_err(|why| {
             Error::new(codes::USAGE, format!("--cwd {text} is no directory of the workspace"))
                 .why(why)
+                .fix("name it relative to the workspace, without `..`")
         })
     })
 }
@@ -220,6 +255,16 @@ const fn reason(status: &Status) -> Option<&'static str> {
     }
 }
 
+/// Which limit a command met.
+const fn exceeded(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Memory => "it needs more memory than the template allows",
+        Limit::Pids => "it makes more processes than the template allows",
+        Limit::Disk => "it writes more to disk than the template allows",
+        Limit::Output => "it wrote more than 64 MiB to stdout or stderr",
+    }
+}
+
 fn tell(result: &OneResult, run: &SandboxRun) {
     for refused in result.connections.iter().filter(|connection| connection.address.is_none()) {
         let code = refused.code.as_deref().unwrap_or_default();
@@ -228,13 +273,16 @@ fn tell(result: &OneResult, run: &SandboxRun) {
             refused.method, refused.host, refused.port
         ));
     }
+    for path in &result.left_out {
+        output::note(&format!("left out of the workspace: {path} is no file, directory or link"));
+    }
     for change in &result.changes {
         output::note(&format!("{} {}", change.change, change.path));
     }
     match &result.run.status {
         Status::TimedOut => output::note("the command ran too long and was stopped"),
         Status::LimitExceeded(limit) => {
-            output::note(&format!("the command exceeded a limit: {limit:?}"))
+            output::note(&format!("the command was ended: {}", exceeded(*limit)))
         }
         _ => {}
     }
@@ -248,11 +296,13 @@ fn tell(result: &OneResult, run: &SandboxRun) {
         )),
         _ => {}
     }
-    if result.run.background_processes > 0 {
-        output::note(&format!(
-            "{} background processes were ended",
-            result.run.background_processes
-        ));
+    // Whatever ended the command ended these with it.
+    if matches!(result.run.status, Status::Exited(_)) {
+        match result.run.background_processes {
+            0 => {}
+            1 => output::note("1 process that it left running was ended"),
+            more => output::note(&format!("{more} processes that it left running were ended")),
+        }
     }
 }
 

@@ -25,21 +25,22 @@ const SETTINGS: &str = "server/config.yaml";
 /// Serves until it is told to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<u8, Error> {
     let listening = listening(arguments)?;
-    let scheme = listening.scheme();
-    until_told(listening, arguments.debug, |server| {
+    until_told(listening, arguments.debug, |server, address| {
+        output::note(&format!("in a browser: {address}/playground; for programs: {address}/docs"));
         if arguments.open {
-            browser::show(server, scheme);
+            browser::show(server, address);
         }
     })
 }
 
-/// Serves until it is told to stop; `begun` is called once it listens. With `debug` causes of faults are told.
+/// Serves until it is told to stop; `begun` is called once it listens, with the address that clients use. With
+/// `debug` causes of faults are told.
 pub(super) fn until_told(
     listening: Listening,
     debug: bool,
-    begun: impl FnOnce(&Server),
+    begun: impl FnOnce(&Server, &str),
 ) -> Result<u8, Error> {
-    let scheme = listening.scheme();
+    let (scheme, name) = (listening.scheme(), listening.hosts.first().cloned());
     let kernel = Arc::new(home::kernel()?.with_prepared_code(PREPARED));
     let data = home::data_dir()?;
     let runtime = task::runtime()?;
@@ -54,12 +55,24 @@ pub(super) fn until_told(
         let mut interrupted = listen_to(SignalKind::interrupt())?;
         let server =
             Server::start(kernel, &data, Arc::new(Own), listening, telemetry(), operator).await?;
-        output::data(&format!("listening on {scheme}://{}", server.address()));
+        let bound = server.address();
+        // No client asks for the address that stands for all: it is answered under its name.
+        let name = name.filter(|_| bound.ip().is_unspecified());
+        let address =
+            format!("{scheme}://{}", name.clone().unwrap_or_else(|| bound.to_string()));
+        match name {
+            Some(_) => output::note(&format!("bound to {bound}")),
+            None if bound.ip().is_unspecified() => output::note(
+                "warning: clients are answered only under that address; pass --host NAME[:PORT] with the name that they use",
+            ),
+            None => {}
+        }
+        output::data(&format!("listening on {address}"));
         if let Some(file) = server.token_file() {
             output::note(&format!("the token is in {}", file.display()));
         }
         notify::tell(notify::READY);
-        begun(&server);
+        begun(&server, &address);
         tokio::select! {
             _ = interrupted.recv() => {}
             _ = ended.recv() => {}
@@ -138,7 +151,11 @@ impl Operator for StandardError {
 impl Own {
     fn connected(&self, wanted: Wanted<'_>) -> Result<Connected, Error> {
         let Wanted { provider, base_url, model, scenario, own_server } = wanted;
-        let name = provider.ok_or_else(models::none_set)?;
+        let name = provider.ok_or_else(|| {
+            models::none_set().fix(
+                "send `provider` and `model` (with `base_url` for a server of your own), or set them for the server with `glasshouse config set`",
+            )
+        })?;
         if name == "scripted" {
             let scripted: Scripted = scripted(scenario)?;
             let model = model.unwrap_or("scripted").to_owned();

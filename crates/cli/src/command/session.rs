@@ -103,9 +103,9 @@ fn search(
 ) -> Result<u8, Error> {
     let words = words.join(" ");
     if words.trim().is_empty() {
-        return Err(
-            Error::new(codes::USAGE, "there is nothing to look for").why("no word is given")
-        );
+        return Err(Error::new(codes::USAGE, "there is nothing to look for")
+            .why("no word is given")
+            .fix("name one, for example: glasshouse session search migration"));
     }
     let found = kernel.search(&Search { words, session, after: None, limit })?;
     for find in &found.finds {

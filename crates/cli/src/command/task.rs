@@ -1,6 +1,6 @@
 //! `glasshouse "task"`: a session on the user's own repository.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use glasshouse_kernel::session::State;
 use glasshouse_kernel::{
     Cancel, Config, Elsewhere, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
 };
-use glasshouse_model::body::{Outcome, SessionCreated};
-use glasshouse_model::{BranchId, Exit, SessionId};
+use glasshouse_model::body::{Outcome, PolicyDecided, SessionCreated};
+use glasshouse_model::{BranchId, Effect, Event, Exit, Kind, SessionId};
 use glasshouse_provider::{Provider, Scripted, Secret};
 
 use crate::args::SessionOptions;
@@ -32,8 +32,7 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
     }
     let Settings { config, own_server } = home::settings(flags, &project)?;
     let scenario = options.scenario.as_deref();
-    let scenario =
-        scenario.map(|file| input::bytes(file, input::MAX_SCENARIO_BYTES)).transpose()?;
+    let scenario = scenario.map(read_scenario).transpose()?;
     let kernel = home::kernel()?;
     Work {
         kernel,
@@ -45,6 +44,15 @@ pub(crate) fn run(task: &str, options: &SessionOptions) -> Result<u8, Error> {
         approver: Approver::of(options.no_approver, options.wait_for_review),
     }
     .run(task)
+}
+
+/// Reads a scenario; what is wrong with it is told by the name of its file, which the log does not keep.
+fn read_scenario(file: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = input::bytes(file, input::MAX_SCENARIO_BYTES)?;
+    if let Ok(text) = std::str::from_utf8(&bytes) {
+        Scripted::parse(text, &file.display().to_string())?;
+    }
+    Ok(bytes)
 }
 
 /// All that one task needs.
@@ -373,7 +381,7 @@ fn tell(
     let verify = if verification.is_ok() { "ok" } else { "failed" };
     let head = kernel.log().head(branch)?;
     let status = exit_status(report, verification.is_ok());
-    if let Some(fault) = fault(report, session) {
+    if let Some(fault) = fault(report, session, || denied_at(kernel, branch)) {
         crate::fail::tell(&fault, json);
     }
     if json {
@@ -388,11 +396,9 @@ fn tell(
             "isolation": report.isolation,
         }));
     } else {
-        let outcome = serde_json::to_value(report.outcome).unwrap_or_default();
-        let commit = report.end.commit.as_deref().map(|id| format!(" {id}")).unwrap_or_default();
         output::note(&format!(
-            "{}{commit}: {} events, log {verify}, head {}, isolation {}",
-            outcome.as_str().unwrap_or_default(),
+            "{}: {} events, log {verify}, head {}, isolation {}",
+            outcome(report),
             head.seq,
             head.hash,
             report.isolation.as_deref().unwrap_or("not used"),
@@ -404,8 +410,34 @@ fn tell(
     Ok(status)
 }
 
+/// How a turn ended, for people: what is committed says so only where there is a commit.
+fn outcome(report: &TurnReport) -> String {
+    let word = serde_json::to_value(report.outcome).unwrap_or_default();
+    let word = word.as_str().unwrap_or_default();
+    match (report.outcome, &report.end.commit) {
+        (_, Some(commit)) => format!("{word} {commit}"),
+        (Outcome::Committed, None) => "merged without a commit".to_owned(),
+        (_, None) => word.to_owned(),
+    }
+}
+
+/// Sequence of the last decision that denied something.
+fn denied_at(kernel: &Kernel, branch: &BranchId) -> Option<u64> {
+    let denied = |event: &Event| {
+        let decided = event.body_as::<PolicyDecided>();
+        decided.is_ok_and(|decided| decided.decision.effect == Effect::Deny)
+    };
+    let events = kernel.log().events(branch).filter_map(std::result::Result::ok);
+    let decided = events.filter(|event| *event.kind() == Kind::PolicyDecided);
+    decided.filter(denied).last().map(|event| event.seq())
+}
+
 /// Why a turn did not do its task, in the shape of every error; `None` when it did or was cancelled.
-fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
+fn fault(
+    report: &TurnReport,
+    session: &SessionId,
+    denied_at: impl FnOnce() -> Option<u64>,
+) -> Option<Error> {
     let nobody = "a call needed a person's approval, and nobody gave it";
     let (name, message) = match (report.outcome, &report.end.code, &report.end.message) {
         (Outcome::Answered, ..) if report.no_approver => (codes::NO_APPROVER.name, nobody),
@@ -422,10 +454,19 @@ fn fault(report: &TurnReport, session: &SessionId) -> Option<Error> {
     let doubled = format!("{name}: ");
     let why = message.strip_prefix(doubled.as_str()).unwrap_or(message);
     let code = codes::named(name).unwrap_or(codes::TURN_FAILED);
-    let fix = format!("{}; `glasshouse session show {session}` tells what happened", code.fix);
+    let mut fix = format!("{}; `glasshouse session show {session}` tells what happened", code.fix);
+    // What a code says to everybody has names where this session has ids.
+    fix = fix.replace("session resume`", &format!("session resume {session}`"));
+    fix = fix.replace("session resume ID", &format!("session resume {session}"));
+    fix = fix.replace("--session ID", &format!("--session {session}"));
+    if fix.contains("--at SEQ")
+        && let Some(seq) = denied_at()
+    {
+        fix = fix.replace("--at SEQ", &format!("--at {seq}"));
+    }
     let fault = Error::new(code, "the task was not finished")
         .why(output::visible(why, true))
-        .fix(fix.replace("session resume`", &format!("session resume {session}`")))
+        .fix(fix)
         .with("session", session.to_string());
     Some(if code.name == name { fault } else { fault.with("code", name) })
 }

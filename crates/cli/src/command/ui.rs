@@ -79,7 +79,12 @@ fn coder() -> Result<Coder, Error> {
 
 fn tell(report: &glasshouse_plan::Report) {
     let count = report.issue_count;
-    output::note(&format!("unsafe: {count} issue{}", if count == 1 { "" } else { "s" }));
+    tell_under(&format!("unsafe: {count} issue{}", if count == 1 { "" } else { "s" }), report);
+}
+
+/// What is wrong with a plan, below a line that says what follows from it.
+fn tell_under(head: &str, report: &glasshouse_plan::Report) {
+    output::note(head);
     for issue in &report.issues {
         output::note(&format!("  {}", line(issue)));
         output::note(&format!("    fix: {}", issue.fix));

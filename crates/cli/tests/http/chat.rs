@@ -366,21 +366,36 @@ steps:
     std::fs::copy(example, place.path("chat.mjs")).unwrap();
     let modules = Path::new(&packages).join("node_modules");
     std::os::unix::fs::symlink(modules, place.path("node_modules")).unwrap();
-    let mut child = Command::new("node")
-        .arg(place.path("chat.mjs"))
-        .arg(format!("http://{}", served.address))
-        .arg(place.home().join("server/token"))
-        .arg(&project)
-        .args(["scripted", "scripted"])
-        .arg(place.path("scenario.yaml"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"what does it say?\ny\n\n").unwrap();
-    let ran = Ran::new(&child.wait_with_output().unwrap()).expect_status(0);
+    let chat = |model: &[&str], said: &[u8], status: i32| {
+        let mut child = Command::new("node")
+            .arg(place.path("chat.mjs"))
+            .arg(format!("http://{}", served.address))
+            .arg(place.home().join("server/token"))
+            .arg(&project)
+            .args(model)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(said).unwrap();
+        Ran::new(&child.wait_with_output().unwrap()).expect_status(status)
+    };
+    let scenario = place.path("scenario.yaml");
+    let scripted = ["scripted", "scripted", scenario.to_str().unwrap()];
+    let ran = chat(&scripted, b"what does it say?\ny\n\n", 0);
+    // An answer that goes on after a question does not say again what it said.
+    assert_eq!(ran.stdout.matches("I look.").count(), 1, "{ran:?}");
     for text in ["I look.", "allow fs.read", "fs.read output-available", "It says something."] {
         assert!(ran.stdout.contains(text), "{text}: {ran:?}");
+    }
+    // The failure: of an answer that failed nothing was shown, and the end was a success.
+    let ran = chat(&scripted, b"what does it say?\nn\n\n", 1);
+    assert!(ran.stderr.contains("error: scenario_mismatch: "), "{ran:?}");
+    // And of a session that was refused there was a stack trace.
+    for (model, code) in [(&[][..], "config_invalid"), (&["ollama"], "config_invalid")] {
+        let ran = chat(model, b"", 1);
+        assert!(ran.stderr.contains(code) && ran.stderr.contains("\n  fix: "), "{ran:?}");
+        assert!(!ran.stderr.contains("    at "), "{ran:?}");
     }
 }

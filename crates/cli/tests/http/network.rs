@@ -169,8 +169,12 @@ fn where_others_reach_it_it_is_encrypted_and_knows_who_asks() {
     for more in [&tls[..], &["--insecure-plaintext"][..]] {
         let arguments = [&["--host", "glass.example"][..], more].concat();
         let served = Served::on(&place, "0.0.0.0:0", &arguments);
+        // Clients are told the name under which they are answered.
+        assert_eq!(served.address, "glass.example");
         if more.len() == 1 {
-            let port = served.address.rsplit(':').next().unwrap();
+            let said = std::fs::read_to_string(place.path("serve.stderr")).unwrap();
+            let bound = said.lines().find_map(|line| line.strip_prefix("bound to 0.0.0.0:"));
+            let port = bound.unwrap();
             let key = made["text"].as_str().unwrap();
             let ask = |host: &str, credential: &str| {
                 let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();

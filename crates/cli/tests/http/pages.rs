@@ -128,3 +128,31 @@ fn the_page_is_opened_without_the_token_in_a_command_line() {
     let address = format!("http://{}/playground#token={}", served.address, served.token);
     assert!(text.contains(&address), "{text}");
 }
+
+/// The failure: where the opener found no browser nothing was said, and nobody was told of the pages.
+#[test]
+fn where_no_browser_opens_the_address_is_told() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let programs = place.path("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let opener = programs.join("xdg-open");
+    std::fs::write(&opener, "#!/bin/sh\nexit 3\n").unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let served = Served::begin(&place, "127.0.0.1:0", &["--open"], &[("PATH", path.as_str())]);
+    let page = format!("http://{}/playground", served.address);
+    let expected = [
+        format!("in a browser: {page}; for programs: http://{}/docs", served.address),
+        format!("ended with exit status: 3); open {page} in one"),
+    ];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let said = std::fs::read_to_string(place.path("serve.stderr")).unwrap();
+        if expected.iter().all(|text| said.contains(text.as_str())) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}

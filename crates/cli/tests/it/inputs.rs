@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use glasshouse_model::Kind;
+use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::{Effect, Event, Kind};
 
 use crate::harness::{Place, count};
 
@@ -37,6 +38,32 @@ fn e2e_arguments_that_cannot_be_used_end_with_status_2() {
     check(&["audit", "blob", "12", "--json"], "usage", "");
     let call = r#"{"syscall":"fs.read","path":"a"}"#;
     check(&["policy", "check", "--json", "--state", "flying", "--call", call], "usage", "planning");
+}
+
+/// The failure: of what the command line got wrong a part ended `sandbox run` with 125, as its own failures do.
+#[test]
+fn e2e_sandbox_run_ends_with_125_only_for_its_own_failures() {
+    let place = Place::new();
+    place.log();
+    let around = place.path("");
+    let around = around.to_str().unwrap();
+    let check = |place: &Place, more: &[&str], status: i32, code: &str, words: &str| {
+        let ran = place.run(&[&["sandbox", "run"][..], more, &["--", "true"]].concat());
+        assert_eq!(ran.status, Some(status), "{more:?}: {ran:?}");
+        for text in [format!("[{code}]").as_str(), words, "\n  why: ", "\n  fix: "] {
+            assert!(ran.stderr.contains(text), "{more:?}: {ran:?}");
+        }
+    };
+    check(&place, &["--workspace", "nowhere"], 2, "project_unreadable", "it is no directory");
+    check(&place, &["--workspace", around], 2, "project_unreadable", "a directory of its own");
+    check(&place, &["--root", around], 2, "project_unreadable", "a directory of its own");
+    check(&place, &["-e", "NOT_SET_AT_ALL"], 2, "usage", "write --env NOT_SET_AT_ALL=VALUE");
+    check(&place, &["--cwd", "../x"], 2, "usage", "relative to the workspace");
+    check(&place, &["--timeout", "2"], 2, "usage", "has no unit");
+    check(&place, &["--tty"], 2, "usage", "--tty");
+    let place = Place::new();
+    std::fs::write(place.home(), "no directory").unwrap();
+    check(&place, &[], 125, "storage_failed", "");
 }
 
 /// A file without an end, without a writer or without a text is refused, whatever it is named for.
@@ -123,9 +150,16 @@ fn e2e_a_refused_merge_does_not_end_the_call_again() {
     let workspace = dir.display().to_string();
     let script = "mkdir .glasshouse; echo x > .glasshouse/policy.yaml";
     let run = ["sandbox", "run", "--merge", "--workspace", &workspace, "--", "sh", "-c", script];
-    let ran = place.run(&run).expect_status(125);
+    let ran = place.run(&run).expect_status(3);
     assert!(ran.stderr.contains("policy_denied"), "{ran:?}");
-    let (_, events) = place.events();
+    let (session, events) = place.events();
+    let is_denial = |event: &&Event| {
+        let decided = event.body_as::<PolicyDecided>();
+        decided.is_ok_and(|decided| decided.decision.effect == Effect::Deny)
+    };
+    let denied = events.iter().find(is_denial).unwrap().seq();
+    let explain = format!("policy explain --session {session} --at {denied}");
+    assert!(ran.stderr.contains(&explain), "{explain}: {ran:?}");
     crate::harness::assert_each_ended_once(&events);
     assert_eq!(count(&events, &Kind::MergeFailed), 1);
 }

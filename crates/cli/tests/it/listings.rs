@@ -78,18 +78,29 @@ fn e2e_a_damaged_session_hides_no_other() {
     place.run(&["audit", "verify", "--json"]).expect_status(5);
 }
 
+/// What the parser of arguments refuses is told like every other error, with code, why and fix.
 #[test]
-fn e2e_a_mistyped_command_is_answered_with_the_one_that_was_meant() {
+fn e2e_a_command_line_that_is_none_is_answered_with_what_was_meant() {
     let place = Place::new();
-    let check = |arguments: &[&str], hint: Option<&str>| {
+    let check = |arguments: &[&str], meant: &str| {
         let ran = place.run(arguments).expect_status(2);
-        match hint {
-            Some(name) => assert!(ran.stderr.contains(&format!("`glasshouse {name}`")), "{ran:?}"),
-            None => assert!(!ran.stderr.contains("hint:"), "{ran:?}"),
+        for words in ["[usage]", "\n  why: ", "\n  fix: ", meant] {
+            assert!(ran.stderr.contains(words), "{words}: {ran:?}");
         }
     };
-    check(&["sesion", "list"], Some("session"));
-    check(&["polcy", "show"], Some("policy"));
-    check(&["fix the tests", "now"], None);
-    check(&["session", "lst"], None);
+    check(&["sesion", "list"], "`glasshouse session list`");
+    check(&["show", "s_1"], "`glasshouse session show s_1`");
+    check(&["handle", "empty", "input"], "`glasshouse \"handle empty input\"`");
+    check(&["fix the tests", "now"], "`glasshouse \"fix the tests now\"`");
+    check(&["session", "show"], "usage: glasshouse session show <ID>");
+    check(&["version"], "`glasshouse --version`");
+    let page = place.run(&["help", "--help"]).expect_status(0);
+    assert!(page.stdout.contains("glasshouse demo"), "{page:?}");
+    // What follows `--` is another program's.
+    let told =
+        place.run(&["sandbox", "run", "--timout", "2s", "--", "x", "--json"]).expect_status(2);
+    assert!(
+        told.stdout.is_empty() && told.stderr.contains("did you mean `--timeout`?"),
+        "{told:?}"
+    );
 }

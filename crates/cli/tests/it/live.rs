@@ -104,7 +104,7 @@ fn e2e_input_output_environment_and_directory_of_a_command() {
     assert_eq!(last["background_processes"], 1);
     assert!(last["usage"]["memory_peak_bytes"].as_u64() > Some(0), "{last}");
     let absent = ["sandbox", "run", "-e", "SURELY_NOT_SET", "--", "true"];
-    assert!(place.run(&absent).expect_status(125).stderr.contains("SURELY_NOT_SET"));
+    assert!(place.run(&absent).expect_status(2).stderr.contains("SURELY_NOT_SET"));
 }
 
 /// Ctrl-Z stopped the program, and the command went on behind it.

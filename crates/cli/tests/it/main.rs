@@ -54,3 +54,4 @@ mod reviews;
 #[path = "../../../../tests/support/skips.rs"]
 mod skips;
 mod taint;
+mod told;

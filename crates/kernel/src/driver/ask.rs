@@ -199,8 +199,8 @@ impl Questions<'_> {
             self.journal.append_with(drafts, vec![self.opened(request.ordinal)?])?;
             return Ok(());
         }
-        self.journal.append(drafts)?;
-        Err(Error::new(codes::POLICY_DENIED, "the model may not be asked").why(reasons))
+        let seq = self.journal.append(drafts)?;
+        Err(self.journal.denied(seq, "the model may not be asked", reasons))
     }
 
     fn opened(&self, ordinal: u64) -> Result<CellWrite> {

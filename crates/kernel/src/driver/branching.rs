@@ -108,9 +108,9 @@ impl Kernel {
         if effect == Effect::Allow {
             return Ok(decided);
         }
-        Journal::open(self)?.append(vec![decided])?;
-        Err(Error::new(codes::POLICY_DENIED, format!("{parent} may not be forked"))
-            .why(reasons.join("; ")))
+        let journal = Journal::open(self)?;
+        let seq = journal.append(vec![decided])?;
+        Err(journal.denied(seq, format!("{parent} may not be forked"), reasons.join("; ")))
     }
 
     /// Refuses a session that was archived: the log has only the hashes of its events.
@@ -123,14 +123,19 @@ impl Kernel {
         if self.log.is_forgotten(session)? && !file.exists() {
             let what = format!("session {session} is gone");
             return Err(Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what)
-                .why("it was deleted, or its archive was when the log was full"));
+                .why("it was deleted, or its archive was when the log was full")
+                .fix(
+                    "nothing brings back what it said; `glasshouse audit verify` still proves it",
+                ));
         }
         let what = format!("session {session} was archived");
         let error = Error::new(glasshouse_log::codes::SESSION_ARCHIVED, what);
         Err(if file.exists() {
             error.why(format!("its {} events are in {}", archive.events, file.display()))
         } else {
-            error.why("its archive was deleted when the log was full")
+            error
+                .why("its archive was deleted when the log was full")
+                .fix("nothing brings back what it said; `glasshouse audit verify` still proves it")
         })
     }
 

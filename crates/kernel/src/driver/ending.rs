@@ -185,9 +185,10 @@ impl Kernel {
         if effect == Effect::Allow {
             return Ok(decided);
         }
-        Journal::open(self)?.append(vec![decided])?;
+        let journal = Journal::open(self)?;
+        let seq = journal.append(vec![decided])?;
         let what = format!("session {session} may not be ended");
-        Err(Error::new(codes::POLICY_DENIED, what).why(reasons.join("; ")))
+        Err(journal.denied(seq, what, reasons.join("; ")))
     }
 }
 

@@ -17,8 +17,8 @@ use super::Kernel;
 use super::journal::Journal;
 use super::rules;
 use super::start::random;
+use crate::Result;
 use crate::session::State;
-use crate::{Error, Result, codes};
 
 impl Kernel {
     /// Imports a session, as the person at this machine and under the shipped policy.
@@ -33,9 +33,9 @@ impl Kernel {
         let decided = PolicyDecided::new(None, call, None, decision);
         let decided = Draft::new(Kind::PolicyDecided, &decided);
         if effect != Effect::Allow {
-            Journal::open(self)?.append(vec![decided])?;
-            return Err(Error::new(codes::POLICY_DENIED, "no session may be imported")
-                .why(reasons.join("; ")));
+            let journal = Journal::open(self)?;
+            let seq = journal.append(vec![decided])?;
+            return Err(journal.denied(seq, "no session may be imported", reasons.join("; ")));
         }
         let new = NewImport {
             told: NewBranch {

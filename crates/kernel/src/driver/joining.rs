@@ -312,9 +312,10 @@ impl Kernel {
         match decision.effect {
             Effect::Allow => Ok(Allowed::Now(vec![decided])),
             Effect::Deny => {
-                Journal::open(self)?.append(vec![decided])?;
+                let journal = Journal::open(self)?;
+                let seq = journal.append(vec![decided])?;
                 let what = format!("{} may not be merged", source.branch);
-                Err(Error::new(codes::POLICY_DENIED, what).why(decision.reasons.join("; ")))
+                Err(journal.denied(seq, what, decision.reasons.join("; ")))
             }
             Effect::RequireReview => {
                 let base = target_state.frozen.as_ref().map_or(Digest::ZERO, |(_, own)| own.base);

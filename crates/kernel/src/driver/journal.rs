@@ -5,7 +5,7 @@ use glasshouse_model::{BranchId, Draft, Principal, PrincipalKind, Seq, SessionId
 
 use super::start::random;
 use super::{Kernel, beside};
-use crate::Result;
+use crate::{Error, Result, codes};
 
 /// Where the events of one such act go.
 pub(super) struct Journal<'a> {
@@ -53,6 +53,21 @@ impl<'a> Journal<'a> {
     /// The log that it is in.
     pub(super) const fn log(&self) -> &Log {
         &self.kernel.log
+    }
+
+    /// The error of what the policy denied by the event `seq` of this branch.
+    pub(super) fn denied(
+        &self,
+        seq: Seq,
+        what: impl Into<String>,
+        why: impl std::fmt::Display,
+    ) -> Error {
+        let session = &self.session;
+        Error::new(codes::POLICY_DENIED, what)
+            .why(why)
+            .fix(format!("`glasshouse policy explain --session {session} --at {seq}` says more"))
+            .with("session", session.as_str())
+            .with("seq", seq)
     }
 
     /// Appends events; answers the sequence of the last.

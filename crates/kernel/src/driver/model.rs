@@ -41,6 +41,8 @@ struct Ask {
     masker: Arc<Masker>,
     observer: Arc<dyn Observer>,
     partial: Arc<Mutex<Arrived>>,
+    /// What an earlier try of the same request failed with.
+    failure: Arc<Mutex<Option<(String, String)>>>,
     /// Whether a summary is asked for, which is no message to anyone.
     summary: bool,
     /// The model to ask when this one does not answer.
@@ -97,6 +99,9 @@ impl Session {
         let answer_by = self.answer_by(&request.model, attempt);
         if allowed {
             *lock(&self.partial) = Arrived::default();
+            if attempt <= 1 {
+                *lock(&self.model_failure) = None;
+            }
             let ask = Ask {
                 provider: Arc::clone(&self.provider),
                 request,
@@ -106,6 +111,7 @@ impl Session {
                 masker: Arc::clone(&self.masker),
                 observer: Arc::clone(self.recorder.observer()),
                 partial: Arc::clone(&self.partial),
+                failure: Arc::clone(&self.model_failure),
                 summary,
                 next_model,
                 may_summarise,
@@ -204,7 +210,10 @@ impl Ask {
             (None, Some(model)) if retry::another_may_answer(error) => Next::Ask(model.clone()),
             (None, _) => Next::Nothing,
         };
-        self.failure(error.code(), &message, next, true)
+        let is_last = matches!(next, Next::Nothing);
+        let earlier = &mut *lock(&self.failure);
+        let (code, message) = cause((error.code(), message), is_last, earlier);
+        self.failure(&code, &message, next, true)
     }
 
     fn cancelled(&self) -> Draft {
@@ -228,6 +237,21 @@ impl Ask {
         };
         Draft::new(Kind::ModelFailed, &body)
     }
+}
+
+/// What a request is told to have failed with: in the end its own failure, not that the server was left alone
+/// because of it. Code and message.
+fn cause(
+    (code, message): (&str, String),
+    is_last: bool,
+    earlier: &mut Option<(String, String)>,
+) -> (String, String) {
+    let now = (code.to_owned(), message);
+    if code != provider_codes::PROVIDER_PAUSED.name {
+        *earlier = Some(now.clone());
+        return now;
+    }
+    earlier.clone().filter(|_| is_last).unwrap_or(now)
 }
 
 /// What follows a request that failed.
@@ -272,4 +296,30 @@ pub fn tools_told(registry: &Registry) -> Vec<ToolSpec> {
 /// Microseconds since `started`.
 pub(super) fn elapsed_us(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The failure: after five refused connections the line to the server was closed, and all that the end of the
+    /// turn told was that it was not asked.
+    #[test]
+    fn the_last_failure_tells_what_the_server_did() {
+        let check = |failures: &[(&str, bool)], expected: &[&str]| {
+            let mut earlier = None;
+            let told = failures.iter().map(|(code, is_last)| {
+                cause((code, format!("{code} it was")), *is_last, &mut earlier)
+            });
+            let told: Vec<_> = told.collect();
+            assert!(told.iter().all(|(code, text)| text.starts_with(code.as_str())), "{told:?}");
+            let codes: Vec<_> = told.iter().map(|(code, _)| code.as_str()).collect();
+            assert_eq!(codes, expected);
+        };
+        let (refused, paused) = ("provider_unreachable", "provider_paused");
+        check(&[(refused, false), (paused, true)], &[refused, refused]);
+        check(&[(refused, false), (paused, false), (paused, true)], &[refused, paused, refused]);
+        check(&[(paused, true)], &[paused]);
+        check(&[(refused, false), ("overloaded", true)], &[refused, "overloaded"]);
+    }
 }

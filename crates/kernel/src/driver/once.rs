@@ -81,6 +81,8 @@ pub struct OneResult {
     pub stdout: BlobRef,
     /// Everything it wrote to stderr.
     pub stderr: BlobRef,
+    /// Sockets, pipes and devices of the directory, which the copy does not have.
+    pub left_out: Vec<CanonicalPath>,
     /// How many files went into the directory; `None` when no merge was asked for or the command did
     /// not end with status 0.
     pub merged: Option<u64>,
@@ -150,10 +152,10 @@ impl Kernel {
         if effect == Effect::Deny {
             let body = end(id, CallStatus::Denied, Some("policy_denied".to_owned()), None, 0);
             drafts.push(Draft::new(Kind::ToolDenied, &body));
-            record.append(drafts)?;
-            return Err(
-                Error::new(codes::POLICY_DENIED, "the command may not run").why(reasons.join("; "))
-            );
+            // The end of the call is behind its decision.
+            let seq = record.append(drafts)?.saturating_sub(1);
+            let why = reasons.join("; ");
+            return Err(record.journal.denied(seq, "the command may not run", why));
         }
         let shown = one.argv.join(" ");
         let asked = (effect == Effect::RequireReview).then(|| ApprovalRequested {
@@ -213,6 +215,7 @@ impl Kernel {
             isolation,
             changes: Vec::new(),
             connections: used.connections,
+            left_out: workspace.base().left_out.clone(),
             stdout: put(&self.log, &masker.mask(&stdout))?,
             stderr: put(&self.log, &masker.mask(&stderr))?,
             merged: None,

@@ -1,6 +1,7 @@
 //! Sessions as lists show them: what a person needs to find one again.
 
 use glasshouse_log::SessionRow;
+use glasshouse_model::body::Outcome;
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId, State as Workflow};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -105,6 +106,10 @@ impl Kernel {
             return Ok(if is_owned { "running" } else { "interrupted" }.to_owned());
         }
         let Some(outcome) = listing.outcome else { return Ok("new".to_owned()) };
+        // The project is no git repository, or its last commit had all of it already.
+        if outcome == Outcome::Committed && !listing.has_commit {
+            return Ok("merged".to_owned());
+        }
         let word = serde_json::to_value(outcome).unwrap_or_default();
         Ok(word.as_str().unwrap_or_default().to_owned())
     }

@@ -12,6 +12,7 @@ use glasshouse_model::{BranchId, Draft, Kind, Mode, Principal, PrincipalKind, Se
 use glasshouse_policy::Policy;
 use glasshouse_provider::{Provider, Secret, TokenUsage};
 use glasshouse_sandbox::toolchain;
+use glasshouse_sandbox::workspace::git::Git;
 use glasshouse_tools::Registry;
 
 use super::network::{Network, to_the_turn};
@@ -61,7 +62,7 @@ impl Kernel {
     /// waits for that.
     ///
     /// # Errors
-    /// `branch_exists` for an id that is taken; `project_unreadable`, `tests_unknown`, the policy's load errors, the
+    /// `branch_exists` for an id that is taken; `project_unreadable`, `no_commit`, `tests_unknown`, the policy's load errors, the
     /// log's errors.
     pub async fn start(&self, new: NewSession) -> Result<Session> {
         let mut session = self.found(new).await?;
@@ -80,6 +81,7 @@ impl Kernel {
         let project = canonical_project(&new.project)?;
         self.keep_apart(&project)?;
         self.grounds.check(&project)?;
+        check_has_commit(&project)?;
         let test = test_setup(&project, &new.config)?;
         let texts = self.policy_texts(&project, &test)?;
         let policy = self.compile(&texts)?;
@@ -216,6 +218,7 @@ impl Kernel {
             workbench: Arc::new(Mutex::new(workbench)),
             said,
             partial: Arc::default(),
+            model_failure: Arc::default(),
             answer_by: None,
             is_imported: false,
             outside: self.outside.through(&self.network)?,
@@ -360,6 +363,25 @@ pub(super) fn canonical_project(dir: &Path) -> Result<PathBuf> {
     };
     let project = dir.canonicalize().map_err(|e| fail(e.to_string()))?;
     if project.is_dir() { Ok(project) } else { Err(fail("it is no directory".to_owned())) }
+}
+
+/// Refuses a repository with files and without a commit: what changes one of these could not be committed, and
+/// that would be found only when all work is done. New files alone can be a first commit.
+fn check_has_commit(project: &Path) -> Result<()> {
+    // What is wrong with the repository itself is told when it is frozen.
+    let Ok(Some(git)) = Git::discover(project) else { return Ok(()) };
+    if git.head()?.1.is_some() {
+        return Ok(());
+    }
+    let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let listed = git.run(&args, b"", &[])?.stdout;
+    // What Glasshouse reads there is no work of the project's.
+    let is_work = |name: &[u8]| !name.is_empty() && !name.starts_with(b".glasshouse/");
+    if !listed.split(|byte| *byte == 0).any(is_work) {
+        return Ok(());
+    }
+    Err(Error::new(codes::NO_COMMIT, format!("cannot work on {}", project.display()))
+        .why("it is a git repository without any commit, and work is committed on top of one"))
 }
 
 /// How the project tests itself: configured, else detected.

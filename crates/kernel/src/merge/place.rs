@@ -213,7 +213,17 @@ impl Place {
         interrupt: Interrupt<'_>,
     ) -> Result<()> {
         interrupt("write part")?;
-        self.root.write_new(&self.holder, &self.part(), after, bytes, how)?;
+        self.root.write_new(&self.holder, &self.part(), after, bytes, how).map_err(|error| {
+            if !error.is(glasshouse_sandbox::codes::WORKSPACE_IO) {
+                return error.into();
+            }
+            // The name beside the path is ours; a person knows the path.
+            let what = format!("cannot write beside `{}`", self.path);
+            Error::new(glasshouse_sandbox::codes::WORKSPACE_IO, what)
+                .why(error.report().why)
+                .fix("make its directory one that you can write to, or free space on its disk")
+                .with("path", self.path.as_str())
+        })?;
         interrupt("name swap")?;
         self.rename(&self.part(), &self.swap, RenameFlags::NOREPLACE)
             .map_err(|e| self.fail("cannot prepare", e))

@@ -32,12 +32,14 @@ pub struct Listing {
     pub is_open: bool,
     /// How the last turn ended, when none is open.
     pub outcome: Option<Outcome>,
+    /// Whether that made a commit.
+    pub has_commit: bool,
 }
 
 impl Projection for Listing {
     const NAME: &'static str = "listing";
     /// Goes up with every change of what folding does or of the shape.
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn apply(&mut self, event: &Event) {
         self.head = event.seq();
@@ -62,7 +64,9 @@ impl Projection for Listing {
             Kind::TurnStarted => (self.is_open, self.outcome) = (true, None),
             kind if kind.ends_turn() => {
                 self.is_open = false;
-                self.outcome = event.body_as().ok().map(|end: TurnEnd| end.outcome);
+                let end: Option<TurnEnd> = event.body_as().ok();
+                self.has_commit = end.as_ref().is_some_and(|end| end.commit.is_some());
+                self.outcome = end.map(|end| end.outcome);
             }
             _ => {}
         }
@@ -109,8 +113,8 @@ mod tests {
     #[test]
     fn the_saved_shape_belongs_to_its_version() {
         let saved = String::from_utf8(Listing::default().save().unwrap()).unwrap();
-        let shape = r#"{"head":0,"project":null,"provider":null,"model":null,"task":null,"workflow":null,"mode":null,"is_open":false,"outcome":null}"#;
-        assert_eq!((Listing::VERSION, saved.as_str()), (2, shape));
+        let shape = r#"{"head":0,"project":null,"provider":null,"model":null,"task":null,"workflow":null,"mode":null,"is_open":false,"outcome":null,"has_commit":false}"#;
+        assert_eq!((Listing::VERSION, saved.as_str()), (3, shape));
         assert_eq!(Listing::load(saved.as_bytes()), Some(Listing::default()));
     }
 

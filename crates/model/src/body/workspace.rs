@@ -184,6 +184,10 @@ impl CommitCreated {
     /// Why there is no commit, for people.
     #[must_use]
     pub const fn why_none(&self) -> &'static str {
-        if self.was_there { "nothing new" } else { "no git repository" }
+        if self.was_there {
+            "the last commit has all of it already"
+        } else {
+            "the project is no git repository"
+        }
     }
 }

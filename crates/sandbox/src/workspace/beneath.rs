@@ -398,5 +398,12 @@ pub(crate) fn failed(what: &str, path: &str, errno: Errno) -> Error {
 }
 
 pub(crate) fn io_failed(what: &str, path: &str, error: &std::io::Error) -> Error {
-    Error::new(codes::WORKSPACE_IO, format!("{what} `{path}`")).why(error).with("path", path)
+    let failed = Error::new(codes::WORKSPACE_IO, format!("{what} `{path}`"));
+    let failed = failed.why(error).with("path", path);
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => failed.fix(format!(
+            "give yourself the rights to `{path}`, or work on a directory without it; what git ignores is not copied"
+        )),
+        _ => failed,
+    }
 }

@@ -74,6 +74,9 @@ pub struct FrozenBase {
     pub submodules: BTreeSet<CanonicalPath>,
     /// Who owns the copy.
     pub owner: Owner,
+    /// Sockets, pipes and devices, which no copy has; of a base that was found again none are named.
+    #[serde(default)]
+    pub left_out: Vec<CanonicalPath>,
 }
 
 impl FrozenBase {
@@ -166,7 +169,7 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
     let _hold = Hold::take(cache)?;
     for _ in 0..MAX_ATTEMPTS {
         let listing = list(&project, &root, cache)?;
-        let manifest = take(&root, &listing)?;
+        let (manifest, left_out) = take(&root, &listing)?;
         let digest = manifest.digest();
         let home = home_of(cache, &digest, owner);
         let dir = home.join(TREE);
@@ -178,6 +181,7 @@ pub fn freeze(project: &Path, cache: &Path, owner: Owner) -> Result<FrozenBase> 
             git: listing.git,
             submodules: listing.submodules,
             owner,
+            left_out,
         };
         if home.join(TREE).is_dir() || build(&root, &base, cache, &home)? {
             // When it was last used; see `sweep`.
@@ -226,7 +230,16 @@ pub fn recall(
     let Listing { git, submodules, .. } = list(&project, &Root::open(&project)?, cache)?;
     let git = git.map(|now| GitState { head, branch: now.branch });
     let dir = home.join(TREE);
-    Ok(FrozenBase { project, dir, digest: *digest, manifest, git, submodules, owner })
+    Ok(FrozenBase {
+        project,
+        dir,
+        digest: *digest,
+        manifest,
+        git,
+        submodules,
+        owner,
+        left_out: Vec::new(),
+    })
 }
 
 /// Where the copy of a base and its manifest lie.
@@ -381,8 +394,8 @@ fn children(fd: &OwnedFd, at: &CanonicalPath) -> Result<Vec<(Vec<u8>, FileType)>
     Ok(found)
 }
 
-/// Hashes what was listed. What vanished, or lies behind a link, is not there.
-fn take(root: &Root, listing: &Listing) -> Result<Manifest> {
+/// Hashes what was listed. What vanished, or lies behind a link, is not there; what is no content is named.
+fn take(root: &Root, listing: &Listing) -> Result<(Manifest, Vec<CanonicalPath>)> {
     let names: Vec<_> = listing.names.iter().collect();
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
     let chunk = names.len().div_ceil(workers).max(1);
@@ -390,7 +403,7 @@ fn take(root: &Root, listing: &Listing) -> Result<Manifest> {
     let hash = |names: &[&CanonicalPath]| {
         let mut found = Vec::new();
         for path in names {
-            let Some(entry) = look(root, path)? else { continue };
+            let Some(entry) = look_at(root, path)? else { continue };
             if let Entry::File { size_bytes, .. } = entry {
                 let before = total_bytes.fetch_add(size_bytes, Ordering::Relaxed);
                 if before.saturating_add(size_bytes) > listing.max_bytes {
@@ -406,19 +419,26 @@ fn take(root: &Root, listing: &Listing) -> Result<Manifest> {
             names.chunks(chunk).map(|names| scope.spawn(|| hash(names))).collect();
         handles.into_iter().map(|h| h.join().expect("hashing does not panic")).collect()
     });
-    let mut manifest = Manifest::default();
+    let (mut manifest, mut left_out) = (Manifest::default(), Vec::new());
     for part in parts {
         for (path, entry) in part? {
-            manifest.insert(path, entry);
+            match entry {
+                // A socket or pipe left by a program is no content; the copy goes without it.
+                Entry::Special { .. } => left_out.push(path),
+                entry => manifest.insert(path, entry),
+            };
         }
     }
-    Ok(manifest)
+    Ok((manifest, left_out))
 }
 
+/// What a copy has of a path.
 fn look(root: &Root, path: &CanonicalPath) -> Result<Option<Entry>> {
+    Ok(look_at(root, path)?.filter(|entry| !matches!(entry, Entry::Special { .. })))
+}
+
+fn look_at(root: &Root, path: &CanonicalPath) -> Result<Option<Entry>> {
     Ok(match root.find(path)? {
-        // A socket or pipe left by a program is no content; the copy goes without it.
-        Found::Entry(Entry::Special { .. }) => None,
         Found::Entry(entry) => Some(entry),
         Found::Directory => Some(Entry::Dir),
         Found::Absent | Found::BehindLink | Found::BehindFile => None,

@@ -132,6 +132,7 @@ impl Workspace {
             git: record.git,
             submodules: record.submodules,
             owner: record.owner,
+            left_out: Vec::new(),
         };
         let workspace = Self {
             dir: dir.to_owned(),

@@ -7,7 +7,7 @@ use glasshouse_log::Log;
 use glasshouse_model::{Exit, TenantId};
 
 use crate::error::Error;
-use crate::{home, output};
+use crate::{home, input, output};
 
 /// Makes a backup.
 pub(super) fn make(json: bool) -> Result<u8, Error> {
@@ -44,7 +44,11 @@ pub(super) fn restore(file: Option<PathBuf>, accept_loss: bool, json: bool) -> R
     let home = home::data_dir()?;
     let newest = || glasshouse_log::backups(&home).map(|mut kept| kept.pop());
     let file = match file {
-        Some(file) => file,
+        Some(file) => {
+            // A name that is none is no fault of the storage.
+            input::open(&file, u64::MAX - 1)?;
+            file
+        }
         None => newest()?.ok_or_else(|| {
             Error::new(codes::INPUT_UNREADABLE, "there is no backup to restore")
                 .why(format!("none is kept in {}", home.join("backups").display()))

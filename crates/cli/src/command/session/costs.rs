@@ -42,7 +42,8 @@ fn of_session(kernel: &Kernel, id: &SessionId, json: bool) -> Result<u8, Error> 
             if json {
                 output::json_line(&json!({ "branch": row.branch, "turn": turn, "total": total }));
             } else {
-                let turn = turn.map_or_else(|| "no turn".to_owned(), |turn| format!("turn {turn}"));
+                let turn = turn
+                    .map_or_else(|| "no turn".to_owned(), |turn| format!("turn at event {turn}"));
                 output::data(&format!("{turn} of {}: {}", row.name, told(total)));
             }
         }
@@ -76,6 +77,7 @@ fn end(of: &str, total: &Total, json: bool) -> Result<u8, Error> {
     if json {
         output::json_line(&json!({ "of": of, "total": total }));
     } else {
+        let of = if of == "tenant" { "all sessions" } else { of };
         output::data(&format!("{of}: {}", told(total)));
     }
     Ok(Exit::Done.status())

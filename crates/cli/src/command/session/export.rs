@@ -58,9 +58,7 @@ fn write(
         }
         return Ok(Exit::Done.status());
     };
-    let failed = |cause: std::io::Error| {
-        Error::new(codes::OUTPUT_LOST, format!("cannot write {}", path.display())).why(cause)
-    };
+    let failed = |cause: std::io::Error| fail::not_created(path, &cause);
     // What an agent did is for its owner's eyes until they say otherwise.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file = file.map_err(|cause| fail::not_created(path, &cause))?;
@@ -85,9 +83,7 @@ fn write(
 
 /// Writes a branch's documents into a new directory.
 fn lay_out(kernel: &Kernel, branch: &BranchId, out: &Path, json: bool) -> Result<u8, Error> {
-    let failed = |path: &Path, cause: std::io::Error| {
-        Error::new(codes::OUTPUT_LOST, format!("cannot write {}", path.display())).why(cause)
-    };
+    let failed = |path: &Path, cause: std::io::Error| fail::not_created(path, &cause);
     let files = kernel.layout(branch)?;
     let owned = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
     // What an agent did is for its owner's eyes until they say otherwise.

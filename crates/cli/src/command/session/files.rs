@@ -125,7 +125,9 @@ pub(super) fn give(
 /// Prints one file's bytes.
 fn print(past: &PastFiles, path: &str) -> Result<u8, Error> {
     let path = CanonicalPath::parse(path).map_err(|cause| {
-        Error::new(codes::USAGE, format!("`{path}` names no file of a workspace")).why(cause)
+        Error::new(codes::USAGE, format!("`{path}` names no file of a workspace"))
+            .why(cause)
+            .fix("name it as `glasshouse session files ID` lists it")
     })?;
     output::bytes(&past.bytes(&path)?);
     Ok(Exit::Done.status())
@@ -133,9 +135,7 @@ fn print(past: &PastFiles, path: &str) -> Result<u8, Error> {
 
 /// Writes all files into a new directory.
 fn write(past: &PastFiles, out: &Path, json: bool) -> Result<u8, Error> {
-    let failed = |at: &Path, cause: std::io::Error| {
-        Error::new(codes::OUTPUT_LOST, format!("cannot write {}", at.display())).why(cause)
-    };
+    let failed = |at: &Path, cause: std::io::Error| fail::not_created(at, &cause);
     fs::create_dir(out).map_err(|cause| fail::not_created(out, &cause))?;
     let mut files = 0_u64;
     // Links come last, so that no file is ever written through one.

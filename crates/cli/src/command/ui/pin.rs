@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{read, runs};
 use crate::args::PinArguments;
 use crate::error::Error;
+use crate::fail;
 use crate::output;
 use crate::whole::{self, Links};
 
@@ -28,9 +29,8 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
     let Pinning { text, modules, fetched } = pinned;
     if let Some(out) = &arguments.out {
         // It is often the plan that was read.
-        whole::write(out, &format!("{text}\n"), Links::Followed).map_err(|error| {
-            Error::new(codes::USAGE, format!("cannot write {}", out.display())).why(error)
-        })?;
+        whole::write(out, &format!("{text}\n"), Links::Followed)
+            .map_err(|error| fail::not_created(out, &error))?;
     }
     if arguments.json {
         let plan: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -9,11 +9,10 @@ use crate::output;
 
 pub(super) fn run(arguments: &PlaygroundArguments) -> Result<u8, Error> {
     let listening = Listening { listen: arguments.listen, ..Listening::default() };
-    let scheme = listening.scheme();
-    serve::until_told(listening, false, |server| {
-        output::note(&format!("the playground is {scheme}://{}/playground", server.address()));
+    serve::until_told(listening, false, |server, address| {
+        output::note(&format!("the playground is {address}/playground"));
         if !arguments.no_open {
-            browser::show(server, scheme);
+            browser::show(server, address);
         }
     })
 }

@@ -5,8 +5,8 @@ use glasshouse_kernel::plans::{
     Expected, History, LANES, Plans, Plugin, Plugins, Quota, Run, ScriptPlugin, Stages,
 };
 use glasshouse_kernel::{Cancel, Kernel, codes};
-use glasshouse_model::Exit;
 use glasshouse_model::body::{PlanCode, RunMode};
+use glasshouse_model::{BranchId, Exit};
 use glasshouse_plan::json::Document;
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
@@ -213,16 +213,17 @@ pub(super) fn state(plan: &str) -> Result<u8, Error> {
 
 /// `ui history`.
 pub(super) fn history(runs: usize, as_json: bool) -> Result<u8, Error> {
-    let history = plans()?.history(runs)?;
+    let mut plans = plans()?;
+    let history = plans.history(runs)?;
     if as_json {
         output::json_line(&history);
     } else {
-        list(&history);
+        list(&history, plans.branch().map_or("-", BranchId::as_str));
     }
     Ok(Exit::Done.status())
 }
 
-fn list(history: &History) {
+fn list(history: &History, branch: &str) {
     if !history.plans.is_empty() {
         output::note("plans (* is shown)");
     }
@@ -235,7 +236,7 @@ fn list(history: &History) {
         }
     }
     if !history.runs.is_empty() {
-        output::note("runs, the newest first");
+        output::note(&format!("runs, the newest first; each is an event of the branch {branch}"));
     }
     for run in &history.runs {
         let word = |value: Value| value.as_str().unwrap_or_default().to_owned();

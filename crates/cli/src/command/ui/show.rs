@@ -5,7 +5,7 @@ use glasshouse_model::Exit;
 use glasshouse_plan::{Context, Dependency, Plan, Profile, ProfileName, Report};
 use serde_json::json;
 
-use super::{SURFACE, fault, markup, remark, runs, tell};
+use super::{SURFACE, fault, markup, remark, runs, tell, tell_under};
 use crate::args::ShowOptions;
 use crate::error::Error;
 use crate::output;
@@ -30,7 +30,8 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
             let status = status(report.safe);
             (report, status)
         }
-        Err(error) => (Report::of(&error), error.exit_status()),
+        Err(error) if json => (Report::of(&error), error.exit_status()),
+        Err(error) => return Ok(unread(&error)),
     };
     if json {
         output::json_line(&report);
@@ -146,7 +147,13 @@ pub(super) fn parse(text: &str, profile: &Profile) -> Result<Plan, glasshouse_pl
 
 /// Tells why a text is no plan that can be read here.
 pub(super) fn unread(error: &glasshouse_plan::Error) -> u8 {
-    tell(&Report::of(error));
+    let report = Report::of(error);
+    // What is not even read was not found to be unsafe.
+    if error.exit_status() == Exit::Usage.status() {
+        tell_under("the plan cannot be read", &report);
+    } else {
+        tell(&report);
+    }
     error.exit_status()
 }
 

@@ -14,6 +14,7 @@ use glasshouse_sandbox::workspace::{Change, ChangeSet};
 use glasshouse_tools::sanitise::Masker;
 
 use super::{OneCommand, OneResult, Ran, Record, Sealed};
+use crate::Result;
 use crate::driver::decide::decide_uncounted;
 use crate::driver::people::{ReviewItem, Reviewer, Withdrawn};
 use crate::driver::settled::Settled;
@@ -21,7 +22,6 @@ use crate::driver::start::put;
 use crate::driver::workbench::Blobs;
 use crate::driver::{Kernel, operation_id};
 use crate::merge::{self, Authority, Input, OperationDir, Proposal};
-use crate::{Error, Result, codes};
 
 impl Kernel {
     /// Merges what the command changed, where that was asked for and the command finished. The call
@@ -102,21 +102,26 @@ impl Record<'_> {
                     reasons.extend(why.map(|reason| format!("{path}: {reason}")));
                 }
                 Effect::Deny => {
-                    denied = Some(format!("{path}: {}", decision.reasons.join("; ")));
+                    denied =
+                        Some((drafts.len(), format!("{path}: {}", decision.reasons.join("; "))));
                 }
             }
             let subject = Some(path.to_string());
             let body = PolicyDecided::new(Some(id), call, subject, decision);
             drafts.push(Draft::new(Kind::PolicyDecided, &body));
         }
-        if !drafts.is_empty() {
-            self.append(drafts)?;
+        if drafts.is_empty() {
+            return Ok(reasons);
         }
-        if let Some(why) = denied {
-            let what = "the changes may not be merged";
-            return Err(Error::new(codes::POLICY_DENIED, what).why(why));
+        let behind = drafts.len() - 1;
+        let last = self.append(drafts)?;
+        match denied {
+            None => Ok(reasons),
+            Some((at, why)) => {
+                let seq = last.saturating_sub((behind - at) as u64);
+                Err(self.journal.denied(seq, "the changes may not be merged", why))
+            }
         }
-        Ok(reasons)
     }
 
     /// Shows the changes to a person; an error unless they agree.
