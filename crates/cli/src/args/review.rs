@@ -54,7 +54,7 @@ pub(crate) struct ApproveArguments {
     /// How long it holds, for example 2h
     #[arg(long, value_name = "TIME", value_parser = super::time_limit_ms)]
     pub(crate) expires: Option<u64>,
-    /// Most uses
+    /// Most uses besides the one that is approved
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..u64::MAX))]
     pub(crate) uses: Option<u64>,
     /// Result as JSON on stdout

@@ -195,7 +195,7 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
         }));
     } else {
         output::note(&format!(
-            "{examples} examples hold; {passed} passed, {} failed",
+            "{examples} examples of the rules hold; of the file's tests {passed} passed, {} failed",
             failed.len()
         ));
     }
