@@ -3,6 +3,8 @@
 //! A turn has a thread of its own: its files, its commands and its storage may take their time there. It is the
 //! branch's only writer for as long as it runs, and it goes on whoever listens or leaves.
 
+mod founding;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use glasshouse_kernel::driver::{ApprovalName, Steering};
-use glasshouse_kernel::{Cancel, Config, Elsewhere, Kernel, NewSession, Notice, Observer};
+use glasshouse_kernel::{Cancel, Config, Elsewhere, Kernel, Notice, Observer};
 use glasshouse_log::BranchRow;
 use glasshouse_model::body::NamedRequest;
-use glasshouse_model::{BranchId, Digest, Kind, Principal, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, Kind, Principal, Seq, SessionId, TenantId};
 
+pub(crate) use self::founding::New;
 use crate::chat::{Live, Speaker};
 use crate::faults::Faults;
 use crate::models::{Connected, Models, Settings, Wanted};
@@ -26,10 +29,6 @@ use crate::{Error, Result, codes};
 const MAX_RUNNING_TURNS: usize = 128;
 /// Most questions for plans that run at a time.
 const MAX_RUNNING_QUESTIONS: usize = 32;
-/// In front of the key from which a session's id is made.
-const SESSION_TAG: &[u8] = b"glasshouse/session-request/v1\0";
-/// Ids that are tried for a named request.
-const ATTEMPTS: u8 = 8;
 /// How long a turn that is over may take to put away what it used.
 const CLEARING_WITHIN: Duration = Duration::from_secs(10);
 /// How long turns that were stopped may take to end.
@@ -68,18 +67,6 @@ pub(crate) struct Task {
     pub(crate) branch: BranchRow,
     /// What a person says; without it the last turn is carried on.
     pub(crate) message: Option<String>,
-    /// The request, where its sender named it.
-    pub(crate) request: Option<NamedRequest>,
-    /// Who asks.
-    pub(crate) by: Principal,
-}
-
-/// A session to start.
-pub(crate) struct New {
-    /// What its creator says; the rest comes from files.
-    pub(crate) config: Config,
-    /// Scenario of the scripted provider.
-    pub(crate) scenario: Option<Vec<u8>>,
     /// The request, where its sender named it.
     pub(crate) request: Option<NamedRequest>,
     /// Who asks.
@@ -204,7 +191,7 @@ impl Desk {
     ///
     /// # Errors
     /// `tenant_restricted`; as [`Models::connect`].
-    fn model(&self, wanted: Wanted<'_>) -> Result<Connected> {
+    pub(super) fn model(&self, wanted: Wanted<'_>) -> Result<Connected> {
         let is_tenant = *self.kernel.log().tenant() != TenantId::local();
         if is_tenant && !wanted.own_server && wanted.base_url.is_some() {
             let what = "the project's configuration names a server for a model";
@@ -273,72 +260,6 @@ impl Desk {
                 .with(RETRY_AFTER_S, STOPPING_RETRY_S));
         }
         Ok(())
-    }
-
-    /// Starts a session; durable when it returns. Its lease is given back, so that anybody may work on it.
-    /// A named request gets an id that follows from its name, so a repeated one finds what it made.
-    ///
-    /// # Errors
-    /// `key_reused`; as `room`, which is asked where one is made; as [`Kernel::start`] and [`Models`].
-    pub(crate) fn create(
-        &self,
-        project: &Path,
-        new: New,
-        room: impl FnOnce(Ahead) -> Result<()>,
-    ) -> Result<Done<SessionId>> {
-        let Some(request) = new.request.clone() else {
-            room(self.ahead())?;
-            return self.found(project, new, None).map(Done::Now);
-        };
-        let _founding = self.founding.lock().unwrap_or_else(PoisonError::into_inner);
-        for attempt in 0..ATTEMPTS {
-            let id = session_of(&request.key, attempt);
-            let rows = self.kernel.log().branches(&id)?;
-            let Some(main) = rows.iter().find(|row| row.fork.is_none()) else {
-                room(self.ahead())?;
-                return self.found(project, new, Some((id, request))).map(Done::Now);
-            };
-            let created = self.kernel.state_of(&main.branch)?.created;
-            match created.and_then(|created| created.request) {
-                Some(known) if known == request => return Ok(Done::Before(id)),
-                Some(known) if known.key == request.key => return Err(reused(&request)),
-                // A server that was killed left an empty one, or an id of another name.
-                _ => {}
-            }
-        }
-        Err(reused(&request).why("as many of its sessions were never finished as are looked at"))
-    }
-
-    fn found(
-        &self,
-        project: &Path,
-        new: New,
-        request: Option<(SessionId, NamedRequest)>,
-    ) -> Result<SessionId> {
-        let New { config, scenario, by, .. } = new;
-        let settings = self.settings(config, project)?;
-        let Connected { provider, secrets, .. } = self.model(Wanted {
-            provider: settings.config.provider.as_deref(),
-            base_url: settings.config.base_url.as_deref(),
-            model: settings.config.model.as_deref(),
-            scenario: scenario.as_deref(),
-            own_server: settings.own_server,
-        })?;
-        let new = NewSession {
-            project: project.to_owned(),
-            config: settings.config,
-            provider,
-            reviewer: Arc::new(Elsewhere { limit: ANSWER_WITHIN }),
-            observer: Arc::new(()),
-            scenario,
-            own_server: settings.own_server,
-            secrets,
-            request,
-            by: Some(by),
-        };
-        // Nobody waits here for an answer about its mode.
-        let session = self.runtime.block_on(self.kernel.found(new))?;
-        Ok(session.id().clone())
     }
 
     /// The configuration that applies to a project.
@@ -651,14 +572,6 @@ impl Drop for Place<'_> {
         self.desk.lock().remove(self.branch);
         self.desk.changed.notify_all();
     }
-}
-
-/// The id that the session of a named request gets.
-fn session_of(key: &str, attempt: u8) -> SessionId {
-    let digest = Digest::of_parts(&[SESSION_TAG, &[attempt], key.as_bytes()]);
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&digest.as_bytes()[..8]);
-    SessionId::from_random(bytes)
 }
 
 fn reused(request: &NamedRequest) -> Error {

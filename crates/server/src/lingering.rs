@@ -9,18 +9,23 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::count::{Count, Counted};
 
-/// How long an answer may let a client wait that sends no more. What a client that left asked for goes on as long.
+/// How long an answer may let a client wait that sends no more. What a client that left asked for goes on as long, where
+/// it ends with its client.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A body that is counted until its end is taken.
+/// A body that is counted until its end is taken. One that goes on is not counted: whoever follows something for as long
+/// as it lasts counts as gone when it sends no more, so that it takes no place of its next try.
 pub(crate) fn until_told(body: Body, answer: Counted) -> Body {
-    Body::new(Told { inner: body, _answer: answer })
+    match body.size_hint().exact() {
+        Some(_) => Body::new(Told { inner: body, _answer: answer }),
+        None => body,
+    }
 }
 
 struct Told {

@@ -220,6 +220,27 @@ fn of_two_who_write_a_tenant_the_second_is_told() {
     assert_eq!(served.get("/v1/tenants/nobody").expect(404).code(), "tenant_not_found");
 }
 
+/// The failure: a tenant one of whose directories was gone could not be disabled, since such terms are refused.
+#[test]
+fn a_tenant_whose_directory_is_gone_can_be_disabled() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    for by_command in [true, false] {
+        let name = if by_command { "acme" } else { "other" };
+        tenant(&place, name, &[]);
+        let text = key(&place, name, &["viewer"], &[]);
+        let status = || served.send_as(&text, "GET /v1/whoami", &[], None).status;
+        assert_eq!(status(), 200, "the control");
+        std::fs::remove_dir_all(place.path(name)).unwrap();
+        if by_command {
+            place.run(&["tenants", "disable", name]).expect_status(0);
+        } else {
+            served.send(&format!("DELETE /v1/tenants/{name}"), &[], None).expect(200);
+        }
+        assert_eq!(status(), 401, "{name}");
+    }
+}
+
 /// Asks a person about each read of `ask*.txt`.
 const ASKED: &str = "  - { name: ask-reads, match: { syscall: fs.read, path_glob: 'ask*.txt' }, action: require_review, reason: ask first }\n";
 const QUESTION: &str = "version: 1
