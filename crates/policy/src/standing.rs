@@ -92,7 +92,7 @@ impl GrantRule {
             near.push(other);
         };
         if let Some(argv) = &call.argv {
-            let line = argv.join(" ");
+            let line = line(argv);
             let script = |text: String| ["sh".to_owned(), "-c".to_owned(), text].to_vec();
             add(&|c| c.argv = Some(script(format!("{line} 2>&1"))));
             add(&|c| c.argv = Some([argv.as_slice(), &["more".to_owned()]].concat()));
@@ -131,14 +131,20 @@ impl GrantRule {
     }
 }
 
+/// Words as a shell would be given them.
+fn line(argv: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// What a call is about, for people.
 fn subject(call: &Call) -> String {
-    let quoted = |word: &String| match word.contains(|c: char| c.is_whitespace() || c == '\'') {
-        true => format!("'{word}'"),
-        false => word.clone(),
-    };
     if let Some(argv) = &call.argv {
-        return argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        return line(argv);
     }
     let place = call.host.as_ref().map(|host| {
         let method = call.method.as_deref().unwrap_or_default();
