@@ -7,6 +7,7 @@
 //! quotes, options and escapes. What can not be read counts as a match: a false one asks a person, a
 //! missed one lets the command through.
 
+mod programs;
 mod sought;
 #[cfg(test)]
 mod tests;
@@ -14,113 +15,18 @@ mod tests;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
+use self::programs::{Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, TRUSTED_SHELLS, WITH_SHELL, kind};
 use self::sought::Sought;
 use crate::limits::MAX_COMMAND_BYTES;
-use crate::shell::{Invocation, ShellWord, Unreadable, invocations, obeyed};
-
-/// Programs that run the words behind them.
-const WRAPPERS: &[&str] = &[
-    "builtin",
-    "bunx",
-    "busybox",
-    "bwrap",
-    "choom",
-    "chroot",
-    "chrt",
-    "command",
-    "coproc",
-    "cpulimit",
-    "dbus-run-session",
-    "direnv",
-    "doas",
-    "eatmydata",
-    "env",
-    "exec",
-    "fakeroot",
-    "faketime",
-    "find",
-    "firejail",
-    "flock",
-    "gdb",
-    "gosu",
-    "i386",
-    "i486",
-    "i586",
-    "i686",
-    "ionice",
-    "linux32",
-    "linux64",
-    "logsave",
-    "ltrace",
-    "mise",
-    "nice",
-    "nohup",
-    "npx",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "perf",
-    "pipenv",
-    "pkexec",
-    "poetry",
-    "prlimit",
-    "proot",
-    "rlwrap",
-    "runcon",
-    "runuser",
-    "rustup",
-    "script",
-    "setarch",
-    "setpriv",
-    "setsid",
-    "sg",
-    "ssh-agent",
-    "start-stop-daemon",
-    "stdbuf",
-    "strace",
-    "su-exec",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "time",
-    "timeout",
-    "toybox",
-    "uname26",
-    "unbuffer",
-    "unshare",
-    "uv",
-    "valgrind",
-    "watch",
-    "x86_64",
-    "xargs",
-    "xvfb-run",
-];
-
-/// Wrappers that add words which are not to be seen here.
-const WITH_MORE_WORDS: &[&str] = &["parallel", "xargs"];
-
-/// Programs that read a script out of their arguments or their input.
-const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "su", "zsh"];
-
-/// Shells of another grammar, whose scripts are not read.
-const OTHER_SHELLS: &[&str] = &["csh", "elvish", "fish", "nu", "pwsh", "tcsh", "xonsh"];
-
-/// Options of programs whose value is a command.
-const COMMAND_OPTIONS: &[&str] =
-    &["--checkpoint-action=", "--filter=", "--rsh=", "--to-command=", "--use-compress-program="];
-
-/// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
-/// that name that lies elsewhere.
-const TRUSTED_SHELLS: &[&str] =
-    &["sh", "bash", "dash", "/bin/sh", "/bin/bash", "/bin/dash", "/usr/bin/sh", "/usr/bin/bash"];
-/// Options that change nothing about which commands a script runs.
-const HARMLESS_OPTIONS: &str = "celuxf";
+use crate::shell::{
+    Exported, Script, ShellWord, Unreadable, exported, is_script, is_shell_option, read,
+};
 
 /// What was read of one argument vector: once, however many rules ask about it. It belongs to the vector that it was
 /// asked about first.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    script: OnceCell<Option<Vec<Invocation>>>,
+    script: OnceCell<Option<Script>>,
     commands: OnceCell<Commands>,
 }
 
@@ -144,11 +50,12 @@ impl Seen {
         if begins(&words) {
             return true;
         }
-        let Some(found) = self.script.get_or_init(|| script_of(argv)) else { return false };
-        !found.is_empty()
-            && found.iter().all(|invocation| {
-                let words: Vec<_> = invocation.words.iter().map(text).collect();
-                !invocation.assigns && begins(&words)
+        let Some(script) = self.script.get_or_init(|| script_of(argv)) else { return false };
+        !script.sets
+            && !script.commands.is_empty()
+            && script.commands.iter().all(|words| {
+                let words: Vec<_> = words.iter().map(ShellWord::text).collect();
+                begins(&words)
             })
     }
 
@@ -159,17 +66,62 @@ impl Seen {
     }
 }
 
-/// The commands of the script that `argv` gives to a shell of the system, and nothing else.
-fn script_of(argv: &[String]) -> Option<Vec<Invocation>> {
-    let [shell, options, script, ..] = argv else { return None };
-    let reads_script = TRUSTED_SHELLS.contains(&shell.as_str())
-        && options.strip_prefix('-').is_some_and(|letters| {
-            letters.contains('c') && letters.chars().all(|c| HARMLESS_OPTIONS.contains(c))
-        });
-    if !reads_script {
+/// The script that `argv` gives to a shell of the system which reads nothing else.
+fn script_of(argv: &[String]) -> Option<Script> {
+    let (shell, words) = argv.split_first()?;
+    if !TRUSTED_SHELLS.contains(&shell.as_str()) {
         return None;
     }
-    invocations(script, &mut MAX_COMMAND_BYTES.clone()).ok()
+    let words: Vec<ShellWord> = words.iter().cloned().map(ShellWord::Text).collect();
+    let call = ShellCall::read(&words).ok()?;
+    let script = call.script.filter(|_| !call.reads_profile)?;
+    read(script, &mut MAX_COMMAND_BYTES.clone()).ok()
+}
+
+/// What the words behind the name of a shell tell it.
+struct ShellCall<'w> {
+    /// The text behind `-c`; without it, a file is run.
+    script: Option<&'w str>,
+    /// Files that lie at home are run first.
+    reads_profile: bool,
+}
+
+impl<'w> ShellCall<'w> {
+    fn read(words: &'w [ShellWord]) -> Result<Self, Unreadable> {
+        let mut words = words.iter().map(|word| word.text().ok_or(Unreadable));
+        let (mut takes_script, mut reads_profile) = (false, false);
+        // What stands behind the options; nothing is the input.
+        let first = loop {
+            let word = words.next().ok_or(Unreadable)??;
+            match word {
+                "-" | "--" => break words.next().ok_or(Unreadable)??,
+                "--noprofile" | "--norc" | "--posix" | "--verbose" => {}
+                "--login" => reads_profile = true,
+                "--init-file" | "--rcfile" => _ = words.next().ok_or(Unreadable)??,
+                _ if !word.starts_with(['-', '+']) => break word,
+                _ => {
+                    for letter in word[1..].chars() {
+                        match letter {
+                            'c' if word.starts_with('-') => takes_script = true,
+                            'l' => reads_profile = true,
+                            'o' | 'O' => {
+                                let name = words.next().ok_or(Unreadable)??;
+                                if !is_shell_option(name) {
+                                    return Err(Unreadable);
+                                }
+                            }
+                            'C' | 'E' | 'T' | 'e' | 'f' | 'u' | 'v' | 'x' => {}
+                            _ => return Err(Unreadable),
+                        }
+                    }
+                }
+            }
+        };
+        if !takes_script && !is_script(first) {
+            return Err(Unreadable);
+        }
+        Ok(Self { script: takes_script.then_some(first), reads_profile })
+    }
 }
 
 /// Every command that running an argument vector could run.
@@ -208,7 +160,7 @@ impl Commands {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, line) in search.lines.iter().enumerate() {
             for (word, start) in line.words.iter().zip(&line.starts) {
-                let Some(text) = text(word).filter(|_| *start != Start::None) else { continue };
+                let Some(text) = word.text().filter(|_| *start != Start::None) else { continue };
                 let name = base_name(text);
                 match by_name.get_mut(name) {
                     Some(lines) if lines.last() == Some(&at) => {}
@@ -239,7 +191,8 @@ impl Line {
         }
         sought.forget();
         (0..self.words.len()).rev().any(|at| {
-            let found = self.starts[at] == wanted && sought.begins_with(&self.words[at]);
+            let found = self.starts[at] == wanted
+                && sought.begins_with(&self.words[at], self.words.get(at + 1));
             sought.read(&self.words[at], self.words.get(at + 1));
             found
         })
@@ -263,6 +216,10 @@ struct Inner {
     /// Those of them that are to be followed in turn.
     runners: Vec<(usize, bool)>,
     scripts: Vec<String>,
+    /// Commands to which words may be added that are not to be seen.
+    values: Vec<String>,
+    /// The same command as other words.
+    alias: Option<Vec<ShellWord>>,
 }
 
 impl Search {
@@ -284,7 +241,7 @@ impl Search {
     fn follow(&mut self, at_line: usize, at: usize, open: bool) -> Result<(), Unreadable> {
         let line = &mut self.lines[at_line];
         let words = &line.words[at..];
-        let bytes = words.iter().map(|word| text(word).map_or(0, str::len) + 1).sum::<usize>();
+        let bytes = words.iter().map(|word| word.text().map_or(0, str::len) + 1).sum::<usize>();
         self.budget = self.budget.checked_sub(bytes).ok_or(Unreadable)?;
         let inner = Inner::of(words, open)?;
         for (place, open) in inner.starts {
@@ -293,180 +250,287 @@ impl Search {
             *known = start.max(*known);
         }
         self.todo.extend(inner.runners.iter().map(|(place, open)| (at_line, at + *place, *open)));
+        inner.alias.into_iter().for_each(|words| self.add(words));
         for script in &inner.scripts {
-            for invocation in invocations(script, &mut self.budget)? {
-                self.add(invocation.words);
-            }
+            self.script(script, false)?;
+        }
+        for value in &inner.values {
+            self.script(value, true)?;
         }
         Ok(())
+    }
+
+    /// The commands of a script; `more`: words may be added to each.
+    fn script(&mut self, script: &str, more: bool) -> Result<(), Unreadable> {
+        // Programs mark a command among other values.
+        let script = if more { script.trim_start_matches(['!', '|', '@']) } else { script };
+        let script = read(script, &mut self.budget)?;
+        for mut words in script.commands {
+            // A shell alone is told what to run by whoever starts it.
+            let is_shell = words.len() == 1
+                && words[0].text().is_some_and(|name| kind(base_name(name)) == Kind::Shell);
+            if more && is_shell {
+                continue;
+            }
+            words.extend(more.then_some(ShellWord::Many));
+            self.add(words);
+        }
+        script.values.iter().try_for_each(|value| self.script(value, true))
     }
 }
 
 impl Inner {
     /// What the command at the beginning of some words may run.
     fn of(words: &[ShellWord], open: bool) -> Result<Self, Unreadable> {
-        let first = text(&words[0]).ok_or(Unreadable)?;
+        let first = words[0].text().ok_or(Unreadable)?;
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
-        let rest = &words[1..];
         let program = base_name(first).to_ascii_lowercase();
-        if words.iter().filter_map(text).any(obeyed) {
-            return Err(Unreadable);
-        }
-        match program.as_str() {
-            shell if SHELLS.contains(&shell) => inner.shell(rest)?,
-            shell if OTHER_SHELLS.contains(&shell) => return Err(Unreadable),
-            // Later words mean something else than they say, or their words are commands.
-            "alias" | "hash" | "compgen" | "complete" | "start-stop-daemon" if !rest.is_empty() => {
-                return Err(Unreadable);
+        match kind(&program) {
+            Kind::Plain => {}
+            Kind::Unreadable => return Err(Unreadable),
+            Kind::Shell => {
+                inner.scripts.extend(ShellCall::read(&words[1..])?.script.map(str::to_owned))
             }
-            "mapfile" | "readarray"
-                if rest.iter().filter_map(text).any(|it| it.starts_with("-C")) =>
-            {
-                return Err(Unreadable);
-            }
-            "." | "source"
-                if !rest.first().is_some_and(|file| text(file).is_some_and(is_script)) =>
-            {
-                return Err(Unreadable);
-            }
-            // A value that is expanded later may be a command: as a prompt, or inside arithmetic.
-            "export" | "declare" | "typeset" | "readonly" | "local"
-                if rest.iter().filter_map(text).any(holds_substitution) =>
-            {
-                return Err(Unreadable);
-            }
-            "git" => inner.git(words)?,
-            "eval" => {
-                let texts: Option<Vec<&str>> = rest.iter().map(text).collect();
-                inner.scripts.push(texts.ok_or(Unreadable)?.join(" "));
-            }
-            "trap" => {
-                if let Some(word) = rest.iter().find(|word| text(word) != Some("--")) {
-                    inner.scripts.push(text(word).ok_or(Unreadable)?.to_owned());
+            Kind::Wrapper => {
+                let open = open || program == "xargs";
+                let only_looks = |word: &ShellWord| matches!(word.text(), Some("-v" | "-V"));
+                if program == "command" && words.get(1).is_some_and(only_looks) {
+                    return Ok(inner);
+                }
+                if let Some(options) = programs::command_options(&program) {
+                    inner.option_values(&program, words, options)?;
+                }
+                let is_plain = program != "find" && inner.plainly_wrapped(&program, words, open)?;
+                if !is_plain && open {
+                    // The command may be among the words that are not to be seen.
+                    return Err(Unreadable);
+                } else if program == "find" {
+                    inner.found(words)?;
+                } else if !is_plain {
+                    inner.wrapped(words, 1, WITH_SHELL.contains(&program.as_str()))?;
                 }
             }
-            wrapper if is_wrapper(wrapper) => {
-                inner.wrapped(words, 1, open || WITH_MORE_WORDS.contains(&wrapper))?;
-            }
-            _ => {
-                let options = rest.iter().filter_map(text).flat_map(|word| {
-                    COMMAND_OPTIONS.iter().filter_map(|option| word.strip_prefix(option))
-                });
-                // `exec=` of an action.
-                inner.scripts.extend(options.map(|it| it.trim_start_matches("exec=").to_owned()));
+            Kind::WithOptions(options) => {
+                if let Some(command) = program.strip_prefix("git-") {
+                    let name = ["git", command].map(|word| ShellWord::Text(word.to_owned()));
+                    inner.alias =
+                        Some(name.into_iter().chain(words[1..].iter().cloned()).collect());
+                }
+                match program.as_str() {
+                    "git" => inner.git(words)?,
+                    "npm" => {
+                        let runs = |word: &ShellWord| matches!(word.text(), Some("exec" | "x"));
+                        if let Some(at) = words.iter().position(runs) {
+                            inner.wrapped(words, at + 1, true)?;
+                        }
+                    }
+                    _ => {}
+                }
+                inner.option_values(&program, words, options)?;
             }
         }
         Ok(inner)
     }
 
-    /// Options of a wrapper are not told apart from its command: any word may start one, and one that
-    /// holds blanks (`env -S`) is read as a script.
-    fn wrapped(&mut self, words: &[ShellWord], from: usize, open: bool) -> Result<(), Unreadable> {
-        if open && from >= words.len() {
-            return Err(Unreadable);
+    /// A command starts at a word, for sure or perhaps.
+    fn start(&mut self, words: &[ShellWord], at: usize, open: bool) -> Result<(), Unreadable> {
+        let name = base_name(words[at].text().ok_or(Unreadable)?);
+        self.starts.push((at, open));
+        if kind(name) != Kind::Plain {
+            self.runners.push((at, open));
         }
-        for (at, word) in words.iter().enumerate().skip(from) {
-            let text = text(word).ok_or(Unreadable)?;
-            let name = base_name(text);
-            self.starts.push((at, open));
-            let is_shell = SHELLS.contains(&name) || OTHER_SHELLS.contains(&name);
-            if is_shell && open {
-                // Its script may be among the words that are not to be seen.
+        Ok(())
+    }
+
+    /// The command behind a wrapper whose options are all known; false where they are not.
+    fn plainly_wrapped(
+        &mut self,
+        program: &str,
+        words: &[ShellWord],
+        open: bool,
+    ) -> Result<bool, Unreadable> {
+        let known = PLAIN_WRAPPERS.iter().find(|(name, ..)| *name == program);
+        let Some((_, flags, with_value, operands)) = known else { return Ok(false) };
+        let (mut at, mut operands, mut replaced) = (1, *operands, None);
+        loop {
+            let Some(word) = words.get(at) else { return Ok(false) };
+            let Some(text) = word.text() else { return Ok(false) };
+            at += 1;
+            if let (true, Some((name, value))) = (program == "env", text.split_once('=')) {
+                if let Exported::Command(value) = exported(name, value)? {
+                    self.values.push(value.to_owned());
+                }
+            } else if text.starts_with("--") {
+                let is_known = PLAIN_LONG_OPTIONS.iter().any(|option| text.starts_with(option));
+                if text == "--" || is_known {
+                    continue;
+                }
+                // What it puts in the place of a word is not told apart from other values.
+                return if program == "xargs" { Err(Unreadable) } else { Ok(false) };
+            } else if let Some(letters) = text.strip_prefix('-') {
+                let Some((letter, joined)) = with_value_of(letters, flags) else { continue };
+                if !with_value.contains(letter) {
+                    return if program == "xargs" { Err(Unreadable) } else { Ok(false) };
+                }
+                let next = words.get(at).and_then(ShellWord::text);
+                at += usize::from(joined.is_empty());
+                if program == "xargs" && letter == 'I' {
+                    replaced =
+                        Some(if joined.is_empty() { next.ok_or(Unreadable)? } else { joined });
+                }
+            } else if operands > 0 {
+                operands -= 1;
+            } else {
+                at -= 1;
+                break;
+            }
+        }
+        if let Some(replaced) = replaced {
+            replaces(&words[at..], replaced)?;
+        }
+        self.start(words, at, open)?;
+        Ok(true)
+    }
+
+    /// `find`: a command stands behind `-exec`, which a word that is not known may be.
+    fn found(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
+        let may_begin = |word: &ShellWord| {
+            word.text().is_none_or(|text| matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir"))
+        };
+        let mut first = None;
+        for (at, word) in words.iter().enumerate().skip(1) {
+            if *word == ShellWord::Many {
                 return Err(Unreadable);
             }
-            if is_shell || is_wrapper(name) || FOLLOWED.contains(&name) {
-                self.runners.push((at, open));
+            if at > 1 && may_begin(&words[at - 1]) {
+                if word.text().is_some_and(|text| text.contains("{}")) {
+                    return Err(Unreadable);
+                }
+                self.start(words, at, false)?;
+                first = first.or_else(|| self.runners.first().map(|(at, _)| *at));
             }
-            let script = text.contains(char::is_whitespace).then_some(text);
-            self.scripts.extend(joined_values(text).chain(script).map(|it| it.replace("\\_", " ")));
+        }
+        first.map_or(Ok(()), |at| replaces(&words[at..], "{}"))
+    }
+
+    /// Options of a wrapper are not told apart from its command: any word may start one, and one that
+    /// a shell would not take for one word is read as a script if a shell may get it.
+    fn wrapped(
+        &mut self,
+        words: &[ShellWord],
+        from: usize,
+        with_shell: bool,
+    ) -> Result<(), Unreadable> {
+        let is_env = words[0].text().is_some_and(|name| base_name(name) == "env");
+        for (at, word) in words.iter().enumerate().skip(from) {
+            let text = word.text().ok_or(Unreadable)?;
+            self.start(words, at, false)?;
+            if let Some((name, value)) = text.split_once('=').filter(|_| !text.starts_with('-')) {
+                match exported(name, value)? {
+                    Exported::Command(value) if with_shell => self.values.push(value.to_owned()),
+                    Exported::Command(_) | Exported::Plain => {}
+                }
+            }
+            if with_shell {
+                let script = text.contains(is_special).then_some(text);
+                for script in joined_values(text).chain(script) {
+                    // Escapes and comments of `env -S` are its own.
+                    if is_env && script.contains(['\\', '#']) {
+                        return Err(Unreadable);
+                    }
+                    self.scripts.push(script.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Values of options that are commands.
+    fn option_values(
+        &mut self,
+        program: &str,
+        words: &[ShellWord],
+        options: &[&str],
+    ) -> Result<(), Unreadable> {
+        for (at, word) in words.iter().enumerate().skip(1) {
+            let Some(text) = word.text() else { continue };
+            // `tar cIf COMMAND`
+            if at == 1 && program == "tar" && !text.starts_with('-') && text.contains(['F', 'I']) {
+                return Err(Unreadable);
+            }
+            let value = match programs::option_value(text, options) {
+                None => continue,
+                Some("") => match words.get(at + 1) {
+                    Some(next) => next.text().ok_or(Unreadable)?,
+                    None => continue,
+                },
+                Some(value) => value,
+            };
+            if value.contains("{}") {
+                return Err(Unreadable);
+            }
+            self.values.extend(programs::command_of(program, value)?);
         }
         Ok(())
     }
 
     /// The commands of others that git runs: aliases given on the spot, and one for each step.
     fn git(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
-        let texts: Vec<&str> = words.iter().map(|word| text(word).unwrap_or_default()).collect();
-        // The words behind an alias are behind what it stands for.
-        if texts.iter().any(|text| text.contains("alias.") && text.contains('=')) {
-            return Err(Unreadable);
+        let texts: Vec<&str> = words.iter().map(|word| word.text().unwrap_or_default()).collect();
+        for text in &texts {
+            if let Some(address) = text.split("ext::").nth(1) {
+                self.values.push(address.to_owned());
+            }
+            let text =
+                text.strip_prefix("--config=").or_else(|| text.strip_prefix("-c")).unwrap_or(text);
+            let Some((key, value)) = text.split_once('=') else { continue };
+            let key = key.to_ascii_lowercase();
+            // The words behind an alias are behind what it stands for.
+            if key.starts_with("alias.") {
+                return Err(Unreadable);
+            }
+            let is_setting = key.contains('.')
+                && key.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+            // Settings name pagers, editors, helpers and ways to connect.
+            if is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of)) {
+                self.values.push(value.trim_start_matches('!').to_owned());
+            }
         }
         let behind = |name: &str| texts.iter().position(|text| *text == name).map(|at| at + 1);
-        let steps = texts.windows(2).filter(|pair| matches!(pair[0], "-x" | "--exec"));
-        let scripts = texts
-            .iter()
-            // Settings name pagers, editors, helpers and ways to connect.
-            .filter_map(|text| text.split_once('=').map(|(_, value)| value.trim_start_matches('!')))
-            .chain(steps.map(|pair| pair[1]))
-            .chain(texts.iter().filter_map(|text| text.strip_prefix("--exec=")));
-        self.scripts.extend(scripts.map(str::to_owned));
         match behind("foreach").or_else(|| behind("bisect").and_then(|_| behind("run"))) {
-            Some(at) => self.wrapped(words, at, false),
+            Some(at) => self.wrapped(words, at, true),
             None => Ok(()),
         }
     }
-
-    /// Behind the name of a shell: every word after `-c` may be the script; without a file of a script it
-    /// reads one from its input.
-    fn shell(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
-        let takes_script = |word: &ShellWord| {
-            text(word).is_none_or(|text| {
-                text.starts_with("--c")
-                    || text.starts_with("--session-c")
-                    || (is_short(text) && text.contains('c'))
-            })
-        };
-        let Some(at) = words.iter().position(takes_script) else {
-            return if reads_file(words) { Ok(()) } else { Err(Unreadable) };
-        };
-        for word in &words[at..] {
-            let text = text(word).ok_or(Unreadable)?;
-            self.scripts.extend(joined_values(text).map(str::to_owned));
-            let is_option = text.starts_with(['-', '+'])
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || "-+_".contains(c));
-            if !is_option {
-                self.scripts.push(text.to_owned());
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Names behind a wrapper that do more than run as they are called.
-const FOLLOWED: &[&str] = &[
-    ".",
-    "alias",
-    "compgen",
-    "complete",
-    "eval",
-    "export",
-    "git",
-    "hash",
-    "mapfile",
-    "readarray",
-    "source",
-    "start-stop-daemon",
-    "trap",
-];
-
-/// Whether a shell's words name a file of a script.
-fn reads_file(words: &[ShellWord]) -> bool {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match text(word) {
-            Some("-o" | "-O" | "+o" | "+O" | "--rcfile" | "--init-file") => _ = words.next(),
-            // Letters of options that take the next word as value, or the input as script.
-            Some(option) if is_short(option) && option.contains(['o', 'O', 's']) => return false,
-            Some(option) if option.starts_with(['-', '+']) => {}
-            Some(file) => return is_script(file),
-            None => return false,
-        }
-    }
-    false
+/// What replaces a part of a command's words must not make another command of it: neither its name nor its script.
+fn replaces(words: &[ShellWord], replaced: &str) -> Result<(), Unreadable> {
+    let holds = |word: &ShellWord| word.text().is_some_and(|text| text.contains(replaced));
+    let Some((first, rest)) = words.split_first() else { return Ok(()) };
+    let is_script = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| rest[at].text());
+        rest[at].text() != Some(replaced)
+            || before.is_none_or(|it| is_short(it) && it.contains('c'))
+    };
+    let is_torn = match first.text().map(|name| kind(base_name(name))) {
+        None | Some(Kind::Wrapper | Kind::Unreadable) => rest.iter().any(holds),
+        Some(Kind::Shell) => (0..rest.len()).any(|at| holds(&rest[at]) && is_script(at)),
+        Some(Kind::Plain | Kind::WithOptions(_)) => false,
+    };
+    if holds(first) || is_torn { Err(Unreadable) } else { Ok(()) }
 }
 
-/// Whether a word names a file that is no device and no place of a process.
-fn is_script(file: &str) -> bool {
-    !file.contains("dev/") && !file.contains("proc/") && !file.starts_with('-')
+/// The first letter of an option's word that is none of the flags, and what follows it.
+fn with_value_of<'w>(letters: &'w str, flags: &str) -> Option<(char, &'w str)> {
+    let rest = letters.trim_start_matches(|c| flags.contains(c));
+    let letter = rest.chars().next()?;
+    Some((letter, &rest[letter.len_utf8()..]))
+}
+
+/// What a shell does not take as a part of one plain word.
+fn is_special(c: char) -> bool {
+    c.is_whitespace() || ";&|<>()$`'\"\\*?[{#~".contains(c)
 }
 
 /// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`.
@@ -477,27 +541,9 @@ fn joined_values(word: &str) -> impl Iterator<Item = &str> {
     long.map(|(_, value)| value).into_iter().chain(short).filter(|value| !value.is_empty())
 }
 
-fn text(word: &ShellWord) -> Option<&str> {
-    match word {
-        ShellWord::Text(text) => Some(text),
-        ShellWord::One | ShellWord::Many => None,
-    }
-}
-
 /// `-x`, `-xyz`; not `-`, `--long`.
 fn is_short(word: &str) -> bool {
     word.len() > 1 && word.starts_with('-') && !word.starts_with("--")
-}
-
-/// Whether a program runs the words behind its name. The system's loader does as well.
-fn is_wrapper(name: &str) -> bool {
-    WRAPPERS.contains(&name)
-        || ["-", "ld-linux", "ld-musl", "ld.so"].iter().any(|start| name.starts_with(start))
-}
-
-/// Whether a text would run a command where it is expanded.
-pub(crate) fn holds_substitution(text: &str) -> bool {
-    text.contains("$(") || text.contains('`')
 }
 
 pub(crate) fn base_name(word: &str) -> &str {

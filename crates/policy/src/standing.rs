@@ -104,7 +104,7 @@ impl GrantRule {
             near.push(other);
         };
         if let Some(argv) = &call.argv {
-            let line = argv.join(" ");
+            let line = line(argv);
             // Of programs that are named by where they are it is the nearest.
             if argv.first().is_some_and(|program| program.contains('/')) {
                 let elsewhere = CanonicalPath::parse("elsewhere").ok();
@@ -147,14 +147,20 @@ impl GrantRule {
     }
 }
 
+/// Words as a shell would be given them.
+fn line(argv: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// What a call is about, for people.
 fn subject(call: &Call) -> String {
-    let quoted = |word: &String| match word.contains(|c: char| c.is_whitespace() || c == '\'') {
-        true => format!("'{word}'"),
-        false => word.clone(),
-    };
     if let Some(argv) = &call.argv {
-        let line = argv.iter().map(quoted).collect::<Vec<_>>().join(" ");
+        let line = line(argv);
         return match &call.cwd {
             Some(cwd) => format!("{line} (in {cwd})"),
             None => line,

@@ -5,7 +5,7 @@
 //! command; trying each of them would cost the more the longer the rest is, and more than that for each
 //! further operand.
 
-use super::{base_name, is_short, text};
+use super::{base_name, is_short};
 use crate::shell::{ShellWord, looked_at};
 
 /// Options of well-known programs that stand before a subcommand and take the next word as value.
@@ -46,6 +46,8 @@ pub(super) struct Sought<'p> {
     after: Vec<bool>,
     /// Whether one of the words that were read is not known.
     unknown: bool,
+    /// Whether the last word that was read ends the options, if it is no option's value.
+    ends: bool,
 }
 
 /// An option, and whether it was read.
@@ -70,6 +72,7 @@ impl<'p> Sought<'p> {
             options: options.into_iter().map(Wanted::new).collect(),
             open,
             unknown: false,
+            ends: false,
         }
     }
 
@@ -90,17 +93,22 @@ impl<'p> Sought<'p> {
     }
 
     fn forget_options(&mut self) {
-        self.unknown = false;
+        (self.unknown, self.ends) = (false, false);
         self.options.iter_mut().for_each(Wanted::forget);
     }
 
     /// Whether a command of this word and those that were read could begin with what is sought: the same
     /// program wherever it lies, the same subcommands behind whatever options, the same options in any
     /// order and spelling.
-    pub(super) fn begins_with(&self, word: &ShellWord) -> bool {
-        text(word).is_some_and(|word| base_name(word) == self.program)
-            && self.next[0]
-            && (self.open || self.unknown || self.options.iter().all(Wanted::was_read))
+    pub(super) fn begins_with(&self, word: &ShellWord, behind: Option<&ShellWord>) -> bool {
+        // A name stands for that program wherever it lies.
+        let is_program = |word: &str| base_name(word) == self.program;
+        // `tar xf`
+        let letters = behind.and_then(ShellWord::text).filter(|_| self.program == "tar");
+        let was_read = |option: &Wanted<'_>| option.was_read(letters.unwrap_or_default());
+        let has_options = self.options.is_empty()
+            || (!self.ends && (self.unknown || self.options.iter().all(was_read)));
+        word.text().is_some_and(is_program) && self.next[0] && (self.open || has_options)
     }
 
     /// Takes the word before those that were read; `behind` is the one behind it.
@@ -108,9 +116,13 @@ impl<'p> Sought<'p> {
         looked_at(1);
         let row = (0..=self.operands.len()).map(|at| self.goes_on(at, word, behind)).collect();
         self.after = std::mem::replace(&mut self.next, row);
-        match text(word) {
-            // No option stands behind it.
-            Some("--") => self.forget_options(),
+        if self.ends && !word.text().is_some_and(is_option) {
+            self.forget_options();
+        }
+        self.ends = false;
+        match word.text() {
+            // No option stands behind it, unless it is the value of one.
+            Some("--") => self.ends = true,
             Some(text) => self.options.iter_mut().for_each(|option| option.read(text)),
             None => self.unknown = true,
         }
@@ -120,11 +132,17 @@ impl<'p> Sought<'p> {
     /// behind it as its value, so that word may be an operand or not.
     fn goes_on(&self, at: usize, word: &ShellWord, behind: Option<&ShellWord>) -> bool {
         let Some(wanted) = self.operands.get(at) else { return true };
-        let Some(word) = text(word) else { return true };
+        let Some(word) = word.text() else { return true };
         if !word.starts_with('-') {
             // `+nightly` is no operand, though it may be one that is wanted.
             let skips = word.starts_with('+') && self.next[at];
-            return skips || (word == *wanted && self.next[at + 1]);
+            let is_short_for = self.program == "npm" && word.len() > 1 && wanted.starts_with(word);
+            return skips || ((word == *wanted || is_short_for) && self.next[at + 1]);
+        }
+        // `-mpip`
+        let is_joined = is_short(word) && word.len() > wanted.len() + 1 && word.ends_with(wanted);
+        if is_joined && self.next[at + 1] {
+            return true;
         }
         let value_follows = match self.with_value {
             Some(options) => options.contains(&word),
@@ -158,10 +176,11 @@ impl<'p> Wanted<'p> {
         }
     }
 
-    fn was_read(&self) -> bool {
+    /// `more` are letters of options that were read elsewhere.
+    fn was_read(&self, more: &str) -> bool {
         match self {
             Self::Long(_, read) => *read,
-            Self::Short(letters) => letters.iter().all(|(_, read)| *read),
+            Self::Short(letters) => letters.iter().all(|(c, read)| *read || more.contains(*c)),
         }
     }
 
@@ -170,11 +189,12 @@ impl<'p> Wanted<'p> {
             // Programs take an unambiguous beginning of a long option for the whole.
             Self::Long(wanted, read) => {
                 let name = word.split('=').next().unwrap_or_default();
-                *read |= name == *wanted || (name.len() > 2 && wanted.starts_with(name));
-                *read |= is_short(word)
-                    && LONG_OPTIONS
-                        .iter()
-                        .any(|(long, short)| long == wanted && word[1..].contains(*short));
+                let is_letter = |(long, letter): &(&str, char)| {
+                    long == wanted && is_short(word) && word[1..].contains(*letter)
+                };
+                *read |= name == *wanted
+                    || (name.len() > 2 && wanted.starts_with(name))
+                    || LONG_OPTIONS.iter().any(is_letter);
             }
             Self::Short(letters) => {
                 for (letter, read) in letters {

@@ -5,25 +5,26 @@ use proptest::prelude::*;
 use super::*;
 use crate::limits::MAX_COMMAND_BYTES;
 
-/// Commands as text, `?` for an unknown word, `@` in front when variables are set.
-fn read(script: &str) -> Option<Vec<String>> {
-    let found = invocations(script, &mut MAX_COMMAND_BYTES.clone()).ok()?;
-    let shown = found.into_iter().map(|command| {
-        let words = command.words.iter().map(|word| match word {
+/// Commands as text, `?` for an unknown word, `??` for any number of them, `@` where variables are set that programs
+/// look at.
+fn shown(script: &str) -> Option<Vec<String>> {
+    let script = read(script, &mut MAX_COMMAND_BYTES.clone()).ok()?;
+    let command = |words: Vec<ShellWord>| {
+        let words = words.iter().map(|word| match word {
             ShellWord::Text(text) => text.as_str(),
             ShellWord::One => "?",
             ShellWord::Many => "??",
         });
-        let words = words.collect::<Vec<_>>().join(" ");
-        if command.assigns { format!("@{words}") } else { words }
-    });
-    Some(shown.collect())
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let sets = script.sets.then(|| "@".to_owned());
+    Some(script.commands.into_iter().map(command).chain(sets).collect())
 }
 
 #[test]
 fn commands() {
     let check = |script: &str, expected: &[&str]| {
-        let mut found = read(script).unwrap_or_else(|| panic!("unreadable: {script}"));
+        let mut found = shown(script).unwrap_or_else(|| panic!("unreadable: {script}"));
         let mut expected: Vec<_> = expected.iter().map(|text| (*text).to_owned()).collect();
         found.sort();
         expected.sort();
@@ -49,22 +50,26 @@ fn commands() {
         "[[ -n $x && ! $(a) ]] && b; [ -f x ] || c",
         &["[[ -n ??", "a", "?? ]]", "b", "[ -f x ]", "c"],
     );
-    check("A=1 B=$(x) a; C=2; D=(1 2)", &["x", "@a", "@", "@"]);
+    check("A=1 a; C=2; D=(1 2); e=$(x)", &["x", "a", "@"]);
+    check("a=$(x); b+=c; d=(1 \"$a\"); d[0]=1; RUST_LOG=x e", &["x", "e"]);
     check("a > f 2>&1 < $(b) >> \"c\" <<< e {fd}> g &> d", &["a", "b"]);
     check("a > >(b) <(c | d)", &["b", "c", "d", "a ?"]);
     check("a $(b $(c)) \"$(d)\" `e \\`f\\``", &["c", "b ??", "d", "f", "e ??", "a ?? ? ??"]);
     check("a '$(b)' '\\'; c", &["a $(b) \\", "c"]);
-    check("r''m r\\m \"rm\" $'r\\x6d' $'\\162m' $'\\u0072m'", &["rm rm rm rm rm rm"]);
+    check("r''m r\\m \"rm\" $'r\\x6d' $'\\162m' $'\\u0072m'", &["rm rm rm ? ? ?"]);
     check("a \\\n b", &["a b"]);
     check("a # b; c\nd#e", &["a", "d#e"]);
     check("$A ${B:-$(c)} ~/d e* [f] {g,h} {} a{b", &["c", "?? ?? ? ?? ?? ?? {} ??"]);
-    check("a $((1 + $(b) * (2))) $(( x )); ((i++)); c", &["b", "a ?? ??", "i++", "c"]);
-    check("a $((b); (c))", &["b", "c", "a ??"]);
+    check("i=1; a $((1 + i * (2))) $(( $i )); ((i++)); c", &["a ?? ??", "i++", "c"]);
+    check(
+        "trap 'a; b' EXIT; eval c 'd;' e",
+        &["trap a; b EXIT", "a", "b", "eval c d; e", "c d", "e"],
+    );
     check("a <<E b\n$(c) 'd\nE\ne", &["c", "a b", "e"]);
     check("a <<'E'; b <<-F\n$(c\nE\n\t`d`\n\tF\ne", &["a", "b", "d", "e"]);
     check("if a; then\n  # why (not)\n  b\nfi", &["a", "b"]);
-    check("x=$y; a \"it's\" $'it s'", &["@", "a it's it s"]);
-    check("a=b=c d; e=f", &["@d", "@"]);
+    check("x=$y; a \"it's\" $'it s'", &["a it's ?"]);
+    check("a=b=c d; e=f", &["d", "@"]);
     check("echo 'a b' \"c;d\"", &["echo a b c;d"]);
 }
 
@@ -99,15 +104,26 @@ fn unreadable() {
         "${ rm; }",
         "${| rm; }",
         "a &> b c",
-        "$'\\cx'",
         "select x in",
         "a $((1)",
+        "a $((b); (c))",
+        "a $((1 + $(b)))",
+        "a $(( x ))",
+        "a=$(b); c $((a))",
+        "a\\\nb",
+        "a\rb",
+        "f-(x) { a; }",
+        "$x() { a; }",
+        "a `b\\\nc`",
+        "cat <<E $(a\nb)\nE\n",
+        "[ $x = a ]",
+        "x=a command export y=$z",
         "coproc x { a; }",
         &deep,
         &sums,
         &arrays,
     ] {
-        assert_eq!(read(script), None, "{script}");
+        assert_eq!(shown(script), None, "{script}");
     }
 }
 
@@ -116,7 +132,7 @@ fn nested_brackets_cost_no_more_than_their_budget() {
     let parts = ["$((a) ", "$((", "a=(", "case a in $(", "$(if ", "`", "((", "${a:-"];
     for part in parts {
         for count in [10, 60, 5_000] {
-            let _ = read(&part.repeat(count));
+            let _ = shown(&part.repeat(count));
         }
     }
 }
@@ -125,27 +141,146 @@ proptest! {
 #![proptest_config(ProptestConfig::with_cases(300))]
 
 /// What a real shell runs is found, or the text is refused: by bash, and by the plain shell that
-    /// `sh` may be.
+    /// `sh` may be. The last texts run nothing as they stand; values are expanded where the fragments do it.
     #[test]
     fn nothing_hides_a_command(
-        before in r##"(if |then |do |in |case a |\(\(|\[\[ |\$'|\$\(|\$\(\(|\$\{a:-|\$\[|\\\n|\nE\n|<<E\n|<<'E'\n|&>|\{x\}>|<<<|<<a\n|[ab$(){}\[\]`'"\\;&|<>#! \n\r=*~]){0,16}"##,
-        after in r##"[ab$(){}\[\]`'"\\;&|<>#! \n=*~]{0,6}"##,
+        before in fragments(1..12),
+        after in fragments(0..4),
     ) {
         let texts = [
             format!("{before}\nrm -rf x{after}"),
             format!("{before};rm -rf x{after}"),
             format!("{before} rm -rf x{after}"),
             format!("a {before}rm -rf x{after}"),
+            format!("x='rm -rf x '; {before}$x{after}"),
+            format!("for x in 'a[$(rm -rf x)]'; do {before}x{after}; done"),
+            format!("x='a[$(rm -rf x)]'; {before}$x{after}"),
         ];
         for script in texts {
-            let Some(found) = read(&script) else { continue };
-            let seen = found.iter().any(|command| {
-                let command = command.trim_start_matches('@');
-                command.starts_with("rm") || command.starts_with('?')
-            });
+            let Some(found) = shown(&script) else { continue };
+            let seen = found.iter().any(|command| command.starts_with("rm") || command.starts_with('?'));
             prop_assert!(seen || !runs_rm(&script), "{script:?} {found:?}");
         }
     }
+}
+
+/// Pieces of scripts, in any order.
+fn fragments(many: std::ops::Range<usize>) -> impl Strategy<Value = String> {
+    const PIECES: &[&str] = &[
+        "if ",
+        "then ",
+        "do ",
+        "in ",
+        "case a ",
+        "((",
+        "[[ ",
+        "$'",
+        "$(",
+        "$((",
+        "))",
+        "${a:-",
+        "$[",
+        "\\\n",
+        " \\\n",
+        "\nE\n",
+        "<<E\n",
+        "<<'E'\n",
+        "&>",
+        "{x}>",
+        "<<<",
+        "<<a\n",
+        "# ",
+        "\n#",
+        "\n# a\n",
+        "${x}",
+        "$x",
+        "\"$x\"",
+        "A=1",
+        "a=1 ",
+        "a=",
+        "a+=",
+        "x=",
+        "x=1;",
+        "$((x))",
+        "a[x]=",
+        "a[$x]=1",
+        "=([x]=1)",
+        "=(",
+        "${a[x]}",
+        "${a[",
+        "${!x}",
+        "${x@P}",
+        "${a:x}",
+        "{b[x]}>f ",
+        "${x:=",
+        "read x <<< ",
+        "printf -v ",
+        "test -v ",
+        "declare ",
+        "declare -i a;",
+        "declare -n ",
+        "local ",
+        "export ",
+        "let ",
+        "unset ",
+        "eval ",
+        "trap ",
+        " EXIT;",
+        "set -- ",
+        "$1",
+        "$*",
+        "\"$@\"",
+        "[ ",
+        " ]",
+        " ]]",
+        " -eq ",
+        "-v ",
+        "for ((",
+        "f() ",
+        "f;",
+        "function f ",
+        "; f",
+        "{ ",
+        "; }",
+        "command ",
+        "builtin ",
+        "time ",
+        "coproc ",
+        "a",
+        "b",
+        "x",
+        "1",
+        "$",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[",
+        "]",
+        "`",
+        "'",
+        "\"",
+        "\\",
+        ";",
+        "&",
+        "|",
+        "<",
+        ">",
+        "#",
+        "!",
+        " ",
+        "\n",
+        "\r",
+        "=",
+        "*",
+        "~",
+        "<(",
+        "+",
+        "-",
+        "true;",
+    ];
+    proptest::collection::vec(proptest::sample::select(PIECES), many)
+        .prop_map(|pieces| pieces.concat())
 }
 
 /// Whether a real shell runs `rm`, which is a function that reports; every other program is absent.
@@ -166,4 +301,18 @@ fn runs_rm(script: &str) -> bool {
     let runs = ["/bin/bash", "/bin/sh"].into_iter().any(runs);
     std::fs::remove_dir_all(&dir).unwrap();
     runs
+}
+
+/// Whatever a shell has in itself is known here by name, so that nothing of it is taken for a program.
+#[test]
+fn every_builtin_of_the_shells_is_known() {
+    let output =
+        std::process::Command::new("/bin/bash").args(["-c", "compgen -b"]).output().unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert!(listed.lines().count() > 50, "{listed}");
+    // Of other shells: `chdir` of dash and busybox.
+    for name in listed.lines().chain(["chdir", "let", "local", "source"]) {
+        let known = builtins::FREE.contains(&name) || builtins::BUILTINS.contains(&name);
+        assert!(known, "{name}");
+    }
 }

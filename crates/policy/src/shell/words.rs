@@ -1,6 +1,10 @@
 //! Words: quotes, escapes and expansions.
 
-use super::{Cursor, Read, Stop, Unreadable, Word, is_name_char};
+use super::{Cursor, Part, Read, Stop, Target, Unreadable, Value, Word, is_name_char};
+
+fn ends_word(c: char) -> bool {
+    " \t\n;&|()<>".contains(c)
+}
 
 impl Cursor<'_, '_> {
     /// A word that must be there.
@@ -14,21 +18,25 @@ impl Cursor<'_, '_> {
     pub(super) fn word(&mut self) -> Read<Word> {
         let mut word = Word::default();
         let begin = self.at;
-        let (mut pattern, mut array) = (false, false);
+        self.target(&mut word)?;
         while let Some(c) = self.peek(0) {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' => break,
-                // One for each word, so what stands before it is looked at once.
-                '(' if !array && word.text.ends_with('=') && word.is_assignment() => {
-                    array = true;
-                    self.array(&mut word)?;
-                }
-                '(' => break,
+                '(' => match &word.target {
+                    Some(target)
+                        if target.value_at == word.text.len() && self.chars[self.at - 1] == '=' =>
+                    {
+                        return self.array(word);
+                    }
+                    _ => break,
+                },
                 '<' | '>' if self.peek(1) == Some('(') => {
                     self.at += 2;
-                    self.list(&[Stop::Bracket])?;
-                    word.unknown = true;
+                    self.substitution()?;
+                    word.expand(Part::Anything);
                 }
+                // The number of a file is put into what the braces name.
+                '<' | '>' if word.text.starts_with('{') => return Err(Unreadable),
                 '<' | '>' => break,
                 '\'' => self.plain(&mut word)?,
                 '"' => {
@@ -36,41 +44,106 @@ impl Cursor<'_, '_> {
                     self.double(&mut word)?;
                 }
                 '*' | '?' | '[' | '{' => {
-                    pattern = true;
+                    // These alone are words; in others they stand for what only running the script would tell.
+                    // `{}` is a text, but `r{},m}` is a list.
+                    let is_empty_list = c == '{'
+                        && self.peek(1) == Some('}')
+                        && (self.at == begin || self.peek(2).is_none_or(ends_word));
+                    if !is_empty_list && !self.stands_alone(begin) {
+                        if !word.unknown && !word.pattern {
+                            word.known_bytes = word.text.len();
+                        }
+                        word.pattern = true;
+                    }
                     word.text.push(c);
                     self.at += 1;
                 }
                 '~' if self.at == begin => {
-                    word.unknown = true;
+                    word.expand(Part::Anything);
                     word.text.push(c);
                     self.at += 1;
                 }
+                c if c.is_control() => return Err(Unreadable),
                 _ => {
-                    word.splits |= matches!(c, '$' | '`');
+                    let is_quote = c == '$' && matches!(self.peek(1), Some('\'' | '"'));
+                    word.splits |= matches!(c, '$' | '`') && !is_quote;
                     self.expand_or_take(c, &mut word)?;
                 }
             }
         }
-        self.reader.may_hide(&word.text);
-        // These alone are words; in others they stand for what only running the script would tell.
-        if pattern && !matches!(word.text.as_str(), "[" | "[[" | "{" | "{}") {
-            (word.unknown, word.splits) = (true, true);
-        }
         Ok(word)
     }
 
-    /// `name=(..)`.
-    fn array(&mut self, word: &mut Word) -> Read<()> {
-        self.reader.descend()?;
-        self.at += 1;
-        word.unknown = true;
-        loop {
-            self.skip_lines()?;
-            if self.take_if(")") {
-                self.reader.depth -= 1;
+    /// Whether the word that begins here is `[`, `[[` or `{`.
+    fn stands_alone(&self, begin: usize) -> bool {
+        ["[", "[[", "{"].iter().any(|word| {
+            let behind = self.chars.get(begin + word.len());
+            self.chars[begin..].iter().take(word.len()).copied().eq(word.chars())
+                && behind.is_none_or(|c| ends_word(*c))
+        })
+    }
+
+    /// `name=`, `name+=` and `name[..]=` at the beginning of a word, as they stand.
+    fn target(&mut self, word: &mut Word) -> Read<()> {
+        let begin = self.at;
+        let mut behind = begin;
+        while self.chars.get(behind).is_some_and(|c| is_name_char(*c)) {
+            behind += 1;
+        }
+        let name: String = self.chars[begin..behind].iter().collect();
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(());
+        }
+        let mut array = false;
+        if self.chars.get(behind) == Some(&'[') {
+            let index: &[char] = &self.chars[behind + 1..];
+            let is_plain = |c: &&char| is_name_char(**c) || "$+-* {}".contains(**c);
+            let length = index.iter().take_while(is_plain).count();
+            if index.get(length) != Some(&']') || length == 0 {
                 return Ok(());
             }
-            self.some_word()?;
+            (array, behind) = (true, behind + length + 2);
+        }
+        let appends = self.chars.get(behind) == Some(&'+');
+        behind += usize::from(appends);
+        if self.chars.get(behind) != Some(&'=') {
+            return Ok(());
+        }
+        if array {
+            self.at = begin + name.chars().count() + 1;
+            self.arithmetic("]")?;
+            word.pattern = true;
+        }
+        self.at = behind + 1;
+        word.text.extend(&self.chars[begin..=behind]);
+        word.target = Some(Target { name, value_at: word.text.len(), array, appends });
+        Ok(())
+    }
+
+    /// `name=(..)`.
+    fn array(&mut self, mut word: Word) -> Read<Word> {
+        self.reader.descend()?;
+        self.at += 1;
+        word.expand(Part::Anything);
+        loop {
+            self.skip_lines()?;
+            match self.peek(0) {
+                Some(')') => break,
+                // An index.
+                Some('[') => return Err(Unreadable),
+                _ => self.some_word().map(|_| ())?,
+            }
+        }
+        self.at += 1;
+        self.reader.depth -= 1;
+        if let Some(target) = &mut word.target {
+            target.array = true;
+        }
+        // What is glued to it is nothing that every shell reads alike.
+        if self.peek(0).is_some_and(|c| !" \t\n;&|)".contains(c)) {
+            Err(Unreadable)
+        } else {
+            Ok(word)
         }
     }
 
@@ -101,7 +174,8 @@ impl Cursor<'_, '_> {
                 '\\' => {
                     let next = self.peek(1).ok_or(Unreadable)?;
                     match next {
-                        '\n' => {}
+                        '\n' if self.joins() => {}
+                        '\n' => return Err(Unreadable),
                         '$' | '`' | '"' | '\\' => word.text.push(next),
                         other => word.text.extend(['\\', other]),
                     }
@@ -120,6 +194,8 @@ impl Cursor<'_, '_> {
                     // A backslash at the very end stands for itself.
                     word.text.push(self.peek(1).unwrap_or('\\'));
                     word.quoted = true;
+                } else if !self.joins() {
+                    return Err(Unreadable);
                 }
                 self.at = (self.at + 2).min(self.chars.len());
                 Ok(())
@@ -127,6 +203,7 @@ impl Cursor<'_, '_> {
             '$' if self.inside == 0 && self.peek(1) == Some('\'') => self.ansi(word),
             '$' if self.inside == 0 && self.peek(1) == Some('"') => {
                 self.at += 2;
+                word.expand(Part::Anything);
                 self.double(word)
             }
             _ => self.expand_inside(c, word),
@@ -137,7 +214,7 @@ impl Cursor<'_, '_> {
     fn expand_inside(&mut self, c: char, word: &mut Word) -> Read<()> {
         match c {
             '`' => {
-                word.unknown = true;
+                word.expand(Part::Anything);
                 self.back_quotes()
             }
             '$' => self.dollar(word),
@@ -149,131 +226,153 @@ impl Cursor<'_, '_> {
         }
     }
 
-    fn dollar(&mut self, word: &mut Word) -> Read<()> {
+    /// `$` and what it expands.
+    pub(super) fn dollar(&mut self, word: &mut Word) -> Read<()> {
         self.at += 1;
         match self.peek(0) {
+            Some('(') if self.take_if("((") => {
+                self.arithmetic(")")?;
+                word.expand(Part::Number);
+                if self.take_if("))") { Ok(()) } else { Err(Unreadable) }
+            }
             Some('(') => {
-                word.unknown = true;
-                let may_count = self.looks_at("((");
-                self.reader.evaluates |= may_count;
-                if may_count && self.arithmetic(2)? {
-                    return Ok(());
-                }
                 self.at += 1;
-                // Quotes begin anew.
-                let inside = std::mem::take(&mut self.inside);
-                self.list(&[Stop::Bracket])?;
-                self.inside = inside;
+                let begin = self.reader.found.len();
+                self.substitution()?;
+                let counts = self.reader.prints_number(begin);
+                word.expand(if counts { Part::Number } else { Part::Anything });
                 Ok(())
             }
             // Arithmetic to bash, a text to others.
             Some('[') => Err(Unreadable),
-            // `${ command; }`
-            Some('{') if self.peek(1).is_some_and(|c| c.is_whitespace() || c == '|') => {
-                Err(Unreadable)
-            }
             Some('{') => {
-                word.unknown = true;
                 self.at += 1;
-                // Quoted or not: `"${a[@]}"`.
-                let inside = self.parameter()?;
-                word.splits |= inside.contains('@');
-                let mut behind = inside.split('@').skip(1);
-                // `${x@P}` expands the value as a prompt.
-                if behind.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic())) {
-                    return Err(Unreadable);
-                }
-                self.reader.evaluates |= inside.contains(['[', ':']);
-                if let Some((name, _)) = inside.split_once('=') {
-                    self.reader.sets(name);
-                }
-                Ok(())
+                self.reader.descend()?;
+                self.parameter(word)?;
+                self.reader.depth -= 1;
+                if self.take_if("}") { Ok(()) } else { Err(Unreadable) }
             }
-            Some(c) if is_name_char(c) => {
-                word.unknown = true;
-                while self.peek(0).is_some_and(is_name_char) {
-                    self.at += 1;
+            Some(_) => {
+                match self.parameter_name() {
+                    Some((name, part)) => {
+                        word.splits |= name == "@";
+                        word.expand(part);
+                    }
+                    None => word.text.push('$'),
                 }
                 Ok(())
             }
-            Some(c @ ('@' | '*' | '#' | '?' | '-' | '$' | '!')) => {
-                word.unknown = true;
-                word.splits |= c == '@';
-                self.at += 1;
-                Ok(())
-            }
-            _ => {
+            None => {
                 word.text.push('$');
                 Ok(())
             }
         }
     }
 
-    /// Behind `${`, up to its `}`.
-    fn parameter(&mut self) -> Read<String> {
-        self.reader.descend()?;
-        let mut inside = Word::default();
-        loop {
-            match self.peek(0).ok_or(Unreadable)? {
-                '}' => {
-                    self.at += 1;
-                    self.reader.depth -= 1;
-                    self.reader.may_hide(&inside.text);
-                    return Ok(inside.text);
-                }
-                // A quote to one shell and a letter to another.
-                '\'' | '"' if self.inside > 0 => return Err(Unreadable),
-                '\'' => self.plain(&mut inside)?,
-                '"' => {
-                    self.at += 1;
-                    self.double(&mut inside)?;
-                }
-                c => self.expand_or_take(c, &mut inside)?,
-            }
-        }
+    /// Commands up to a bracket, as in `$(..)`; quotes begin anew.
+    fn substitution(&mut self) -> Read<()> {
+        let inside = std::mem::take(&mut self.inside);
+        let (begin, documents) = (self.at, self.documents.len());
+        self.list(&[Stop::Bracket])?;
+        self.inside = inside;
+        // Whose body begins where, shells do not agree on.
+        let is_torn = documents > 0 && self.chars[begin..self.at].contains(&'\n');
+        if is_torn || self.documents.len() != documents { Err(Unreadable) } else { Ok(()) }
     }
 
-    /// `((..))`, if that is what stands here; else nothing is taken: `( (a); b)` begins the same way.
-    pub(super) fn arithmetic(&mut self, opening: usize) -> Read<bool> {
-        self.reader.descend()?;
-        let (begin, found) = (self.at, self.reader.found.len());
-        self.at += opening;
-        let mut depth = 2_usize;
-        let mut inside = Word::default();
-        self.inside += 1;
-        while let Some(c) = self.peek(0) {
-            match c {
-                '(' => {
-                    depth += 1;
+    /// A variable's name, or a parameter of one character.
+    fn parameter_name(&mut self) -> Option<(String, Part)> {
+        let c = self.peek(0)?;
+        self.at += 1;
+        let part = match c {
+            '#' | '?' | '$' | '!' => Part::Number,
+            '@' | '*' | '-' | '0'..='9' => Part::Anything,
+            _ if is_name_char(c) => {
+                let mut name = String::from(c);
+                while let Some(c) = self.peek(0).filter(|c| is_name_char(*c)) {
+                    name.push(c);
                     self.at += 1;
                 }
-                ')' if depth == 2 && self.peek(1) == Some(')') => {
-                    self.at += 2;
-                    self.reader.depth -= 1;
-                    self.inside -= 1;
-                    let text = &inside.text;
-                    if text.contains('=') || text.contains("++") || text.contains("--") {
-                        self.reader.sets(text);
-                    }
-                    return Ok(true);
+                return Some((name.clone(), Part::Variable(name)));
+            }
+            _ => {
+                self.at -= 1;
+                return None;
+            }
+        };
+        Some((c.to_string(), part))
+    }
+
+    /// Behind `${`, up to its `}`.
+    fn parameter(&mut self, word: &mut Word) -> Read<()> {
+        let is_length = self.peek(0) == Some('#') && self.peek(1) != Some('}');
+        self.at += usize::from(is_length);
+        // `${!name}` is what the name stands for.
+        if self.peek(0) == Some('!') {
+            return Err(Unreadable);
+        }
+        let (mut name, mut part) = self.parameter_name().ok_or(Unreadable)?;
+        while self.peek(0).is_some_and(|c| c.is_ascii_digit())
+            && name.bytes().all(|c| c.is_ascii_digit())
+        {
+            name.extend(self.peek(0));
+            self.at += 1;
+        }
+        if self.take_if("[@]") || self.take_if("[*]") {
+            word.splits = true;
+            part = Part::Anything;
+        } else if self.take_if("[") {
+            self.arithmetic("]")?;
+            self.at += 1;
+            part = Part::Anything;
+        }
+        word.splits |= name == "@";
+        if is_length {
+            word.expand(Part::Number);
+            return Ok(());
+        }
+        let colon = self.take_if(":");
+        match self.peek(0).ok_or(Unreadable)? {
+            '}' if !colon => word.expand(part),
+            operator @ ('-' | '=' | '+' | '?') => {
+                self.at += 1;
+                let value = self.parameter_word()?;
+                if operator == '=' {
+                    self.reader.variables.set(&name, Value::Unknown)?;
                 }
-                ')' if depth == 2 => break,
-                ')' => {
-                    depth -= 1;
+                let is_default = operator == '-' && matches!(value.held(0), Value::Number(_));
+                word.expand(if is_default { part } else { Part::Anything });
+                word.numbers.extend(value.numbers);
+            }
+            _ if colon => {
+                self.arithmetic("}")?;
+                word.expand(Part::Anything);
+            }
+            '#' | '%' | '/' | '^' | ',' => {
+                self.parameter_word()?;
+                word.expand(Part::Anything);
+            }
+            _ => return Err(Unreadable),
+        }
+        Ok(())
+    }
+
+    /// The word behind an operator of `${..}`.
+    fn parameter_word(&mut self) -> Read<Word> {
+        let mut word = Word::default();
+        loop {
+            match self.peek(0).ok_or(Unreadable)? {
+                '}' => return Ok(word),
+                // A quote to one shell and a letter to another.
+                '\'' | '"' | '\\' if self.inside > 0 => return Err(Unreadable),
+                '\'' => self.plain(&mut word)?,
+                '"' => {
                     self.at += 1;
+                    self.double(&mut word)?;
                 }
-                // Shells differ in whether these are quotes here. As commands they are, so that is tried.
-                '\'' | '"' => break,
-                c => self.expand_or_take(c, &mut inside)?,
+                c => self.expand_or_take(c, &mut word)?,
             }
         }
-        // Read again as commands.
-        self.reader.depth -= 1;
-        self.inside -= 1;
-        self.reader.paid(self.at - begin)?;
-        self.at = begin;
-        self.reader.found.truncate(found);
-        Ok(false)
     }
 
     fn back_quotes(&mut self) -> Read<()> {
@@ -282,6 +381,8 @@ impl Cursor<'_, '_> {
         loop {
             match self.peek(0).ok_or(Unreadable)? {
                 '`' => break,
+                // Where it joins lines, shells do not agree on.
+                '\\' if self.peek(1) == Some('\n') => return Err(Unreadable),
                 // Escaped for the quotes around, or for the script.
                 '\\' if self.inside > 0 && self.peek(1) == Some('"') => return Err(Unreadable),
                 '\\' if matches!(self.peek(1), Some('`' | '\\' | '$')) => {
@@ -298,52 +399,22 @@ impl Cursor<'_, '_> {
         self.reader.script(&script)
     }
 
-    /// `$'..'`, escapes decoded.
+    /// `$'..'`: escapes to bash, and to a plain shell a text behind `$`.
     fn ansi(&mut self, word: &mut Word) -> Read<()> {
         word.quoted = true;
+        word.expand(Part::Anything);
         self.at += 2;
         loop {
-            let c = self.peek(0).ok_or(Unreadable)?;
-            self.at += 1;
-            match c {
-                '\'' => return Ok(()),
-                '\\' => {
-                    let decoded = self.escape()?;
-                    word.text.push(decoded);
+            match self.peek(0).ok_or(Unreadable)? {
+                '\'' => {
+                    self.at += 1;
+                    return Ok(());
                 }
-                _ => word.text.push(c),
+                // A quote to the one, and the end to the other.
+                '\\' if matches!(self.peek(1), None | Some('\'')) => return Err(Unreadable),
+                '\\' => self.at += 2,
+                _ => self.at += 1,
             }
         }
-    }
-
-    /// Behind a backslash of `$'..'`.
-    fn escape(&mut self) -> Read<char> {
-        let c = self.peek(0).ok_or(Unreadable)?;
-        self.at += 1;
-        let (radix, most, mut value) = match c {
-            'x' => (16, 2, 0),
-            'u' => (16, 4, 0),
-            'U' => (16, 8, 0),
-            '0'..='7' => (8, 2, c.to_digit(8).unwrap_or_default()),
-            'n' => return Ok('\n'),
-            't' => return Ok('\t'),
-            'r' => return Ok('\r'),
-            '\\' | '"' | '?' => return Ok(c),
-            // Control characters and bells: in no command's name. A quote: a plain shell would end the
-            // text there.
-            _ => return Err(Unreadable),
-        };
-        let mut seen = 0;
-        while seen < most
-            && let Some(digit) = self.peek(0).and_then(|c| c.to_digit(radix))
-        {
-            value = value * radix + digit;
-            self.at += 1;
-            seen += 1;
-        }
-        if radix == 16 && seen == 0 {
-            return Err(Unreadable);
-        }
-        char::from_u32(value).filter(|c| *c != '\0').ok_or(Unreadable)
     }
 }

@@ -91,7 +91,9 @@ fn f4_a_granted_command_is_not_asked_for_again() {
         assert!(without >= Effect::RequireReview, "{argv}");
     };
     check(json!("gh run view 1"), Effect::Allow);
-    check(json!(["sh", "-lc", "gh run view 1"]), Effect::Allow);
+    check(json!(["sh", "-c", "gh run view 1"]), Effect::Allow);
+    // A login shell runs files at home as well.
+    check(json!(["sh", "-lc", "gh run view 1"]), Effect::RequireReview);
     check(json!(["sh", "-c", "gh run view 3 2>&1 > out"]), Effect::Allow);
     check(json!(["sh", "-c", "GH_HOST=x gh run view 2"]), Effect::RequireReview);
     check(json!("gh run list"), Effect::RequireReview);
@@ -153,6 +155,12 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
         GH,
         &["gh run view 1", "sh -c 'gh run view 1 2>&1'"],
         &["gh run view 1 more", "gh run view 1 other"],
+    );
+    // The words of a script stay one word.
+    check(
+        "{ syscall: shell.run, argv: [sh, -c, './a | b'] }",
+        &["sh -c './a | b'", r"sh -c 'sh -c '\''./a | b'\'' 2>&1'"],
+        &["sh -c './a | b' more", "sh -c './a | b' other"],
     );
     check(
         "{ syscall: shell.run, caller: agent, argv: ./check.sh }",

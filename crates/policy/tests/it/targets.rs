@@ -375,15 +375,80 @@ fn unless(prefix: &str) -> Policy {
 /// word means something to a shell or runs another one.
 fn plain_commands(script: &str) -> Option<Vec<Vec<&str>>> {
     const SPECIAL: &[&str] = &[
-        "if", "then", "elif", "else", "fi", "do", "done", "while", "until", "for", "select",
-        "case", "esac", "in", "function", "time", "coproc", "alias", "hash", "eval", "trap",
-        "export", "declare", "typeset", "readonly", "local", "git", "su",
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "for",
+        "select",
+        "case",
+        "esac",
+        "in",
+        "function",
+        "time",
+        "coproc",
+        "alias",
+        "hash",
+        "eval",
+        "trap",
+        "export",
+        "declare",
+        "typeset",
+        "readonly",
+        "local",
+        "git",
+        "su",
+        // Read with their words, or not read at all.
+        ".",
+        "bind",
+        "compgen",
+        "complete",
+        "compopt",
+        "enable",
+        "fc",
+        "getopts",
+        "history",
+        "jobs",
+        "let",
+        "mapfile",
+        "printf",
+        "read",
+        "readarray",
+        "set",
+        "shopt",
+        "source",
+        "test",
+        "unalias",
+        "unset",
+        "wait",
+        "capsh",
+        "dpkg-architecture",
+        "gdb",
+        "npm",
+        "run-parts",
+        "start-stop-daemon",
+        "systemd-cat",
+        "systemd-inhibit",
+        "tar",
+        "elvish",
+        "es",
+        "ion",
+        "murex",
+        "nu",
+        "oil",
+        "rc",
     ];
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " -._/;&|\n".contains(c);
     // Doubled separators are errors or mean something else.
     let is_odd =
         [";;", ";&", "&&&", "|||", ";|", "&;", "|;"].iter().any(|odd| script.contains(odd));
-    if is_odd || !script.chars().all(is_plain) {
+    // What begins like an option is one to the shell.
+    if is_odd || script.starts_with('-') || !script.chars().all(is_plain) {
         return None;
     }
     let commands: Vec<Vec<&str>> = script
@@ -393,7 +458,9 @@ fn plain_commands(script: &str) -> Option<Vec<Vec<&str>>> {
         .collect();
     let name = |word: &&str| word.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let runs_others = |name: &str| {
+        let unnumbered = name.trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c));
         SPECIAL.contains(&name)
+            || SPECIAL.contains(&unnumbered)
             || name.ends_with("sh")
             || name.starts_with('-')
             || WRAPPERS.contains(&name)

@@ -1,0 +1,386 @@
+//! Commands of the shell itself. A program can not change how the rest of a script is read; these can.
+//!
+//! Each is understood as far as it is listed here, and counts as anything beyond that.
+
+use super::{Read, Reader, ShellWord, Target, Unreadable, Value, Word, is_name, variables};
+
+/// They run nothing, and set nothing that matters.
+pub(super) const FREE: &[&str] = &[
+    ":", "bg", "break", "caller", "cd", "chdir", "continue", "dirs", "disown", "echo", "exit",
+    "false", "fg", "help", "kill", "logout", "popd", "pushd", "pwd", "return", "shift", "suspend",
+    "times", "true", "type", "ulimit", "umask",
+];
+
+/// Every command that bash, dash or busybox have in themselves. What is not read below counts as anything.
+pub(super) const BUILTINS: &[&str] = &[
+    ".",
+    "[",
+    "alias",
+    "bind",
+    "builtin",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "coproc",
+    "declare",
+    "enable",
+    "eval",
+    "exec",
+    "export",
+    "fc",
+    "getopts",
+    "hash",
+    "history",
+    "jobs",
+    "let",
+    "local",
+    "mapfile",
+    "printf",
+    "read",
+    "readarray",
+    "readonly",
+    "select",
+    "set",
+    "shopt",
+    "source",
+    "test",
+    "trap",
+    "typeset",
+    "unalias",
+    "unset",
+    "wait",
+];
+
+/// Options of the shell that change nothing about which commands a script runs, by letter and by name.
+const SHELL_OPTION_LETTERS: &str = "eufxvCET";
+const SHELL_OPTIONS: &[&str] = &[
+    "errexit",
+    "errtrace",
+    "functrace",
+    "noclobber",
+    "noglob",
+    "nounset",
+    "pipefail",
+    "verbose",
+    "xtrace",
+];
+/// The same of `shopt`.
+const SHOPT_OPTIONS: &[&str] =
+    &["dotglob", "failglob", "globstar", "inherit_errexit", "lastpipe", "nullglob"];
+
+/// Operators of `test` between two words.
+const BINARY: &[&str] = &[
+    "!=", "-a", "-ef", "-eq", "-ge", "-gt", "-le", "-lt", "-ne", "-nt", "-o", "-ot", "<", "=",
+    "==", ">",
+];
+/// Those for which `[[` counts.
+const COUNTING: &[&str] = &["-eq", "-ge", "-gt", "-le", "-lt", "-ne"];
+
+/// Commands that print one number.
+const NUMBERS: &[&[&str]] =
+    &[&["date", "+%s"], &["id", "-u"], &["nproc"], &["wc", "-c"], &["wc", "-l"], &["wc", "-w"]];
+
+/// Whether an option of the shell (`set -o NAME`, `-O NAME`) is understood.
+pub(crate) fn is_shell_option(name: &str) -> bool {
+    SHELL_OPTIONS.contains(&name) || SHOPT_OPTIONS.contains(&name)
+}
+
+/// Whether a word names a file that is no device and no place of a process: what is in such a file is not read.
+pub(crate) fn is_script(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    !["dev/", "proc/", "fd/"].iter().any(|part| file.contains(part))
+        && !file.starts_with('-')
+        && !matches!(name, "stdin" | "tty")
+        && !name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl Word {
+    /// An option, as far as it is known; an error if only running would tell.
+    fn option(&self) -> Read<Option<&str>> {
+        match self.known() {
+            Some(text) => Ok(text.starts_with(['-', '+']).then_some(text)),
+            None if self.known_beginning().is_empty() => Err(Unreadable),
+            None if self.known_beginning().starts_with(['-', '+']) => Err(Unreadable),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// An assignment, for the command that follows it or for the rest of the script.
+    pub(super) fn assign(&mut self, word: &Word, for_command: bool) -> Read<()> {
+        let Some(Target { name, value_at, array, appends }) = &word.target else { return Ok(()) };
+        let value = match word.held(*value_at) {
+            _ if *array => Value::Unknown,
+            Value::Text(_) if *appends => Value::Unknown,
+            value => value,
+        };
+        if *array {
+            self.variables.array(name);
+        }
+        if for_command {
+            self.variables.export(name)?;
+        }
+        self.variables.set(name, value)
+    }
+
+    /// A word has to be a number wherever it is expanded.
+    pub(super) fn number(&mut self, word: &Word) -> Read<()> {
+        let Value::Number(names) = word.held(0) else { return Err(Unreadable) };
+        names.iter().for_each(|name| self.variables.count(name));
+        Ok(())
+    }
+
+    /// Whether what was found from `begin` on prints one number.
+    pub(super) fn prints_number(&mut self, begin: usize) -> bool {
+        let [words] = &self.found[begin..] else { return false };
+        let texts: Option<Vec<&str>> = words.iter().map(ShellWord::text).collect();
+        let Some(texts) = texts else { return false };
+        let counts = NUMBERS.contains(&texts.as_slice())
+            || (texts[0] == "seq" && texts[1..].iter().all(|text| variables::is_number(text)));
+        if counts {
+            self.counting.insert(texts[0].to_owned());
+        }
+        counts
+    }
+
+    /// Reads a command of the shell itself. `plain`: its name stands at the beginning, as it is.
+    pub(super) fn builtin(&mut self, words: &[Word], plain: bool) -> Read<()> {
+        let Some((first, rest)) = words.split_first() else { return Ok(()) };
+        // A name that is not known is anything to whoever asks about it.
+        let Some(name) = first.known() else { return Ok(()) };
+        let name_is_plain = plain && !first.quoted;
+        if name == "[[" || words.last().and_then(Word::bare) == Some("]]") {
+            self.condition(words)?;
+        }
+        match name {
+            name if FREE.contains(&name) => Ok(()),
+            "[" | "test" => self.test(rest),
+            "declare" | "export" | "local" | "readonly" | "typeset" => {
+                self.declare(name, rest, name_is_plain)
+            }
+            "printf" => self.printf(rest),
+            "command" | "builtin" => {
+                let skipped = rest.iter().take_while(|it| matches!(it.known(), Some("-p" | "--")));
+                let rest = &rest[skipped.count()..];
+                let only_looks =
+                    rest.first().is_some_and(|it| matches!(it.known(), Some("-v" | "-V")));
+                if only_looks { Ok(()) } else { self.builtin(rest, false) }
+            }
+            "read" => self.read_into(rest),
+            "getopts" => match rest {
+                [options, name, ..] if !options.splits => {
+                    self.variables.set(name.known().ok_or(Unreadable)?, Value::Unknown)
+                }
+                _ => Err(Unreadable),
+            },
+            "wait" => rest.iter().try_for_each(|word| match word.known() {
+                Some("-n" | "-f") => Ok(()),
+                Some(text) if text.starts_with('%') => Ok(()),
+                _ => self.number(word),
+            }),
+            "mapfile" | "readarray" => rest.iter().try_for_each(|word| match word.known() {
+                Some("-t") => Ok(()),
+                Some(name) => {
+                    self.variables.array(name);
+                    self.variables.set(name, Value::Unknown)
+                }
+                None => Err(Unreadable),
+            }),
+            "set" => self.set(rest),
+            "shopt" => rest.iter().try_for_each(|word| match word.known() {
+                Some(text) if SHOPT_OPTIONS.contains(&text) => Ok(()),
+                Some("-s" | "-u" | "-q") => Ok(()),
+                _ => Err(Unreadable),
+            }),
+            "unset" => rest.iter().try_for_each(|word| match word.known() {
+                Some("-v" | "-f") => Ok(()),
+                Some(name) => self.variables.set(name, Value::Number(Vec::new())),
+                None => Err(Unreadable),
+            }),
+            "trap" => self.trap(rest),
+            "eval" => {
+                let texts: Option<Vec<&str>> = rest.iter().map(Word::known).collect();
+                let script = texts.ok_or(Unreadable)?.join(" ");
+                if script.starts_with('-') { Err(Unreadable) } else { self.script(&script) }
+            }
+            "." | "source" => {
+                let file = rest.first().and_then(Word::known);
+                file.filter(|file| is_script(file)).map(|_| ()).ok_or(Unreadable)
+            }
+            "exec" => Ok(()),
+            name if BUILTINS.contains(&name) => Err(Unreadable),
+            // A program, or a function of the script.
+            _ => Ok(()),
+        }
+    }
+
+    /// `set`: options that are understood, and words for `$1` and on.
+    fn set(&mut self, words: &[Word]) -> Read<()> {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let Some(option) = word.option()? else { return Ok(()) };
+            let letters = &option[1..];
+            if matches!(letters, "" | "-") {
+                return Ok(());
+            }
+            if !letters.chars().all(|c| c == 'o' || SHELL_OPTION_LETTERS.contains(c)) {
+                return Err(Unreadable);
+            }
+            for _ in letters.matches('o') {
+                let name = words.next().map(|word| word.known().ok_or(Unreadable)).transpose()?;
+                if name.is_some_and(|name| !SHELL_OPTIONS.contains(&name)) {
+                    return Err(Unreadable);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `printf`: `-v` names a variable and expands its index, `%n` sets one to a number.
+    fn printf(&mut self, words: &[Word]) -> Read<()> {
+        let ends = words.first().is_some_and(|word| word.known() == Some("--"));
+        let Some(format) = words.get(usize::from(ends)) else { return Ok(()) };
+        let begin = format.known_beginning();
+        if !ends && (begin.starts_with('-') || (begin.is_empty() && format.known().is_none())) {
+            return Err(Unreadable);
+        }
+        let mut directives = format.text.replace("%%", "");
+        directives.retain(|c| c == '%' || c.is_ascii_alphabetic() && !"hlLqjzt".contains(c));
+        if format.known().is_none() || directives.contains("%n") {
+            self.variables.set("_", Value::Number(Vec::new()))?;
+        }
+        Ok(())
+    }
+
+    /// `trap`: what it runs is read.
+    fn trap(&mut self, words: &[Word]) -> Read<()> {
+        let words =
+            if words.first().and_then(Word::known) == Some("--") { &words[1..] } else { words };
+        match words.first().map(|word| word.known().ok_or(Unreadable)).transpose()? {
+            None | Some("-" | "-l" | "-p") => Ok(()),
+            Some(script) => self.script(script),
+        }
+    }
+
+    /// `read`: names of variables behind options that are understood.
+    fn read_into(&mut self, words: &[Word]) -> Read<()> {
+        let mut words = words.iter();
+        let mut array = false;
+        while let Some(word) = words.next() {
+            let text = word.known().ok_or(Unreadable)?;
+            let Some(letters) = text.strip_prefix('-') else {
+                self.variables.set(text, Value::Unknown)?;
+                if array {
+                    self.variables.array(text);
+                }
+                continue;
+            };
+            let letters = letters.trim_start_matches(['r', 's']);
+            match letters.chars().next() {
+                None => {}
+                // The value is the rest, or the next word.
+                Some('d' | 'n' | 'N' | 'p' | 't' | 'u') => {
+                    if letters.len() == 1 && words.next().is_none_or(|value| value.splits) {
+                        return Err(Unreadable);
+                    }
+                }
+                Some('a') if letters == "a" => array = true,
+                Some(_) => return Err(Unreadable),
+            }
+        }
+        Ok(())
+    }
+
+    /// `export` and the like: names, with values or without.
+    fn declare(&mut self, command: &str, words: &[Word], plain: bool) -> Read<()> {
+        let (mut exports, mut array) = (command == "export", false);
+        for word in words {
+            if let Some(target) = word.target.as_ref() {
+                // Elsewhere a shell splits the value into words, and each would be a name.
+                if (word.splits && !plain) || (array && !target.array) {
+                    return Err(Unreadable);
+                }
+                if !target.array {
+                    self.variables.declare(&target.name);
+                }
+                self.assign(word, exports)?;
+            } else if let Some(option) = word.option()? {
+                match option {
+                    "--" | "-p" | "-r" | "-g" => {}
+                    "-x" if command != "export" => exports = true,
+                    "-a" | "-A" if command != "export" => array = true,
+                    _ => return Err(Unreadable),
+                }
+            } else {
+                self.declare_quoted(word, exports, array)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A name alone, or `"name=value"`.
+    fn declare_quoted(&mut self, word: &Word, exports: bool, array: bool) -> Read<()> {
+        let Some((name, value)) = word.known_beginning().split_once('=') else {
+            let name = word.known().filter(|name| is_name(name)).ok_or(Unreadable)?;
+            if array {
+                self.variables.array(name);
+            }
+            return if exports { self.variables.export(name) } else { Ok(()) };
+        };
+        if array || word.splits || word.pattern {
+            return Err(Unreadable);
+        }
+        self.variables.declare(name);
+        if exports {
+            self.variables.export(name)?;
+        }
+        let value = if word.unknown { Value::Unknown } else { Value::Text(value.to_owned()) };
+        self.variables.set(name, value)
+    }
+
+    /// `[`: a word that is not known stands where it can only be an operand.
+    fn test(&mut self, words: &[Word]) -> Read<()> {
+        for (at, word) in words.iter().enumerate() {
+            let next = words.get(at + 1);
+            let next_text = next.and_then(Word::known);
+            let is_last = next.is_none() || next_text == Some("]");
+            match word.known() {
+                // They expand the index of what they are given.
+                Some("-v" | "-R") if !is_last && !next_text.is_some_and(is_name) => {
+                    return Err(Unreadable);
+                }
+                Some(_) => {}
+                None if word.splits || word.pattern => self.number(word)?,
+                None => {
+                    let is_operator = |text: &str| text == ")" || BINARY.contains(&text);
+                    if !is_last && !next_text.is_some_and(is_operator) {
+                        self.number(word)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `[[`: what it counts with is a number. Its parts are commands to a shell that does not have it.
+    fn condition(&mut self, words: &[Word]) -> Read<()> {
+        for (at, word) in words.iter().enumerate() {
+            let Some(operator) = word.known() else { continue };
+            if matches!(operator, "-v" | "-R") {
+                let name = words.get(at + 1).and_then(Word::known);
+                if !name.is_some_and(|name| is_name(name) || name == "]]") {
+                    return Err(Unreadable);
+                }
+            }
+            if COUNTING.contains(&operator) {
+                let sides = [at.checked_sub(1), Some(at + 1)];
+                for side in sides.into_iter().flatten().filter_map(|at| words.get(at)) {
+                    self.number(side)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Commands: lists of them, compound ones, simple ones and redirections.
+
+use super::{
+    Cursor, Document, Read, Stop, Unreadable, Value, Word, is_name, is_name_char, variables,
+};
+
+/// Reserved words that can only end something; where nothing waits for them they are an error.
+const ENDS: &[&str] = &["then", "elif", "else", "fi", "do", "done", "}", "esac", "in"];
+
+impl Cursor<'_, '_> {
+    /// Commands up to one of `stops`, which is consumed.
+    pub(super) fn list(&mut self, stops: &[Stop]) -> Read<Stop> {
+        self.reader.descend()?;
+        let stop = loop {
+            self.skip_lines()?;
+            if self.peek(0).is_none() {
+                break Stop::End;
+            }
+            if self.take_if(";;&") || self.take_if(";;") || self.take_if(";&") {
+                break Stop::CaseItem;
+            }
+            if self.take_if(")") {
+                break Stop::Bracket;
+            }
+            if matches!(self.peek(0), Some(';' | '&' | '|')) {
+                self.at += 1;
+                continue;
+            }
+            if let Some(word) = self.command(stops)? {
+                break Stop::Word(word);
+            }
+        };
+        self.reader.depth -= 1;
+        if stops.contains(&stop) { Ok(stop) } else { Err(Unreadable) }
+    }
+
+    /// One command, simple or compound; answers the reserved word of `stops` that stood there instead.
+    fn command(&mut self, stops: &[Stop]) -> Read<Option<&'static str>> {
+        if self.take_if("((") {
+            let begin = self.at;
+            self.arithmetic(")")?;
+            // A plain shell reads brackets in brackets.
+            let inside: String = self.chars[begin..self.at].iter().collect();
+            return if self.take_if("))") {
+                self.reader.script(&inside).map(|()| None)
+            } else {
+                Err(Unreadable)
+            };
+        }
+        if self.take_if("(") {
+            self.list(&[Stop::Bracket])?;
+            return Ok(None);
+        }
+        if self.redirection()? {
+            return self.simple(None).map(|()| None);
+        }
+        let word = self.some_word()?;
+        let reserved = word.bare().unwrap_or_default();
+        if let Some(end) = ENDS.iter().find(|end| **end == reserved) {
+            return if stops.contains(&Stop::Word(end)) { Ok(Some(end)) } else { Err(Unreadable) };
+        }
+        match reserved {
+            "!" => {}
+            "time" => {
+                self.skip_blanks();
+                // With options it may be the program.
+                if self.peek(0) == Some('-') {
+                    self.simple(Some(word))?;
+                }
+            }
+            // They set variables of their own.
+            "coproc" | "select" => return Err(Unreadable),
+            "{" => self.until("}")?,
+            "if" => self.branches()?,
+            "while" | "until" => {
+                self.until("do")?;
+                self.until("done")?;
+            }
+            "for" => self.each()?,
+            "case" => self.case()?,
+            "function" => {
+                self.skip_blanks();
+                let name = self.word()?;
+                self.function(&name)?;
+                self.skip_blanks();
+                if self.take_if("(") && !self.take_if(")") {
+                    return Err(Unreadable);
+                }
+            }
+            _ => self.simple(Some(word))?,
+        }
+        Ok(None)
+    }
+
+    fn until(&mut self, word: &'static str) -> Read<()> {
+        self.list(&[Stop::Word(word)]).map(|_| ())
+    }
+
+    /// Behind `if`.
+    fn branches(&mut self) -> Read<()> {
+        loop {
+            self.until("then")?;
+            match self.list(&[Stop::Word("elif"), Stop::Word("else"), Stop::Word("fi")])? {
+                Stop::Word("elif") => {}
+                Stop::Word("else") => return self.until("fi"),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The name of a function is one as it stands.
+    fn function(&mut self, name: &Word) -> Read<()> {
+        let name = name.bare().filter(|name| is_name(&name.replace('-', "_"))).ok_or(Unreadable)?;
+        self.reader.functions.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Behind `for`.
+    fn each(&mut self) -> Read<()> {
+        self.skip_blanks();
+        if self.take_if("((") {
+            for end in [";", ";", "))"] {
+                self.arithmetic(&end[..1])?;
+                if !self.take_if(end) {
+                    return Err(Unreadable);
+                }
+            }
+        } else {
+            let name = self.word()?;
+            let name = name.bare().ok_or(Unreadable)?;
+            self.skip_lines()?;
+            if self.take_reserved("in") {
+                loop {
+                    self.skip_blanks();
+                    match self.peek(0) {
+                        Some(';' | '\n') | None => break,
+                        _ => {
+                            let word = self.some_word()?;
+                            let value = if is_range(&word) {
+                                Value::Number(Vec::new())
+                            } else if word.pattern {
+                                Value::Unknown
+                            } else {
+                                word.held(0)
+                            };
+                            self.reader.variables.set(name, value)?;
+                        }
+                    }
+                }
+            } else {
+                self.reader.variables.set(name, Value::Unknown)?;
+            }
+        }
+        self.skip_blanks();
+        self.take_if(";");
+        self.skip_lines()?;
+        if !self.take_reserved("do") {
+            return Err(Unreadable);
+        }
+        self.until("done")
+    }
+
+    /// Behind `case`.
+    fn case(&mut self) -> Read<()> {
+        self.skip_blanks();
+        self.word()?;
+        self.skip_lines()?;
+        if !self.take_reserved("in") {
+            return Err(Unreadable);
+        }
+        loop {
+            self.skip_lines()?;
+            if self.take_reserved("esac") {
+                return Ok(());
+            }
+            self.take_if("(");
+            loop {
+                self.skip_blanks();
+                self.word()?;
+                self.skip_blanks();
+                if self.take_if(")") {
+                    break;
+                }
+                if !self.take_if("|") {
+                    return Err(Unreadable);
+                }
+            }
+            if self.list(&[Stop::CaseItem, Stop::Word("esac")])? != Stop::CaseItem {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a reserved word. Compared as it stands: reading a word twice would read what is nested in
+    /// it twice, at every level.
+    fn take_reserved(&mut self, wanted: &str) -> bool {
+        let behind = self.peek(wanted.len());
+        self.looks_at(wanted)
+            && behind.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>#".contains(c))
+            && self.take_if(wanted)
+    }
+
+    /// A simple command, of which the first word may have been read.
+    fn simple(&mut self, first: Option<Word>) -> Read<()> {
+        let (mut words, mut assignments) = (Vec::new(), Vec::new());
+        let mut next = first;
+        loop {
+            match next.take() {
+                Some(word) if words.is_empty() && word.target.is_some() => assignments.push(word),
+                Some(word) => words.push(word),
+                None => {}
+            }
+            self.skip_blanks();
+            match self.peek(0) {
+                // A plain shell ends the command here, bash goes on behind the file's name: that is
+                // the same only when nothing follows it.
+                Some('&') if self.peek(1) == Some('>') => {
+                    self.redirection()?;
+                    while {
+                        self.skip_blanks();
+                        self.redirection()?
+                    } {}
+                    if self.peek(0).is_some_and(|c| !"\n;&|)".contains(c)) {
+                        return Err(Unreadable);
+                    }
+                }
+                None | Some('\n' | ';' | '&' | '|' | ')') => break,
+                // `name ()`: what follows is the function's body.
+                Some('(') if assignments.is_empty() && words.len() == 1 => {
+                    self.at += 1;
+                    self.skip_blanks();
+                    self.function(&words[0])?;
+                    return if self.take_if(")") { Ok(()) } else { Err(Unreadable) };
+                }
+                Some('(') => return Err(Unreadable),
+                _ if self.redirection()? => {}
+                _ => next = Some(self.some_word()?),
+            }
+        }
+        for word in &assignments {
+            self.reader.assign(word, !words.is_empty())?;
+        }
+        if !words.is_empty() {
+            self.reader.builtin(&words, true)?;
+            self.reader.found.push(words.into_iter().map(Word::value).collect());
+        }
+        Ok(())
+    }
+
+    /// Takes a redirection, if there is one.
+    fn redirection(&mut self) -> Read<bool> {
+        let mut ahead = 0;
+        while self.peek(ahead).is_some_and(|c| c.is_ascii_digit()) {
+            ahead += 1;
+        }
+        if ahead == 0 && self.peek(0) == Some('{') {
+            // `{name}>file`
+            while self.peek(ahead + 1).is_some_and(is_name_char) {
+                ahead += 1;
+            }
+            ahead = if self.peek(ahead + 1) == Some('}') { ahead + 2 } else { 0 };
+            if ahead > 0 && matches!(self.peek(ahead), Some('<' | '>')) {
+                let name: String = self.chars[self.at + 1..self.at + ahead - 1].iter().collect();
+                self.reader.variables.set(&name, Value::Number(Vec::new()))?;
+            }
+        }
+        if ahead == 0 && self.peek(0) == Some('&') && self.peek(1) == Some('>') {
+            ahead = 1;
+        }
+        if !matches!(self.peek(ahead), Some('<' | '>')) {
+            return Ok(false);
+        }
+        // A process substitution is a word.
+        if ahead == 0 && self.peek(1) == Some('(') {
+            return Ok(false);
+        }
+        self.at += ahead;
+        let operator = ["<<<", "<<-", "<<", "<&", "<>", ">>", ">&", ">|", "<", ">"]
+            .into_iter()
+            .find(|operator| self.take_if(operator))
+            .ok_or(Unreadable)?;
+        self.skip_blanks();
+        let begin = self.at;
+        let target = self.some_word()?;
+        if matches!(operator, "<<" | "<<-") {
+            // Shells differ in what such an end is.
+            if self.chars[begin..self.at].iter().any(|c| matches!(c, '$' | '`')) {
+                return Err(Unreadable);
+            }
+            let expands = !target.quoted;
+            let end = target.known().ok_or(Unreadable)?.to_owned();
+            self.documents.push_back(Document { end, strips_tabs: operator == "<<-", expands });
+        }
+        Ok(true)
+    }
+}
+
+/// `{1..9}`
+fn is_range(word: &Word) -> bool {
+    let inside = word.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    !word.unknown
+        && !word.quoted
+        && inside.and_then(|text| text.split_once("..")).is_some_and(|(from, to)| {
+            [from, to].iter().all(|end| !end.is_empty() && variables::is_number(end))
+        })
+}

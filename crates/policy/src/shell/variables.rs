@@ -1,0 +1,272 @@
+//! Variables: which of them programs or the shell itself obey, and which hold numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Read, Unreadable, is_name};
+
+/// Names that no program takes a command, a file or an address from.
+const HARMLESS: &[&str] = &[
+    "CARGO_TERM_COLOR",
+    "CI",
+    "CLICOLOR",
+    "COLUMNS",
+    "DEBIAN_FRONTEND",
+    "FORCE_COLOR",
+    "GOARCH",
+    "GOOS",
+    "IFS",
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LINES",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONHASHSEED",
+    "PYTHONIOENCODING",
+    "PYTHONUNBUFFERED",
+    "PYTHONUTF8",
+    "REPLY",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "RUST_TEST_THREADS",
+    "TZ",
+];
+
+/// Names of places: what is found there may change, so nothing is allowed behind them, but no value is a command.
+const PLACES: &[&str] = &[
+    "CARGO_HOME",
+    "CARGO_TARGET_DIR",
+    "GOCACHE",
+    "GOPATH",
+    "HOME",
+    "JAVA_HOME",
+    "LD_LIBRARY_PATH",
+    "NODE_PATH",
+    "OLDPWD",
+    "PATH",
+    "PKG_CONFIG_PATH",
+    "PWD",
+    "PYTHONPATH",
+    "RUSTUP_HOME",
+    "TEMP",
+    "TMP",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Names that a shell itself obeys: it runs their value, counts with it, or reads scripts otherwise because of it.
+/// Options of make and tar are among them, since they name commands.
+const OBEYED: &[&str] = &[
+    "CHILD_MAX",
+    "COPROC",
+    "DIRSTACK",
+    "ENV",
+    "EXECIGNORE",
+    "FCEDIT",
+    "FIGNORE",
+    "FUNCNAME",
+    "FUNCNEST",
+    "GLOBIGNORE",
+    "GNUMAKEFLAGS",
+    "GROUPS",
+    "HOSTFILE",
+    "IGNOREEOF",
+    "INPUTRC",
+    "INSIDE_EMACS",
+    "LINENO",
+    "MAKEFLAGS",
+    "MAIL",
+    "MAILCHECK",
+    "MAILPATH",
+    "MAPFILE",
+    "OPTARG",
+    "OPTERR",
+    "OPTIND",
+    "PIPESTATUS",
+    "POSIXLY_CORRECT",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS3",
+    "PS4",
+    "RANDOM",
+    "SECONDS",
+    "SHELLOPTS",
+    "SRANDOM",
+    "TAR_OPTIONS",
+    "TIMEFORMAT",
+    "TMOUT",
+    "auto_resume",
+    "histchars",
+];
+/// How names begin that a shell obeys.
+const OBEYED_BEGINNINGS: &[&str] =
+    &["BASH", "COMP_", "COMPREPLY", "EPOCH", "HIST", "PROMPT_", "READLINE_"];
+
+/// Names that are always numbers, whatever is done to them.
+const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS", "UID", "EUID"];
+
+/// Parts of names of commands and addresses that an environment usually has, so that setting them is exporting them.
+const INHERITED: &[&str] = &[
+    "ADDOPTS", "BROWSER", "EDITOR", "GIT_", "LD_", "NPM_", "PAGER", "SHELL", "VISUAL", "_OPTS",
+    "npm_",
+];
+
+fn is_obeyed(name: &str) -> bool {
+    OBEYED.contains(&name) || OBEYED_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether programs look for names like this one, if it is exported.
+fn is_looked_for(name: &str) -> bool {
+    !name.contains(|c: char| c.is_ascii_lowercase())
+        || name.to_ascii_lowercase().contains("proxy")
+        || INHERITED.iter().any(|part| name.contains(part))
+}
+
+/// What an exported variable may be to programs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Exported<'v> {
+    /// Nothing that is run.
+    Plain,
+    /// A command, and words may follow it.
+    Command(&'v str),
+}
+
+/// What `name=value` is in the environment of a program; shells obey some names.
+pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
+    if is_obeyed(name) {
+        return Err(Unreadable);
+    }
+    let is_plain = HARMLESS.contains(&name) || PLACES.contains(&name) || is_number(value);
+    Ok(if is_plain { Exported::Plain } else { Exported::Command(value) })
+}
+
+/// Digits, with or without a sign; nothing at all counts as zero.
+pub(super) fn is_number(text: &str) -> bool {
+    text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What a variable is set to.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// Digits, if these variables are.
+    Number(Vec<String>),
+    Text(String),
+    Unknown,
+}
+
+/// Every variable that a script sets, and what it does with them.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    set: Vec<(String, Value)>,
+    exported: BTreeSet<String>,
+    /// Names that are expanded once more, as arithmetic does, unless they are numbers.
+    counted: BTreeSet<String>,
+    arrays: BTreeSet<String>,
+    /// Names that commands like `declare` set.
+    declared: BTreeSet<String>,
+}
+
+/// What a script's variables are to the programs that it runs.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Whether a program may look at one of them.
+    pub(super) sets: bool,
+    /// Values that a program may run.
+    pub(super) commands: Vec<String>,
+}
+
+impl Variables {
+    pub(super) fn set(&mut self, name: &str, value: Value) -> Read<()> {
+        let is_counter = name == "OPTIND" && matches!(&value, Value::Number(of) if of.is_empty());
+        if !is_name(name) || (is_obeyed(name) && !is_counter) {
+            return Err(Unreadable);
+        }
+        self.set.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    pub(super) fn export(&mut self, name: &str) -> Read<()> {
+        if is_obeyed(name) {
+            return Err(Unreadable);
+        }
+        self.exported.insert(name.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn declare(&mut self, name: &str) {
+        self.declared.insert(name.to_owned());
+    }
+
+    pub(super) fn array(&mut self, name: &str) {
+        self.arrays.insert(name.to_owned());
+    }
+
+    /// The value of this name is counted with.
+    pub(super) fn count(&mut self, name: &str) {
+        if !COUNTERS.contains(&name) {
+            self.counted.insert(name.to_owned());
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Read<Outcome> {
+        if self.arrays.intersection(&self.declared).next().is_some() {
+            // A text that is assigned there may be read as the words of an array.
+            return Err(Unreadable);
+        }
+        let numbers = self.numbers();
+        if self.counted.iter().any(|name| !numbers.contains(name.as_str())) {
+            return Err(Unreadable);
+        }
+        let mut outcome = Outcome::default();
+        for (name, value) in &self.set {
+            let is_harmless = HARMLESS.contains(&name.as_str());
+            let exports =
+                self.exported.contains(name) || INHERITED.iter().any(|part| name.contains(part));
+            outcome.sets |= (exports || is_looked_for(name)) && !is_harmless;
+            if !exports || is_harmless || PLACES.contains(&name.as_str()) {
+                continue;
+            }
+            match value {
+                Value::Number(names) if names.iter().all(|of| numbers.contains(of.as_str())) => {}
+                Value::Text(text) => outcome.commands.push(text.clone()),
+                _ => return Err(Unreadable),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Names that are set to numbers and to nothing else.
+    fn numbers(&self) -> BTreeSet<&str> {
+        let mut numbers: BTreeSet<&str> = self.set.iter().map(|(name, _)| name.as_str()).collect();
+        let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut others: Vec<&str> = Vec::new();
+        for (name, value) in &self.set {
+            match value {
+                Value::Number(of) => {
+                    for of in of {
+                        used.entry(of).or_default().push(name);
+                        if !numbers.contains(of.as_str()) && !COUNTERS.contains(&of.as_str()) {
+                            others.push(of);
+                        }
+                    }
+                }
+                Value::Text(_) | Value::Unknown => others.push(name),
+            }
+        }
+        while let Some(other) = others.pop() {
+            numbers.remove(other);
+            others.extend(used.remove(other).unwrap_or_default());
+        }
+        numbers
+    }
+}
