@@ -359,5 +359,7 @@ fn no_spelling_hides_a_command() {
     check("/bin/rm", &["/bin//rm", "x"], true);
     check("/bin/rm", &["/bin/./rm", "x"], true);
     check("/bin/rm", &["/bin/../bin/rm", "x"], true);
-    check("/bin/rm", &["/opt/rm", "x"], false);
+    // A program of that name anywhere, for a rule that denies.
+    check("/bin/rm", &["/opt/rm", "x"], true);
+    check("/bin/rm", &["/bin/rmdir", "x"], false);
 }
