@@ -308,9 +308,8 @@ impl Linter<'_> {
 
     /// Options that the program of a command knows by other words, which a denial of these does not find.
     fn other_words(&mut self, rule: &Rule) {
-        let Some(prefixes) = rule.when.commands().filter(|_| rule.effect != Effect::Allow) else {
-            return;
-        };
+        let wanted = rule.effect != Effect::Allow && self.tries > 0;
+        let Some(prefixes) = rule.when.commands().filter(|_| wanted) else { return };
         let is_as_strict = |other: &&Rule| {
             let only_commands = other.when.iter().all(|condition| match condition {
                 Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
