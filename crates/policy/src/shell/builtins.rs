@@ -282,9 +282,8 @@ impl Reader<'_> {
                 None => {}
                 // The value is the rest, or the next word.
                 Some('d' | 'n' | 'N' | 'p' | 't' | 'u') => {
-                    if letters.len() == 1 && words.next().is_none_or(|value| value.splits) {
-                        return Err(Unreadable);
-                    }
+                    let value = if letters.len() == 1 { words.next() } else { Some(word) };
+                    value.filter(|value| !value.splits).ok_or(Unreadable)?;
                 }
                 Some('a') if letters == "a" => array = true,
                 Some(_) => return Err(Unreadable),

@@ -55,7 +55,7 @@ fn plain_lines() {
         "echo \"done: $?\"",
         "echo 'a b' \"c;d\" e\\ f",
         "printf '%s\\n' \"$x\" \"$y\"",
-        "grep -rn 'TODO\\|FIXME' --include='*.rs' src | head -20",
+        "grep -rn 'alpha\\|beta' --include='*.rs' src | head -20",
         "sed -n '10,20p' src/lib.rs",
         "sed -i 's/foo/bar/g' src/*.rs",
         "awk '{ sum += $1 } END { print sum }' f",
