@@ -51,6 +51,7 @@ pub use check::{MAX_ID_BYTES, check, check_text, check_to_run, check_to_show};
 pub use error::{Code, Error, ErrorReport};
 pub use event::{Event, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_DEPTH};
 pub use limits::{Limits, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES, MAX_VALUES};
+pub use made::Written;
 pub use page::render_page;
 pub use plan::{LANE_WITHOUT_CODE, Plan, SPEC_VERSION, parse};
 pub use probe::{Dependency, Probe, Usage, probe, probe_to_run};

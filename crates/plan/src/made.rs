@@ -50,7 +50,7 @@ pub(crate) enum Templates {
     All,
     /// Those that the source has.
     OfSource,
-    /// None: they are filled in.
+    /// None: those of the plan are filled in.
     None,
 }
 
@@ -64,10 +64,7 @@ impl Made {
         match self.templates {
             Templates::All => true,
             Templates::None => false,
-            Templates::OfSource => pieces(text).all(|piece| match piece {
-                Piece::Literal(_) => true,
-                Piece::Expression(expression) => self.expressions.contains(expression.trim()),
-            }),
+            Templates::OfSource => all_are(&self.expressions, text),
         }
     }
 
@@ -102,12 +99,49 @@ fn written(plan: &Plan) -> HashSet<String> {
     texts
 }
 
-/// What stands between the braces of every template in a source, wherever one could begin.
-fn expressions(plan: &Plan) -> HashSet<String> {
-    let code = plan.source().and_then(|source| source.get("code")?.as_text()).unwrap_or_default();
+/// What stands between the braces of every template in a text, wherever one could begin.
+fn expressions(code: &str) -> impl Iterator<Item = String> + '_ {
     let begins = code.match_indices("{{").map(|(at, _)| &code[at + 2..]);
     let inside = begins.filter_map(|rest| rest.find("}}").map(|end| rest[..end].trim()));
-    inside.filter(|it| it.len() <= MAX_EXPRESSION_BYTES).map(str::to_owned).collect()
+    inside.filter(|it| it.len() <= MAX_EXPRESSION_BYTES).map(str::to_owned)
+}
+
+/// Whether each template in a text is one of these.
+fn all_are(known: &HashSet<String>, text: &str) -> bool {
+    pieces(text).all(|piece| match piece {
+        Piece::Literal(_) => true,
+        Piece::Expression(expression) => known.contains(expression.trim()),
+    })
+}
+
+/// The templates that modules have as they stand: what a component makes may hold those, and no others.
+#[derive(Debug, Clone, Default)]
+pub struct Written(HashSet<String>);
+
+impl Written {
+    /// Those of these texts.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        Self(texts.into_iter().flat_map(expressions).collect())
+    }
+
+    /// Fills them in, in every text of a value, while there is `room` for bytes.
+    pub fn fill(&self, value: &mut Value, scope: &Scope<'_>, room: &mut usize) {
+        let mut open = vec![value];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::String(text)
+                    if is_templated(text) && all_are(&self.0, text) && *room > 0 =>
+                {
+                    let filled = resolve_string(text, scope);
+                    *room = room.saturating_sub(size::of(&filled).bytes);
+                    *value = filled;
+                }
+                Value::Array(items) => open.extend(items.iter_mut()),
+                Value::Object(members) => open.extend(members.values_mut()),
+                _ => {}
+            }
+        }
+    }
 }
 
 impl Plan {
@@ -164,7 +198,8 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// The plan with what its components made, and without the imports that are `here`.
+    /// The plan with what its components made, and without the imports that are `here`. Templates are those that
+    /// the modules have.
     ///
     /// # Errors
     ///
@@ -172,7 +207,7 @@ impl Plan {
     pub fn after_components(
         &self,
         root: Value,
-        here: &[&str],
+        (here, modules): (&[&str], &Written),
         limits: &Limits,
     ) -> Result<Self, Error> {
         let mut members = members_of(self);
@@ -180,7 +215,12 @@ impl Plan {
         if let Some(Value::Array(imports)) = members.get_mut("imports") {
             imports.retain(|import| !here.iter().any(|name| *import == *name));
         }
-        Ok(self.with_made(parse(&Value::Object(members).to_string(), limits)?, Templates::None))
+        let plan = parse(&Value::Object(members).to_string(), limits)?;
+        let mut plan = self.with_made(plan, Templates::OfSource);
+        if let Some(made) = plan.made_mut() {
+            made.expressions.clone_from(&modules.0);
+        }
+        Ok(plan)
     }
 
     /// Another reading of this plan, whose root is made.
@@ -188,7 +228,9 @@ impl Plan {
         let made = match self.made() {
             Some(made) => Made { templates, ..made.clone() },
             None => {
-                let (written, expressions) = (written(self), expressions(self));
+                let code = self.source().and_then(|source| source.get("code")?.as_text());
+                let expressions = code.into_iter().flat_map(expressions).collect();
+                let written = written(self);
                 Made { written, expressions, templates, notes: Vec::new() }
             }
         };

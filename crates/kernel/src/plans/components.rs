@@ -11,7 +11,7 @@ use glasshouse_model::body::{PlanComponentFault, PlanComponents};
 use glasshouse_plan::module::Resolver;
 use glasshouse_plan::state::State;
 use glasshouse_plan::template::{MAX_RESOLVED_BYTES, Scope};
-use glasshouse_plan::{Event, Limits, Plan, Profile};
+use glasshouse_plan::{Event, Limits, Plan, Profile, Written};
 use glasshouse_script::{
     DEFAULT_EXPORT, Finding, Language, Makes, NODE_JS, Program, Receipt, Runtime, Source, Task,
     Worker, is_carried,
@@ -46,6 +46,8 @@ pub(super) struct Called {
     filled: Option<Plan>,
     root: Value,
     names: Vec<Named>,
+    /// Templates that the modules have.
+    templates: Written,
 }
 
 impl Called {
@@ -60,7 +62,7 @@ impl Called {
         });
         // The renderer notes the imports that stay as not resolved; of those that are here and fail the record says why.
         let here: Vec<&str> = self.names.iter().map(|it| it.name.as_str()).collect();
-        let shown = filled.after_components(self.root, &here, &profile.limits());
+        let shown = filled.after_components(self.root, (&here, &self.templates), &profile.limits());
         shown.map_err(|error| of_plan(&error))
     }
 }
@@ -117,7 +119,7 @@ impl Coder {
             record.fault(&name, glasshouse_script::codes::MODULE_UNLOCKED.name, why);
         }
         let names = found(&worker, names, &finding, means, &mut record)?;
-        let program = linked(&worker, &names, &finding, means).map_err(ended)?;
+        let (program, templates) = linked(&worker, &names, &finding, means).map_err(ended)?;
         record.told.module.clone_from(&program.module().digest);
         let mut calls = Calls { means, plan, record, receipt: Receipt::default(), spent };
         let scope =
@@ -126,13 +128,13 @@ impl Coder {
         let filled = plan.filled(&scope, means.profile, &Limits::default()).unwrap_or(None);
         let mut root = filled.as_ref().unwrap_or(plan).json().to_value()["root"].take();
         if filled.is_some() {
-            calls.rounds(&worker, (&program, &names), &mut root, &scope)?;
+            calls.rounds(&worker, (&program, &names), &mut root, (&scope, &templates))?;
         } else {
             let most = format!("templates fill in more than {MAX_RESOLVED_BYTES} bytes");
             calls.record.fault("", glasshouse_plan::codes::OUTPUT_TOO_LARGE.name, &most);
         }
         let Calls { record: Record { told: record, .. }, receipt, .. } = calls;
-        Ok(Some(Called { receipt, record, filled, root, names }))
+        Ok(Some(Called { receipt, record, filled, root, names, templates }))
     }
 }
 
@@ -234,7 +236,7 @@ fn linked(
     names: &[Named],
     finding: &Finding<'_>,
     means: &Means<'_>,
-) -> glasshouse_script::Result<Program> {
+) -> glasshouse_script::Result<(Program, Written)> {
     let stop = means.cancel.sandbox();
     let loads: String = names
         .iter()
@@ -246,7 +248,10 @@ fn linked(
     );
     let source = Source::new(&code, Language::Js, Runtime::Renderify, finding.manifest);
     let program = worker.compile(&source, stop)?;
-    Ok(program.with(&worker.graph(program.wants(), finding, stop)?))
+    let graph = worker.graph(program.wants(), finding, stop)?;
+    let texts = graph.nodes.iter().filter_map(|node| std::str::from_utf8(&node.found.bytes).ok());
+    let templates = Written::of(texts);
+    Ok((program.with(&graph), templates))
 }
 
 /// Rounds of calls.
@@ -266,9 +271,17 @@ impl Calls<'_> {
         worker: &Worker<'_>,
         (program, names): (&Program, &[Named]),
         root: &mut Value,
-        scope: &Scope<'_>,
+        (scope, templates): (&Scope<'_>, &Written),
     ) -> Result<()> {
+        let mut room = MAX_RESOLVED_BYTES;
         for _ in 0..MAX_ROUNDS {
+            each(root, &mut |node| {
+                if is_open(node)
+                    && let Some(props) = node.get_mut("props")
+                {
+                    templates.fill(props, scope, &mut room);
+                }
+            });
             // Counted here: what runs in there may say anything.
             let left = invocations(self.plan, self.means.profile);
             let left = left.saturating_sub(self.record.told.called);

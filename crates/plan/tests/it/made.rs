@@ -2,7 +2,7 @@
 
 use glasshouse_plan::state::{State, StateLimits};
 use glasshouse_plan::template::Scope;
-use glasshouse_plan::{Context, Html, Limits, Plan, Profile, ProfileName, parse, render};
+use glasshouse_plan::{Context, Html, Limits, Plan, Profile, ProfileName, Written, parse, render};
 use serde_json::{Map, Value, json};
 
 const LISTED: &str = "https://ga.jspm.io/npm:x/";
@@ -61,7 +61,8 @@ fn rules_for_what_is_filled_in_hold_for_what_code_makes() {
     let before = plan.after_code(None, &Limits::default()).unwrap();
     let plugged = before.with_root(&image, &Limits::default()).unwrap();
     assert_eq!(shown(&plugged, trusted).image_origins.len(), 0);
-    let called = before.after_components(image, &[], &Limits::default()).unwrap();
+    let called =
+        before.after_components(image, (&[], &Written::default()), &Limits::default()).unwrap();
     assert_eq!(shown(&called, trusted).image_origins.len(), 0);
     assert_eq!(shown(&before, trusted).image_origins.len(), 1, "the control");
 }
