@@ -247,7 +247,7 @@ mod tests {
         fs::create_dir(directory.join("etc")).unwrap();
         assert_eq!(sweep(run.path(), false).unwrap(), Vec::<PathBuf>::new());
         drop(held);
-        assert_eq!(sweep(run.path(), true).unwrap(), [directory.clone()]);
+        assert_eq!(sweep(run.path(), true).unwrap(), vec![directory.clone()]);
         assert_eq!(sweep(run.path(), false).unwrap(), [directory]);
     }
 

@@ -50,14 +50,6 @@ fn a_key_is_shown_once_and_counts_until_it_ends() {
     assert_eq!((status(&text), status(&newer)), (200, 200));
     let again = served.post(&format!("/v1/keys/{id}/rotate"), &json!({ "grace_s": 600 }));
     assert_eq!(again.expect(404).code(), "key_not_found", "it has one in its place already");
-    // The failure: the new one never ended, whatever the term of the old one was.
-    let term = |id: &str| {
-        let keys = listed()["keys"].as_array().unwrap().clone();
-        let row = keys.iter().find(|row| row["key"] == id).unwrap().clone();
-        let [end, made] = ["expires_us", "created_us"].map(|name| row[name].as_u64().unwrap());
-        (end - made).div_ceil(1_000_000)
-    };
-    assert_eq!(term(&second), 90 * 86_400);
     let (third, newest) = rotate(&second, json!({}));
     assert_eq!((status(&newer), status(&newest)), (401, 200));
     assert_eq!(served.post(&format!("/v1/keys/{second}/rotate"), &json!({})).status, 404);
@@ -500,6 +492,27 @@ fn the_rules_of_a_tenant_count_in_all_its_projects() {
     let rows = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let row = rows.into_iter().find(|row| row["tenant"] == "acme").unwrap();
     assert_eq!((&row["roots"], &row["quotas"]["turns_per_day"]), (&json!([root]), &json!(99)));
+}
+
+/// The failure: a key that took the place of one that ends never ended.
+#[test]
+fn a_key_that_replaces_one_lasts_as_long_as_that_one_did() {
+    let place = Place::new();
+    let served = Served::new(&place);
+    let text = key(&place, "local", &["viewer"], &["--expires", "90d"]);
+    let id = text.split('.').nth(2).unwrap();
+    let days = |path: &str, body: Value| {
+        let made = served.post(path, &body).expect(201).json();
+        let keys = served.get("/v1/keys").expect(200).json()["keys"].as_array().unwrap().clone();
+        let row = keys.iter().find(|row| row["key"] == made["key"]).unwrap().clone();
+        let [end, made_us] = ["expires_us", "created_us"].map(|name| row[name].as_u64().unwrap());
+        (made["key"].as_str().unwrap().to_owned(), (end - made_us).div_ceil(86_400_000_000))
+    };
+    let (second, term) = days(&format!("/v1/keys/{id}/rotate"), json!({}));
+    assert_eq!(term, 90);
+    let (third, term) = days(&format!("/v1/keys/{second}/rotate"), json!({ "lifetime_s": 86_400 }));
+    assert_eq!(term, 1);
+    assert_eq!(days(&format!("/v1/keys/{third}/rotate"), json!({})).1, 1);
 }
 
 /// What a tenant names on the host: its own directories, and nothing that tells of any other.

@@ -349,7 +349,7 @@ impl Execution {
             text: String::new(),
             truncated: false,
             background_processes: end.background_processes,
-            usage: end.usage.clone(),
+            usage: end.usage,
         })
     }
 

@@ -429,20 +429,23 @@ fn exact_matching_takes_no_further_words() {
     check(&["rm", "-rf"], false);
 }
 
+/// Looks for a rule's words in commands of several lengths.
+fn costs_no_more(wanted: &str, words: &dyn Fn(usize) -> Vec<String>) {
+    for bytes in [1_000, 4_000, 16_000, 31_000, 64_000] {
+        let argv = words(bytes);
+        LOOKS.set(0);
+        could_run(&argv, &[prefix(wanted)]);
+        runs_only(&argv, &[prefix(wanted)], false);
+        let (looks, most) = (LOOKS.get(), 16 * MAX_COMMAND_BYTES);
+        assert!(looks <= most, "{wanted} at {bytes}: {looks} > {most}");
+    }
+}
+
 /// No command can hold a decision up: the cost is bounded by what may be looked at, not by how often the
 /// words of a rule could begin in it.
 #[test]
 fn looking_costs_no_more_than_the_bytes_that_may_be_looked_at() {
-    let check = |wanted: &str, words: &dyn Fn(usize) -> Vec<String>| {
-        for bytes in [1_000, 4_000, 16_000, 31_000, 64_000] {
-            let argv = words(bytes);
-            LOOKS.set(0);
-            could_run(&argv, &[prefix(wanted)]);
-            runs_only(&argv, &[prefix(wanted)], false);
-            let (looks, most) = (LOOKS.get(), 16 * MAX_COMMAND_BYTES);
-            assert!(looks <= most, "{wanted} at {bytes}: {looks} > {most}");
-        }
-    };
+    let check = costs_no_more;
     let repeated = |first: &'static str, piece: &'static str| {
         move |bytes: usize| {
             let rest = piece.split(' ').map(str::to_owned).cycle().take(bytes / piece.len());
@@ -457,6 +460,12 @@ fn looking_costs_no_more_than_the_bytes_that_may_be_looked_at() {
     check("docker compose run", &repeated("docker", "-x compose"));
     check("docker a a a a a a a b", &repeated("docker", "-x a"));
     check("git push origin main", &repeated("git", "-C git push"));
+}
+
+/// The same of scripts, whatever they open and never close.
+#[test]
+fn reading_a_script_costs_no_more_than_the_bytes_that_may_be_looked_at() {
+    let check = costs_no_more;
     let script = |begin: &'static str, piece: &'static str, end: &'static str| {
         move |bytes: usize| {
             let pieces = piece.repeat(bytes / piece.len());
