@@ -73,8 +73,7 @@ fn script_of(argv: &[String]) -> Option<Script> {
         return None;
     }
     let words: Vec<ShellWord> = words.iter().cloned().map(ShellWord::Text).collect();
-    let call = ShellCall::read(&words).ok()?;
-    let script = call.script.filter(|_| !call.reads_profile)?;
+    let script = ShellCall::read(&words).ok()?.script?;
     read(script, &mut MAX_COMMAND_BYTES.clone()).ok()
 }
 
@@ -82,35 +81,32 @@ fn script_of(argv: &[String]) -> Option<Script> {
 struct ShellCall<'w> {
     /// The text behind `-c`; without it, a file is run.
     script: Option<&'w str>,
-    /// Files that lie at home are run first.
-    reads_profile: bool,
 }
 
 impl<'w> ShellCall<'w> {
     fn read(words: &'w [ShellWord]) -> Result<Self, Unreadable> {
         let mut words = words.iter().map(|word| word.text().ok_or(Unreadable));
-        let (mut takes_script, mut reads_profile) = (false, false);
+        let mut takes_script = false;
         // What stands behind the options; nothing is the input.
         let first = loop {
             let word = words.next().ok_or(Unreadable)??;
             match word {
                 "-" | "--" => break words.next().ok_or(Unreadable)??,
-                "--noprofile" | "--norc" | "--posix" | "--verbose" => {}
-                "--login" => reads_profile = true,
+                // What a login shell runs first no command can write.
+                "--login" | "--noprofile" | "--norc" | "--posix" | "--verbose" => {}
                 "--init-file" | "--rcfile" => _ = words.next().ok_or(Unreadable)??,
                 _ if !word.starts_with(['-', '+']) => break word,
                 _ => {
                     for letter in word[1..].chars() {
                         match letter {
                             'c' if word.starts_with('-') => takes_script = true,
-                            'l' => reads_profile = true,
                             'o' | 'O' => {
                                 let name = words.next().ok_or(Unreadable)??;
                                 if !is_shell_option(name) {
                                     return Err(Unreadable);
                                 }
                             }
-                            'C' | 'E' | 'T' | 'e' | 'f' | 'u' | 'v' | 'x' => {}
+                            'C' | 'E' | 'T' | 'e' | 'f' | 'l' | 'u' | 'v' | 'x' => {}
                             _ => return Err(Unreadable),
                         }
                     }
@@ -120,7 +116,7 @@ impl<'w> ShellCall<'w> {
         if !takes_script && !is_script(first) {
             return Err(Unreadable);
         }
-        Ok(Self { script: takes_script.then_some(first), reads_profile })
+        Ok(Self { script: takes_script.then_some(first) })
     }
 }
 
@@ -300,11 +296,12 @@ impl Inner {
                 if let Some(options) = programs::command_options(&program) {
                     inner.option_values(&program, words, options)?;
                 }
-                let is_plain = program != "find" && inner.plainly_wrapped(&program, words, open)?;
+                let finds = matches!(program.as_str(), "fd" | "fdfind" | "find");
+                let is_plain = !finds && inner.plainly_wrapped(&program, words, open)?;
                 if !is_plain && open {
                     // The command may be among the words that are not to be seen.
                     return Err(Unreadable);
-                } else if program == "find" {
+                } else if finds {
                     inner.found(words)?;
                 } else if !is_plain {
                     inner.wrapped(words, 1, WITH_SHELL.contains(&program.as_str()))?;
@@ -392,25 +389,32 @@ impl Inner {
         Ok(true)
     }
 
-    /// `find`: a command stands behind `-exec`, which a word that is not known may be.
+    /// `find` and `fd`: a command stands behind `-exec`, which a word that is not known may be.
     fn found(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
+        let is_find = words[0].text().is_some_and(|name| base_name(name) == "find");
         let may_begin = |word: &ShellWord| {
-            word.text().is_none_or(|text| matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir"))
+            word.text().is_none_or(|text| programs::BEFORE_COMMANDS.contains(&text))
+        };
+        // fd takes the letter among others, and the command in the same word.
+        let is_joined = |text: &str| {
+            text.starts_with("--exec") || (is_short(text) && text.contains(['x', 'X']))
         };
         let mut first = None;
         for (at, word) in words.iter().enumerate().skip(1) {
-            if *word == ShellWord::Many {
+            let is_torn = !is_find && !may_begin(word) && word.text().is_some_and(is_joined);
+            if *word == ShellWord::Many || is_torn {
                 return Err(Unreadable);
             }
             if at > 1 && may_begin(&words[at - 1]) {
-                if word.text().is_some_and(|text| text.contains("{}")) {
+                if word.text().is_some_and(|text| text.contains('{')) {
                     return Err(Unreadable);
                 }
                 self.start(words, at, false)?;
                 first = first.or_else(|| self.runners.first().map(|(at, _)| *at));
             }
         }
-        first.map_or(Ok(()), |at| replaces(&words[at..], "{}"))
+        let replaced = if is_find { "{}" } else { "{" };
+        first.map_or(Ok(()), |at| replaces(&words[at..], replaced))
     }
 
     /// Options of a wrapper are not told apart from its command: any word may start one, and one that
@@ -481,8 +485,11 @@ impl Inner {
             if let Some(address) = text.split("ext::").nth(1) {
                 self.values.push(address.to_owned());
             }
-            let text =
-                text.strip_prefix("--config=").or_else(|| text.strip_prefix("-c")).unwrap_or(text);
+            let text = text
+                .strip_prefix("--config=")
+                .or_else(|| text.strip_prefix("--config-env="))
+                .or_else(|| text.strip_prefix("-c"))
+                .unwrap_or(text);
             let Some((key, value)) = text.split_once('=') else { continue };
             let key = key.to_ascii_lowercase();
             // The words behind an alias are behind what it stands for.

@@ -9,7 +9,9 @@ const WRAPPERS: &[&str] = &[
     "busybox",
     "bwrap",
     "capsh",
+    "catchsegv",
     "choom",
+    "chronic",
     "chroot",
     "chrt",
     "command",
@@ -19,15 +21,19 @@ const WRAPPERS: &[&str] = &[
     "doas",
     "dpkg-architecture",
     "eatmydata",
+    "entr",
     "env",
     "exec",
     "fakeroot",
     "faketime",
+    "fd",
+    "fdfind",
     "find",
     "firejail",
     "flock",
     "gdb",
     "gosu",
+    "hyperfine",
     "i386",
     "i486",
     "i586",
@@ -39,6 +45,7 @@ const WRAPPERS: &[&str] = &[
     "ltrace",
     "mise",
     "nice",
+    "nocache",
     "nohup",
     "npx",
     "nsenter",
@@ -54,6 +61,7 @@ const WRAPPERS: &[&str] = &[
     "runcon",
     "runuser",
     "rustup",
+    "screen",
     "script",
     "setarch",
     "setpriv",
@@ -71,6 +79,7 @@ const WRAPPERS: &[&str] = &[
     "taskset",
     "time",
     "timeout",
+    "tmux",
     "toybox",
     "uname26",
     "unbuffer",
@@ -84,8 +93,21 @@ const WRAPPERS: &[&str] = &[
 ];
 
 /// Wrappers that hand words to a shell.
-pub(super) const WITH_SHELL: &[&str] =
-    &["capsh", "env", "flock", "runuser", "script", "sg", "su", "sudo", "watch"];
+pub(super) const WITH_SHELL: &[&str] = &[
+    "capsh",
+    "entr",
+    "env",
+    "flock",
+    "hyperfine",
+    "runuser",
+    "screen",
+    "script",
+    "sg",
+    "su",
+    "sudo",
+    "tmux",
+    "watch",
+];
 
 /// Wrappers whose command is found by rule: options of one letter without and with a value, and how many words stand
 /// before the command.
@@ -127,6 +149,10 @@ pub(super) const PLAIN_LONG_OPTIONS: &[&str] = &[
     "--unset=",
     "--verbose",
 ];
+
+/// Words of `find` and `fd` behind which a command stands.
+pub(super) const BEFORE_COMMANDS: &[&str] =
+    &["--exec", "--exec-batch", "-X", "-exec", "-execdir", "-ok", "-okdir", "-x"];
 
 /// Shells whose grammar is read.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "sh"];
@@ -216,6 +242,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("npm", &["--call", "-c"]),
     ("mise", &["--command", "-c"]),
     ("npx", &["--call", "-c"]),
+    ("rg", &["--hostname-bin", "--pre"]),
     ("rsync", &["--rsh", "--rsync-path", "-e"]),
     ("scp", &["-S", "-o"]),
     ("sftp", &["-S", "-o"]),

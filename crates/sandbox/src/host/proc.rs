@@ -61,7 +61,7 @@ fn hidden(root: &OwnedFd) -> Result<Vec<String>, Failure> {
 }
 
 /// Lays nothing over something.
-fn cover(root: &OwnedFd, path: &str) -> Result<(), Failure> {
+pub(super) fn cover(root: &OwnedFd, path: &str) -> Result<(), Failure> {
     let Ok(stat) = statat(root, path, AtFlags::SYMLINK_NOFOLLOW) else {
         // It has gone again, with a driver.
         return Ok(());

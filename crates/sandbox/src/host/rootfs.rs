@@ -40,6 +40,9 @@ const SHARED_MEMORY_SHARE: u64 = 8;
 /// Files of the host's `/dev` that exist inside; none reaches hardware.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
+/// What login shells run first, below the home directory.
+const PROFILES: [&str; 3] = [".bash_login", ".bash_profile", ".profile"];
+
 /// Places commands may change, besides writable mounts.
 pub(crate) const WRITABLE: [&str; 4] = [WORKSPACE, HOME, "/tmp", "/dev"];
 
@@ -93,6 +96,7 @@ pub(crate) fn prepare(base: &Base) -> Result<Prepared, Failure> {
     root.temporary(base, &scratch, "home", "home/agent", 0o755)?;
     let devices = root.devices(base)?;
     super::proc::mount(&root.root)?;
+    root.close_profiles()?;
     Ok(Prepared { root, layers, system, scratch, devices })
 }
 
@@ -263,6 +267,17 @@ impl Root {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let part = open_tree(scratch, name, flags).during("split the scratch space")?;
         attach(self.root.as_fd(), target, &part)
+    }
+
+    /// Puts nothing where a login shell looks for what to run first. A rule that allows `sh -lc 'make test'` by
+    /// what it runs would run what an earlier command wrote there.
+    fn close_profiles(&self) -> Result<(), Failure> {
+        for name in PROFILES {
+            let path = format!("{}/{name}", HOME.trim_start_matches('/'));
+            self.file(&path)?;
+            super::proc::cover(&self.root, &path)?;
+        }
+        Ok(())
     }
 
     /// Mounts the overlay from layers that are attached in the scratch space, out of sight.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use glasshouse_sandbox::{Sandbox, codes};
+use glasshouse_sandbox::{Command, Sandbox, codes};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use crate::support::*;
@@ -130,4 +130,28 @@ fn of_devices_only_shared_memory_and_terminals_change() {
     }
     let used = "echo x > /dev/shm/a && cat /dev/shm/a && echo y > /dev/null && head -c 1 /dev/zero | wc -c";
     assert_eq!(shell(&sandbox, used).ok(), "x\n1\n");
+}
+
+/// The failure: a login shell ran what an earlier command had written at home, under a grant for what it was
+/// asked to run.
+#[test]
+fn what_a_login_shell_runs_first_is_nobodys_to_write() {
+    let home = Home::new();
+    let sandbox = home.sandbox("s1");
+    for name in [".profile", ".bash_profile", ".bash_login"] {
+        for script in [
+            format!("echo 'echo run' > ~/{name}"),
+            format!("rm -f ~/{name}"),
+            format!("echo 'echo run' > ~/a; mv ~/a ~/{name}"),
+            format!("mkdir ~/b && mv ~/{name} ~/b/"),
+        ] {
+            shell(&sandbox, &script);
+        }
+    }
+    for shell in ["sh", "bash"] {
+        let ran = run(&sandbox, &Command::new([shell, "-lc", "echo only"]));
+        assert_eq!(ran.ok(), "only\n", "{shell}");
+    }
+    // The home directory itself is theirs.
+    assert_eq!(shell(&sandbox, "echo x > ~/.other && cat ~/.other").ok(), "x\n");
 }

@@ -179,6 +179,7 @@ fn no_other_rule_denies_them() {
         "bash -euo pipefail -c 'make | tee log'",
         "uv run pytest -k 'a or b'",
         "printf \"count: $n\\n\"",
+        "fd -e rs src; fd '\\.py$' -x wc -l",
         "mapfile -t files < <(git ls-files); echo \"${files[@]}\"",
         "npx eslint 'src/**/*.ts'",
         "exec > >(tee log) 2>&1; make",
