@@ -129,10 +129,11 @@ fn kills(place: &Place, engine: &Engine) {
     );
 }
 
-/// What a neighbour's runs take while others attack, beside what they take alone.
+/// What a neighbour's runs take while others attack, beside what they take alone, and beside what they take while a
+/// process of the lowest class keeps a processor from resting: on a machine with two that costs as much.
 fn neighbour(place: &Place, engine: &Engine, runs: usize) {
     let rounds = (runs / 20).max(2);
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut beside, mut idle) = (Vec::new(), Vec::new(), Vec::new());
     let some = |into: &mut Vec<Duration>| {
         for _ in 0..10 {
             into.push(timed(|| drop(run(place, engine, COUNTER))));
@@ -149,11 +150,30 @@ fn neighbour(place: &Place, engine: &Engine, runs: usize) {
             some(&mut beside);
             stop.cancel();
         });
+        let lowest =
+            Command::new("chrt").args(["-i", "0", "sh", "-c", "while :; do :; done"]).spawn();
+        if let Ok(mut lowest) = lowest {
+            std::thread::sleep(Duration::from_millis(50));
+            some(&mut idle);
+            let _ = lowest.kill();
+            let _ = lowest.wait();
+        }
     }
     let (alone, beside) = (middle(alone), middle(beside));
     let what =
         format!("neighbour of an attack, p50 {:.2} ms, alone {:.2} ms", ms(beside), ms(alone));
     promise(&what, ms(beside) / ms(alone), 1.2);
+    if idle.is_empty() {
+        println!("no chrt: what any busy processor costs is not measured");
+        return;
+    }
+    let idle = middle(idle);
+    let what = format!(
+        "neighbour of an attack, p50 {:.2} ms, of the lowest class {:.2} ms",
+        ms(beside),
+        ms(idle)
+    );
+    promise(&what, ms(beside) / ms(idle), 1.2);
 }
 
 /// One call of a policy's rules: a worker that is kept, and a process for each call.
