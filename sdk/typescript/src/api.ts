@@ -564,7 +564,7 @@ export type KeyRevoked = {
 export type KeyRotation = {
   /** How long the old one may still be used; without it not at all. */
   grace_s?: number
-  /** How long the new one is good for; without it until it is revoked. */
+  /** How long the new one is good for; without it as long as the old one was when it was made. */
   lifetime_s?: number | null
 }
 
