@@ -399,7 +399,6 @@ impl Inner {
         let is_joined = |text: &str| {
             text.starts_with("--exec") || (is_short(text) && text.contains(['x', 'X']))
         };
-        let mut first = None;
         for (at, word) in words.iter().enumerate().skip(1) {
             let is_torn = !is_find && !may_begin(word) && word.text().is_some_and(is_joined);
             if *word == ShellWord::Many || is_torn {
@@ -410,11 +409,10 @@ impl Inner {
                     return Err(Unreadable);
                 }
                 self.start(words, at, false)?;
-                first = first.or_else(|| self.runners.first().map(|(at, _)| *at));
             }
         }
         let replaced = if is_find { "{}" } else { "{" };
-        first.map_or(Ok(()), |at| replaces(&words[at..], replaced))
+        self.runners.iter().try_for_each(|(at, _)| replaces(&words[*at..], replaced))
     }
 
     /// Options of a wrapper are not told apart from its command: any word may start one, and one that
@@ -496,8 +494,7 @@ impl Inner {
             if key.starts_with("alias.") {
                 return Err(Unreadable);
             }
-            let is_setting = key.contains('.')
-                && key.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+            let is_setting = key.contains('.') && !key.contains(char::is_whitespace);
             // Settings name pagers, editors, helpers and ways to connect.
             if is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of)) {
                 self.values.push(value.trim_start_matches('!').to_owned());
@@ -515,17 +512,38 @@ impl Inner {
 fn replaces(words: &[ShellWord], replaced: &str) -> Result<(), Unreadable> {
     let holds = |word: &ShellWord| word.text().is_some_and(|text| text.contains(replaced));
     let Some((first, rest)) = words.split_first() else { return Ok(()) };
-    let is_script = |at: usize| {
+    // An option may take the word behind it as a command.
+    let may_run = |at: usize| {
         let before = at.checked_sub(1).and_then(|at| rest[at].text());
-        rest[at].text() != Some(replaced)
-            || before.is_none_or(|it| is_short(it) && it.contains('c'))
+        rest[at].text() != Some(replaced) || before.is_none_or(|it| it.starts_with('-'))
     };
     let is_torn = match first.text().map(|name| kind(base_name(name))) {
         None | Some(Kind::Wrapper | Kind::Unreadable) => rest.iter().any(holds),
-        Some(Kind::Shell) => (0..rest.len()).any(|at| holds(&rest[at]) && is_script(at)),
-        Some(Kind::Plain | Kind::WithOptions(_)) => false,
+        Some(Kind::Shell) => {
+            let script = script_at(rest).unwrap_or(rest.len());
+            rest.iter().take(script + 1).any(holds)
+        }
+        Some(Kind::WithOptions(_)) => (0..rest.len()).any(|at| holds(&rest[at]) && may_run(at)),
+        Some(Kind::Plain) => false,
     };
     if holds(first) || is_torn { Err(Unreadable) } else { Ok(()) }
+}
+
+/// Where the script stands among the words of a shell: the first behind `-c` that is no option and no option's value.
+fn script_at(words: &[ShellWord]) -> Option<usize> {
+    let (mut takes_script, mut is_value) = (false, false);
+    words.iter().position(|word| {
+        let Some(text) = word.text() else { return takes_script };
+        if std::mem::take(&mut is_value) {
+            return false;
+        }
+        if !text.starts_with(['-', '+']) {
+            return takes_script;
+        }
+        takes_script |= is_short(text) && text.contains('c');
+        is_value = !text.starts_with("--") && text.contains(['o', 'O']);
+        false
+    })
 }
 
 /// The first letter of an option's word that is none of the flags, and what follows it.
@@ -543,7 +561,7 @@ fn is_special(c: char) -> bool {
 /// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`.
 fn joined_values(word: &str) -> impl Iterator<Item = &str> {
     let long = word.starts_with("--").then(|| word.split_once('=')).flatten();
-    let letters = word.char_indices().take(4).filter(|(_, c)| matches!(c, 'S' | 'c'));
+    let letters = word.char_indices().filter(|(_, c)| matches!(c, 'S' | 'c'));
     let short = letters.map(|(at, _)| &word[at + 1..]).filter(|_| is_short(word));
     long.map(|(_, value)| value).into_iter().chain(short).filter(|value| !value.is_empty())
 }

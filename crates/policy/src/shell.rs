@@ -83,6 +83,8 @@ pub(crate) fn read(script: &str, budget: &mut usize) -> Read<Script> {
         variables: Variables::default(),
         functions: BTreeSet::new(),
         counting: BTreeSet::new(),
+        is_condition: false,
+        redirected: 0,
         depth: 0,
         budget,
     };
@@ -101,6 +103,10 @@ struct Reader<'b> {
     functions: BTreeSet<String>,
     /// Programs whose output is taken for a number.
     counting: BTreeSet<String>,
+    /// Whether `[[` was read and `]]` was not.
+    is_condition: bool,
+    /// How often output went elsewhere than away.
+    redirected: usize,
     depth: usize,
     budget: &'b mut usize,
 }
@@ -244,7 +250,7 @@ impl Word {
         let text = &self.text[at..];
         if !self.opaque && variables::is_number(text) && (self.unknown || !text.is_empty()) {
             Value::Number(self.numbers.clone())
-        } else if self.unknown {
+        } else if self.unknown || self.pattern {
             Value::Unknown
         } else {
             Value::Text(text.to_owned())

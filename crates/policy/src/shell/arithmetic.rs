@@ -18,6 +18,10 @@ impl Cursor<'_, '_> {
         loop {
             let c = self.peek(0).ok_or(Unreadable)?;
             match c {
+                // Where the body of a here-document begins, shells do not agree on.
+                '\n' if !self.documents.is_empty() => return Err(Unreadable),
+                // Commands to one shell, a comparison to another.
+                '<' | '>' if self.peek(1) == Some('(') => return Err(Unreadable),
                 _ if depth == 0 && ends.contains(c) => {
                     self.reader.depth -= 1;
                     return Ok(());

@@ -148,12 +148,10 @@ impl Reader<'_> {
     /// Reads a command of the shell itself. `plain`: its name stands at the beginning, as it is.
     pub(super) fn builtin(&mut self, words: &[Word], plain: bool) -> Read<()> {
         let Some((first, rest)) = words.split_first() else { return Ok(()) };
+        self.conditions(words)?;
         // A name that is not known is anything to whoever asks about it.
         let Some(name) = first.known() else { return Ok(()) };
         let name_is_plain = plain && !first.quoted;
-        if name == "[[" || words.last().and_then(Word::bare) == Some("]]") {
-            self.condition(words)?;
-        }
         match name {
             name if FREE.contains(&name) => Ok(()),
             "[" | "test" => self.test(rest),
@@ -162,11 +160,21 @@ impl Reader<'_> {
             }
             "printf" => self.printf(rest),
             "command" | "builtin" => {
-                let skipped = rest.iter().take_while(|it| matches!(it.known(), Some("-p" | "--")));
+                let is_skipped = |text: &str| {
+                    let letters = text.strip_prefix('-');
+                    text == "--"
+                        || letters.is_some_and(|it| !it.is_empty() && it.bytes().all(|c| c == b'p'))
+                };
+                let skipped = rest.iter().take_while(|it| it.known().is_some_and(is_skipped));
                 let rest = &rest[skipped.count()..];
                 let only_looks =
                     rest.first().is_some_and(|it| matches!(it.known(), Some("-v" | "-V")));
-                if only_looks { Ok(()) } else { self.builtin(rest, false) }
+                let is_option = |it: &Word| it.known_beginning().starts_with('-');
+                match rest.first() {
+                    _ if only_looks => Ok(()),
+                    Some(word) if is_option(word) => Err(Unreadable),
+                    _ => self.builtin(rest, false),
+                }
             }
             "read" => self.read_into(rest),
             "getopts" => match rest {
@@ -267,10 +275,11 @@ impl Reader<'_> {
     /// `read`: names of variables behind options that are understood.
     fn read_into(&mut self, words: &[Word]) -> Read<()> {
         let mut words = words.iter();
-        let mut array = false;
+        let (mut array, mut named) = (false, false);
         while let Some(word) = words.next() {
             let text = word.known().ok_or(Unreadable)?;
             let Some(letters) = text.strip_prefix('-') else {
+                named = true;
                 self.variables.set(text, Value::Unknown)?;
                 if array {
                     self.variables.array(text);
@@ -289,7 +298,7 @@ impl Reader<'_> {
                 Some(_) => return Err(Unreadable),
             }
         }
-        Ok(())
+        if named { Ok(()) } else { self.variables.set("REPLY", Value::Unknown) }
     }
 
     /// `export` and the like: names, with values or without.
@@ -361,6 +370,21 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Words between `[[` and `]]`, which lists may part: to a shell that has it they are no commands.
+    fn conditions(&mut self, words: &[Word]) -> Read<()> {
+        let opens = words.first().and_then(Word::bare) == Some("[[");
+        let closes = words.last().and_then(Word::bare) == Some("]]");
+        if !(opens || closes || self.is_condition) {
+            return Ok(());
+        }
+        self.is_condition = (opens || self.is_condition) && !closes;
+        // A bar belongs to what stands behind it.
+        if self.is_condition && words.iter().any(|word| word.known() == Some("=~")) {
+            return Err(Unreadable);
+        }
+        self.condition(words)
     }
 
     /// `[[`: what it counts with is a number. Its parts are commands to a shell that does not have it.

@@ -1,7 +1,8 @@
 //! Commands: lists of them, compound ones, simple ones and redirections.
 
 use super::{
-    Cursor, Document, Read, Stop, Unreadable, Value, Word, is_name, is_name_char, variables,
+    Cursor, Document, Read, ShellWord, Stop, Unreadable, Value, Word, is_name, is_name_char,
+    variables,
 };
 
 /// Reserved words that can only end something; where nothing waits for them they are an error.
@@ -63,7 +64,10 @@ impl Cursor<'_, '_> {
             "!" => {}
             "time" => {
                 self.skip_blanks();
-                // With options it may be the program.
+                while self.take_reserved("-p") || self.take_reserved("--") {
+                    self.skip_blanks();
+                }
+                // With other options it is the program.
                 if self.peek(0) == Some('-') {
                     self.simple(Some(word))?;
                 }
@@ -196,7 +200,7 @@ impl Cursor<'_, '_> {
     fn take_reserved(&mut self, wanted: &str) -> bool {
         let behind = self.peek(wanted.len());
         self.looks_at(wanted)
-            && behind.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>#".contains(c))
+            && behind.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>".contains(c))
             && self.take_if(wanted)
     }
 
@@ -240,6 +244,14 @@ impl Cursor<'_, '_> {
         for word in &assignments {
             self.reader.assign(word, !words.is_empty())?;
         }
+        // To a plain shell `name+=value` and `name[1]=value` are names of programs.
+        let is_program = |word: &Word| {
+            word.target.as_ref().is_some_and(|it| it.appends || word.text.contains('['))
+        };
+        if let Some(at) = assignments.iter().position(is_program) {
+            let program = assignments[at].text.clone();
+            self.reader.found.push(vec![ShellWord::Text(program), ShellWord::Many]);
+        }
         if !words.is_empty() {
             self.reader.builtin(&words, true)?;
             self.reader.found.push(words.into_iter().map(Word::value).collect());
@@ -282,6 +294,9 @@ impl Cursor<'_, '_> {
         self.skip_blanks();
         let begin = self.at;
         let target = self.some_word()?;
+        if operator.contains('>') && target.known() != Some("/dev/null") {
+            self.reader.redirected += 1;
+        }
         if matches!(operator, "<<" | "<<-") {
             // Shells differ in what such an end is.
             if self.chars[begin..self.at].iter().any(|c| matches!(c, '$' | '`')) {

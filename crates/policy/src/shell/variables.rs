@@ -76,6 +76,7 @@ const OBEYED: &[&str] = &[
     "FUNCNAME",
     "FUNCNEST",
     "GLOBIGNORE",
+    "GIT_CONFIG_PARAMETERS",
     "GNUMAKEFLAGS",
     "GROUPS",
     "HOSTFILE",
@@ -109,8 +110,17 @@ const OBEYED: &[&str] = &[
     "histchars",
 ];
 /// How names begin that a shell obeys.
-const OBEYED_BEGINNINGS: &[&str] =
-    &["BASH", "COMP_", "COMPREPLY", "EPOCH", "HIST", "PROMPT_", "READLINE_"];
+const OBEYED_BEGINNINGS: &[&str] = &[
+    "BASH",
+    "COMP_",
+    "COMPREPLY",
+    "EPOCH",
+    "GIT_CONFIG_KEY_",
+    "GIT_CONFIG_VALUE_",
+    "HIST",
+    "PROMPT_",
+    "READLINE_",
+];
 
 /// Names that are always numbers, whatever is done to them.
 const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS", "UID", "EUID"];
@@ -249,7 +259,10 @@ impl Variables {
     fn numbers(&self) -> BTreeSet<&str> {
         let mut numbers: BTreeSet<&str> = self.set.iter().map(|(name, _)| name.as_str()).collect();
         let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let mut others: Vec<&str> = Vec::new();
+        // The shell sets the first itself; the others come from outside, with any value, where a script sets them
+        // on one of its ways only.
+        let given = HARMLESS.iter().chain(PLACES).copied();
+        let mut others: Vec<&str> = std::iter::once("_").chain(given).collect();
         for (name, value) in &self.set {
             match value {
                 Value::Number(of) => {

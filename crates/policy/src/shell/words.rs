@@ -237,9 +237,11 @@ impl Cursor<'_, '_> {
             }
             Some('(') => {
                 self.at += 1;
-                let begin = self.reader.found.len();
+                let (begin, redirected) = (self.reader.found.len(), self.reader.redirected);
                 self.substitution()?;
-                let counts = self.reader.prints_number(begin);
+                // What a command complains of may come out as well.
+                let counts =
+                    self.reader.redirected == redirected && self.reader.prints_number(begin);
                 word.expand(if counts { Part::Number } else { Part::Anything });
                 Ok(())
             }
@@ -318,6 +320,7 @@ impl Cursor<'_, '_> {
             name.extend(self.peek(0));
             self.at += 1;
         }
+        let mut indexed = false;
         if self.take_if("[@]") || self.take_if("[*]") {
             word.splits = true;
             part = Part::Anything;
@@ -325,6 +328,7 @@ impl Cursor<'_, '_> {
             self.arithmetic("]")?;
             self.at += 1;
             part = Part::Anything;
+            indexed = true;
         }
         word.splits |= name == "@";
         if is_length {
@@ -338,8 +342,13 @@ impl Cursor<'_, '_> {
                 self.at += 1;
                 let value = self.parameter_word()?;
                 if operator == '=' {
+                    // It makes an array that nothing else tells of.
+                    if indexed {
+                        return Err(Unreadable);
+                    }
                     self.reader.variables.set(&name, Value::Unknown)?;
                 }
+                word.splits |= value.splits;
                 let is_default = operator == '-' && matches!(value.held(0), Value::Number(_));
                 word.expand(if is_default { part } else { Part::Anything });
                 word.numbers.extend(value.numbers);
@@ -365,6 +374,8 @@ impl Cursor<'_, '_> {
                 '}' => return Ok(word),
                 // A quote to one shell and a letter to another.
                 '\'' | '"' | '\\' if self.inside > 0 => return Err(Unreadable),
+                // Commands to bash, and letters to others.
+                '<' | '>' if self.peek(1) == Some('(') => return Err(Unreadable),
                 '\'' => self.plain(&mut word)?,
                 '"' => {
                     self.at += 1;

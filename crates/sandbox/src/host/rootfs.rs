@@ -40,8 +40,8 @@ const SHARED_MEMORY_SHARE: u64 = 8;
 /// Files of the host's `/dev` that exist inside; none reaches hardware.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
-/// What login shells run first, below the home directory.
-const PROFILES: [&str; 3] = [".bash_login", ".bash_profile", ".profile"];
+/// What login shells run first, or at their end, below the home directory.
+const PROFILES: [&str; 4] = [".bash_login", ".bash_logout", ".bash_profile", ".profile"];
 
 /// Places commands may change, besides writable mounts.
 pub(crate) const WRITABLE: [&str; 4] = [WORKSPACE, HOME, "/tmp", "/dev"];

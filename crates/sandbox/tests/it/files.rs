@@ -138,7 +138,7 @@ fn of_devices_only_shared_memory_and_terminals_change() {
 fn what_a_login_shell_runs_first_is_nobodys_to_write() {
     let home = Home::new();
     let sandbox = home.sandbox("s1");
-    for name in [".profile", ".bash_profile", ".bash_login"] {
+    for name in [".profile", ".bash_profile", ".bash_login", ".bash_logout"] {
         for script in [
             format!("echo 'echo run' > ~/{name}"),
             format!("rm -f ~/{name}"),
@@ -149,7 +149,7 @@ fn what_a_login_shell_runs_first_is_nobodys_to_write() {
         }
     }
     for shell in ["sh", "bash"] {
-        let ran = run(&sandbox, &Command::new([shell, "-lc", "echo only"]));
+        let ran = run(&sandbox, &Command::new([shell, "-lc", "echo only; exit"]));
         assert_eq!(ran.ok(), "only\n", "{shell}");
     }
     // The home directory itself is theirs.

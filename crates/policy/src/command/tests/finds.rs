@@ -371,3 +371,99 @@ fn no_spelling_hides_a_command() {
     check("/bin/rm", &["/opt/rm", "x"], true);
     check("/bin/rm", &["/bin/rmdir", "x"], false);
 }
+
+/// Ends, words and marks that a shell reads in another place.
+/// A reserved word before `#`, options of `time` and `command`, a bar in a pattern, a line end in `((`: what followed was
+/// taken for a comment, an argument or a document, and ran.
+/// Now they are read as every shell reads them, or not at all.
+#[test]
+fn no_mark_is_read_in_another_place() {
+    none_hidden_in(
+        "bash",
+        &[
+            "case esac#a in esac#a) rm -rf y;; esac",
+            "case $1 in a) :;; esac#b|*) rm -rf y;; esac",
+            ": ${x:-<(rm -rf y)}",
+            ": ${x+<(rm -rf y)}",
+            ": ${x/1/<(rm -rf y)}",
+            ": ${x:->(rm -rf y)}",
+            "y=${z:-<(rm -rf y)}",
+            "cat <<1; ((1+\n1\n))\nrm -rf y\n1\n",
+            "cat <<1; echo $((1+\n1\n))\nrm -rf y\n1\n",
+            "time -p eval 'rm -rf y'",
+            "time -p -- eval 'rm -rf y'",
+            "time -p ! rm -rf y",
+            "time -p A=1 rm -rf y",
+            "command -pp eval 'rm -rf y'",
+            "command -p -p trap 'rm -rf y' EXIT",
+            "[[ x =~ a|#b ]]; rm -rf y",
+            "x='a[$(rm -rf y)]'; [[ a && x -eq 1 && b ]]",
+            "x='a[$(rm -rf y)]'; [[ a && -v $x && b ]]",
+            "x='a[$(rm -rf y)]'; [[ a && $x -eq 1 && b ]]",
+        ],
+    );
+    for script in ["x+=/q; make --version", "x[0]=/q; make --version", "make --version ${x:-<(a)}"]
+    {
+        let allowed = [prefix("make --version")];
+        assert!(!runs_only(&argv(&["sh", "-c", script]), &allowed, false), "{script}");
+    }
+}
+
+/// Numbers that are none, and several words that were taken for one.
+/// The shell sets some variables itself, others come from outside, and errors came out as numbers.
+/// Now these are no numbers, and what may be several words is.
+#[test]
+fn what_is_no_number_or_no_word_is_not_taken_for_one() {
+    none_hidden_in(
+        "bash",
+        &[
+            "_=1; : 'a[$(rm -rf y)]'; echo $((_))",
+            "for _ in 1 2; do : 'a[$(rm -rf y)]'; echo $((_)); done",
+            "REPLY=1; read -r <<< 'a[$(rm -rf y)]'; echo $((REPLY))",
+            "false && TZ=1; echo $((TZ))",
+            "false && LANG=1; echo $((LANG))",
+            "x=$(wc -l 2>&1 <missing); echo $((x))",
+            "for i in $(seq 1 3 2>&1 </nonexist); do echo $((i)); done",
+            ": ${a[0]:=v}; declare 'a=([$(rm -rf y)]=1)'",
+            "set -- -exec rm -rf y \\;; find . \"${z:-$@}\"",
+            "set -- -v 'a[$(rm -rf y)]'; [ \"${z:-$@}\" ]",
+            "export GIT_EDITOR=\": \"{\"x # \",\"x; rm -rf y \"}; git commit --allow-empty",
+        ],
+    );
+}
+
+/// Programs that run others, by what replaces a part of their words and by settings.
+/// A replaced word was compared with the word before it only, and a setting with letters.
+/// Now what is replaced stands behind a script or is no value of an option, and a setting has a dot.
+#[test]
+fn what_is_replaced_or_set_makes_no_command() {
+    none_hidden(&[
+        &["xargs", "-I%", "sh", "-c", "--", "%"],
+        &["xargs", "-I%", "sh", "-c", "-e", "%"],
+        &["xargs", "-I%", "sh", "-ec", "-o", "errexit", "%"],
+        &["xargs", "-I%", "sh", "-c", "-O", "lastpipe", "%"],
+        &["find", "rm -rf y", "-exec", "sh", "-c", "--", "{}", ";"],
+        &[
+            "find", "/bin/rm", "-exec", "sh", "-c", "true", ";", "-exec", "env", "{}", "-rf", "y",
+            ";",
+        ],
+        &["xargs", "-I%", "tar", "-I", "%", "-cf", "a", "b"],
+        &["xargs", "-I%", "split", "--filter=%"],
+        &["xargs", "-I%", "git", "-c", "core.sshCommand=%", "fetch"],
+        &["script", "-qefacrm -rf y", "/dev/null"],
+        &["env", "-vvvS", "rm -rf y"],
+        &["env", "-vvvSrm -rf y"],
+        &["git", "-c", "difftool.a+b.cmd=rm -rf y", "difftool"],
+        &["git", "-c", "credential.https://x.helper=!rm -rf y", "fetch"],
+        &["git", "-c", "remote.a/b.uploadpack=rm -rf y", "fetch"],
+        &["env", "GIT_CONFIG_PARAMETERS='alias.z'='!rm -rf y'", "git", "z"],
+    ]);
+    // The control: what is replaced is an argument.
+    for words in [
+        &["xargs", "-I%", "sh", "-c", "echo \"$1\"", "_", "%"][..],
+        &["xargs", "-I%", "git", "add", "%"],
+        &["find", ".", "-exec", "wc", "-l", "{}", ";"],
+    ] {
+        assert!(!could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
+    }
+}
