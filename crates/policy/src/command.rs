@@ -262,13 +262,7 @@ impl Search {
         let script = if more { script.trim_start_matches(['!', '|', '@']) } else { script };
         let script = read(script, &mut self.budget)?;
         for mut words in script.commands {
-            // A shell alone is told what to run by whoever starts it.
-            let is_shell = words.len() == 1
-                && words[0].text().is_some_and(|name| kind(base_name(name)) == Kind::Shell);
-            if more && is_shell {
-                continue;
-            }
-            words.extend(more.then_some(ShellWord::Many));
+            words.extend(more.then(|| ShellWord::Many(String::new())));
             self.add(words);
         }
         script.values.iter().try_for_each(|value| self.script(value, true))
@@ -401,7 +395,7 @@ impl Inner {
         };
         for (at, word) in words.iter().enumerate().skip(1) {
             let is_torn = !is_find && !may_begin(word) && word.text().is_some_and(is_joined);
-            if *word == ShellWord::Many || is_torn {
+            if matches!(word, ShellWord::Many(_)) || is_torn {
                 return Err(Unreadable);
             }
             if at > 1 && may_begin(&words[at - 1]) {
@@ -455,7 +449,16 @@ impl Inner {
         options: &[&str],
     ) -> Result<(), Unreadable> {
         for (at, word) in words.iter().enumerate().skip(1) {
-            let Some(text) = word.text() else { continue };
+            let Some(text) = word.text() else {
+                // An option that names a command, or any option at all.
+                let begin = word.beginning();
+                let is_torn =
+                    matches!(begin, "-" | "--") || programs::option_value(begin, options).is_some();
+                if is_torn {
+                    return Err(Unreadable);
+                }
+                continue;
+            };
             // `tar cIf COMMAND`
             if at == 1 && program == "tar" && !text.starts_with('-') && text.contains(['F', 'I']) {
                 return Err(Unreadable);
@@ -476,27 +479,64 @@ impl Inner {
         Ok(())
     }
 
+    /// Settings of git whose value is not known, and those that `git config` keeps for later.
+    fn git_settings(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
+        for (at, word) in words.iter().enumerate().skip(1).filter(|(_, word)| word.text().is_none())
+        {
+            let begin = word.beginning();
+            let key = begin.strip_prefix("-c").unwrap_or(begin).split('=').next().unwrap_or(begin);
+            let is_value = words[at - 1].text() == Some("-c") || begin.starts_with("-c");
+            let is_known = begin.contains('=') && !may_name_command(&key.to_ascii_lowercase());
+            if (is_value || begin.starts_with("--config")) && !is_known {
+                return Err(Unreadable);
+            }
+        }
+        let command = words.iter().skip(1).position(|word| !word.beginning().starts_with('-'));
+        let Some(at) = command.filter(|at| words[at + 1].text() == Some("config")) else {
+            return Ok(());
+        };
+        let behind = &words[at + 2..];
+        let key = behind.iter().position(|word| word.beginning().contains('.'));
+        let Some((key, values)) = key.map(|key| (&behind[key], &behind[key + 1..])) else {
+            return Ok(());
+        };
+        let name = key.beginning().to_ascii_lowercase();
+        if values.is_empty() || (key.text().is_some() && !may_name_command(&name)) {
+            return Ok(());
+        }
+        if name.starts_with("alias.") {
+            return Err(Unreadable);
+        }
+        for value in values {
+            let value = value.text().ok_or(Unreadable)?;
+            self.values.push(value.trim_start_matches('!').to_owned());
+        }
+        Ok(())
+    }
+
     /// The commands of others that git runs: aliases given on the spot, and one for each step.
     fn git(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
         let texts: Vec<&str> = words.iter().map(|word| word.text().unwrap_or_default()).collect();
-        for text in &texts {
+        self.git_settings(words)?;
+        for (at, text) in texts.iter().enumerate() {
             if let Some(address) = text.split("ext::").nth(1) {
                 self.values.push(address.to_owned());
             }
-            let text = text
+            let joined = text
                 .strip_prefix("--config=")
                 .or_else(|| text.strip_prefix("--config-env="))
-                .or_else(|| text.strip_prefix("-c"))
-                .unwrap_or(text);
+                .or_else(|| text.strip_prefix("-c"));
+            // A word that is not known may be the option.
+            let before = at.checked_sub(1).map(|at| texts[at]);
+            let is_behind = matches!(before, Some("" | "-c" | "--config" | "--config-env"));
+            let Some(text) = joined.or(is_behind.then_some(*text)) else { continue };
             let Some((key, value)) = text.split_once('=') else { continue };
             let key = key.to_ascii_lowercase();
             // The words behind an alias are behind what it stands for.
             if key.starts_with("alias.") {
                 return Err(Unreadable);
             }
-            let is_setting = key.contains('.') && !key.contains(char::is_whitespace);
-            // Settings name pagers, editors, helpers and ways to connect.
-            if is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of)) {
+            if may_name_command(&key) {
                 self.values.push(value.trim_start_matches('!').to_owned());
             }
         }
@@ -506,6 +546,12 @@ impl Inner {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a setting of git may name a command: pagers, editors, helpers and ways to connect are among them.
+fn may_name_command(key: &str) -> bool {
+    let is_setting = key.contains('.') && !key.contains(char::is_whitespace);
+    is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of))
 }
 
 /// What replaces a part of a command's words must not make another command of it: neither its name nor its script.

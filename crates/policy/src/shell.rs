@@ -43,10 +43,10 @@ pub(crate) fn looked_at(many: usize) {
 pub(crate) enum ShellWord {
     /// Exactly this text.
     Text(String),
-    /// One word that only running the script would tell.
-    One,
-    /// Any number of words.
-    Many,
+    /// One word that only running the script would tell; it begins with this.
+    One(String),
+    /// Any number of words, the first of which begins with this.
+    Many(String),
 }
 
 impl ShellWord {
@@ -54,7 +54,14 @@ impl ShellWord {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::One | Self::Many => None,
+            Self::One(_) | Self::Many(_) => None,
+        }
+    }
+
+    /// What it begins with for sure.
+    pub(crate) fn beginning(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::One(text) | Self::Many(text) => text,
         }
     }
 }
@@ -213,8 +220,8 @@ impl Word {
     fn value(self) -> ShellWord {
         match (self.unknown || self.pattern, self.splits || self.pattern) {
             (false, _) => ShellWord::Text(self.text),
-            (true, false) => ShellWord::One,
-            (true, true) => ShellWord::Many,
+            (true, false) => ShellWord::One(self.known_beginning().to_owned()),
+            (true, true) => ShellWord::Many(self.known_beginning().to_owned()),
         }
     }
 

@@ -242,6 +242,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("npm", &["--call", "-c"]),
     ("mise", &["--command", "-c"]),
     ("npx", &["--call", "-c"]),
+    ("perf", &["--post", "--pre"]),
     ("rg", &["--hostname-bin", "--pre"]),
     ("rsync", &["--rsh", "--rsync-path", "-e"]),
     ("scp", &["-S", "-o"]),
@@ -262,6 +263,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
             "-I",
         ],
     ),
+    ("strace", &["--output", "-o"]),
     ("zip", &["--unzip-command", "-TT"]),
 ];
 

@@ -149,8 +149,8 @@ impl<'p> Sought<'p> {
             None => is_option(word) && !word.contains('='),
         };
         match behind {
-            Some(ShellWord::Many) if value_follows => true,
-            Some(ShellWord::One) if value_follows => self.with_value.is_none() || self.after[at],
+            Some(ShellWord::Many(_)) if value_follows => true,
+            Some(ShellWord::One(_)) if value_follows => self.with_value.is_none() || self.after[at],
             Some(ShellWord::Text(value)) if value_follows && !value.starts_with('-') => {
                 let is_operand = self.with_value.is_none() && value == *wanted;
                 self.after[at] || (is_operand && self.after[at + 1])

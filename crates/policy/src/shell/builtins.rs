@@ -159,23 +159,7 @@ impl Reader<'_> {
                 self.declare(name, rest, name_is_plain)
             }
             "printf" => self.printf(rest),
-            "command" | "builtin" => {
-                let is_skipped = |text: &str| {
-                    let letters = text.strip_prefix('-');
-                    text == "--"
-                        || letters.is_some_and(|it| !it.is_empty() && it.bytes().all(|c| c == b'p'))
-                };
-                let skipped = rest.iter().take_while(|it| it.known().is_some_and(is_skipped));
-                let rest = &rest[skipped.count()..];
-                let only_looks =
-                    rest.first().is_some_and(|it| matches!(it.known(), Some("-v" | "-V")));
-                let is_option = |it: &Word| it.known_beginning().starts_with('-');
-                match rest.first() {
-                    _ if only_looks => Ok(()),
-                    Some(word) if is_option(word) => Err(Unreadable),
-                    _ => self.builtin(rest, false),
-                }
-            }
+            "command" | "builtin" => self.behind_options(rest),
             "read" => self.read_into(rest),
             "getopts" => match rest {
                 [options, name, ..] if !options.splits => {
@@ -221,6 +205,22 @@ impl Reader<'_> {
             name if BUILTINS.contains(&name) => Err(Unreadable),
             // A program, or a function of the script.
             _ => Ok(()),
+        }
+    }
+
+    /// Behind `command` and `builtin`: options, and a command of the shell or a program.
+    fn behind_options(&mut self, words: &[Word]) -> Read<()> {
+        let is_skipped = |text: &str| {
+            let letters = text.strip_prefix('-').unwrap_or_default();
+            text == "--" || (!letters.is_empty() && letters.bytes().all(|c| c == b'p'))
+        };
+        let skipped = words.iter().take_while(|it| it.known().is_some_and(is_skipped));
+        let rest = &words[skipped.count()..];
+        match rest.first() {
+            // They only tell what would be run.
+            Some(word) if matches!(word.known(), Some("-v" | "-V")) => Ok(()),
+            Some(word) if word.known_beginning().starts_with('-') => Err(Unreadable),
+            _ => self.builtin(rest, false),
         }
     }
 

@@ -250,7 +250,7 @@ impl Cursor<'_, '_> {
         };
         if let Some(at) = assignments.iter().position(is_program) {
             let program = assignments[at].text.clone();
-            self.reader.found.push(vec![ShellWord::Text(program), ShellWord::Many]);
+            self.reader.found.push(vec![ShellWord::Text(program), ShellWord::Many(String::new())]);
         }
         if !words.is_empty() {
             self.reader.builtin(&words, true)?;

@@ -12,8 +12,8 @@ fn shown(script: &str) -> Option<Vec<String>> {
     let command = |words: Vec<ShellWord>| {
         let words = words.iter().map(|word| match word {
             ShellWord::Text(text) => text.as_str(),
-            ShellWord::One => "?",
-            ShellWord::Many => "??",
+            ShellWord::One(_) => "?",
+            ShellWord::Many(_) => "??",
         });
         words.collect::<Vec<_>>().join(" ")
     };

@@ -156,8 +156,17 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     if is_obeyed(name) {
         return Err(Unreadable);
     }
-    let is_plain = HARMLESS.contains(&name) || PLACES.contains(&name) || is_number(value);
+    let is_plain = HARMLESS.contains(&name)
+        || PLACES.contains(&name)
+        || is_number(value)
+        || is_shell_alone(name, value);
     Ok(if is_plain { Exported::Plain } else { Exported::Command(value) })
+}
+
+/// A shell that other programs start by itself.
+fn is_shell_alone(name: &str, value: &str) -> bool {
+    let program = value.rsplit('/').next().unwrap_or_default();
+    name == "SHELL" && matches!(program, "ash" | "bash" | "dash" | "fish" | "ksh" | "sh" | "zsh")
 }
 
 /// Digits, with or without a sign; nothing at all counts as zero.
@@ -248,6 +257,7 @@ impl Variables {
             }
             match value {
                 Value::Number(names) if names.iter().all(|of| numbers.contains(of.as_str())) => {}
+                Value::Text(text) if is_shell_alone(name, text) => {}
                 Value::Text(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }

@@ -457,12 +457,43 @@ fn what_is_replaced_or_set_makes_no_command() {
         &["git", "-c", "credential.https://x.helper=!rm -rf y", "fetch"],
         &["git", "-c", "remote.a/b.uploadpack=rm -rf y", "fetch"],
         &["env", "GIT_CONFIG_PARAMETERS='alias.z'='!rm -rf y'", "git", "z"],
+        &["git", "config", "alias.z", "!rm -rf y"],
+        &["git", "config", "--global", "core.sshCommand", "rm -rf y"],
+        &["strace", "-o", "|rm -rf y", "true"],
+        &["strace", "-o|rm -rf y", "true"],
+        &["perf", "stat", "--pre", "rm -rf y", "true"],
     ]);
+    none_hidden_in(
+        "bash",
+        &[
+            "printf 'rm -rf y' | split --filter=sh",
+            "printf 'rm -rf y' > f; tar cf a f; tar xf a --to-command=sh",
+            "echo 'rm -rf y' | split --filter='sh ; true'",
+            "GIT_PAGER=sh git -p log --format=x",
+            "x='alias.z=!rm -rf y'; git -c \"$x\" z",
+            "x='alias.z=!rm -rf y'; git -c $x z",
+            "x='rm -rf y'; git -c core.sshCommand=\"$x\" fetch",
+            "x='exec=rm -rf y'; tar cf a --checkpoint-action=\"$x\" .",
+            "x='rm -rf y'; split --filter=\"$x\" f",
+            "x='rm -rf y'; split --filter=$x f",
+            "x='rm -rf y'; ssh -oProxyCommand=\"$x\" h",
+            "x=--filter='rm -rf y'; split -\"${x#-}\" f",
+        ],
+    );
     // The control: what is replaced is an argument.
     for words in [
         &["xargs", "-I%", "sh", "-c", "echo \"$1\"", "_", "%"][..],
         &["xargs", "-I%", "git", "add", "%"],
         &["find", ".", "-exec", "wc", "-l", "{}", ";"],
+        &["env", "SHELL=/bin/bash", "make"],
+        &["git", "config", "user.name", "Ann O'Neil"],
+        &["git", "commit", "-m", "core.x=it's"],
+        &[
+            "sh",
+            "-c",
+            "git add \"$f\"; tar xf \"$f\"; ssh -p \"$port\" \"$host\"; git -c user.name=\"$n\" log",
+        ],
+        &["strace", "-o", "trace.log", "true"],
     ] {
         assert!(!could_run(&argv(words), &[prefix("rm -rf")]), "{words:?}");
     }
