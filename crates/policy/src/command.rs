@@ -288,7 +288,7 @@ impl Inner {
                     return Ok(inner);
                 }
                 if let Some(options) = programs::command_options(&program) {
-                    inner.option_values(&program, words, options)?;
+                    inner.option_values(&program, words, options, open)?;
                 }
                 let finds = matches!(program.as_str(), "fd" | "fdfind" | "find");
                 let is_plain = !finds && inner.plainly_wrapped(&program, words, open)?;
@@ -317,7 +317,7 @@ impl Inner {
                     }
                     _ => {}
                 }
-                inner.option_values(&program, words, options)?;
+                inner.option_values(&program, words, options, open)?;
             }
         }
         Ok(inner)
@@ -447,6 +447,7 @@ impl Inner {
         program: &str,
         words: &[ShellWord],
         options: &[&str],
+        open: bool,
     ) -> Result<(), Unreadable> {
         for (at, word) in words.iter().enumerate().skip(1) {
             let Some(text) = word.text() else {
@@ -467,6 +468,7 @@ impl Inner {
                 None => continue,
                 Some("") => match words.get(at + 1) {
                     Some(next) => next.text().ok_or(Unreadable)?,
+                    None if open => return Err(Unreadable),
                     None => continue,
                 },
                 Some(value) => value,
@@ -528,12 +530,13 @@ impl Inner {
                 .or_else(|| text.strip_prefix("-c"));
             // A word that is not known may be the option.
             let before = at.checked_sub(1).map(|at| texts[at]);
+            let from_variable = text.starts_with("--config-env") || before == Some("--config-env");
             let is_behind = matches!(before, Some("" | "-c" | "--config" | "--config-env"));
             let Some(text) = joined.or(is_behind.then_some(*text)) else { continue };
             let Some((key, value)) = text.split_once('=') else { continue };
             let key = key.to_ascii_lowercase();
-            // The words behind an alias are behind what it stands for.
-            if key.starts_with("alias.") {
+            // The words behind an alias are behind what it stands for; a variable may hold anything.
+            if key.starts_with("alias.") || (from_variable && may_name_command(&key)) {
                 return Err(Unreadable);
             }
             if may_name_command(&key) {
