@@ -24,6 +24,43 @@ pub(crate) use self::variables::{Exported, exported};
 use self::variables::{Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 
+/// Shells whose grammar is read.
+pub(crate) const SHELLS: &[&str] = &["ash", "bash", "dash", "sh"];
+
+/// Shells of another grammar, whose scripts are not read.
+pub(crate) const OTHER_SHELLS: &[&str] = &[
+    "brush",
+    "csh",
+    "elvish",
+    "es",
+    "fish",
+    "hush",
+    "ion",
+    "ksh",
+    "lksh",
+    "loksh",
+    "mksh",
+    "murex",
+    "nu",
+    "oil",
+    "oils-for-unix",
+    "oksh",
+    "osh",
+    "pdksh",
+    "posh",
+    "pwsh",
+    "rbash",
+    "rc",
+    "rksh",
+    "rzsh",
+    "scsh",
+    "tcsh",
+    "xonsh",
+    "yash",
+    "ysh",
+    "zsh",
+];
+
 #[cfg(test)]
 thread_local! {
     /// How much was looked at on this thread.

@@ -155,7 +155,6 @@ impl Shared {
         let Some(row) = row.filter(|row| !row.is_disabled) else { return Ok(None) };
         let service = self.opened(tenant)?;
         service.kernel.set_tenant_policy(row.policy.as_deref());
-        service.kernel.set_grounds(Some(row.roots.iter().map(PathBuf::from).collect()));
         Ok(Some((service, Arc::new(row))))
     }
 
@@ -197,7 +196,14 @@ impl Shared {
                 .with(RETRY_AFTER_S, NO_PLACE_RETRY_S));
         }
         let home = home_of(&self.parts.home, tenant);
-        let kernel = Arc::new(self.parts.models.kernel(tenant, &home)?);
+        // As the tenant's terms are whenever somebody looks; nowhere where they cannot be told.
+        let (keys, of) = (Arc::clone(&self.house), tenant.clone());
+        let roots = move || {
+            let access = keys.keys.access().ok();
+            let row = access.as_ref().and_then(|access| access.tenants.get(&of));
+            row.map_or_else(Vec::new, |row| row.roots.iter().map(PathBuf::from).collect())
+        };
+        let kernel = Arc::new(self.parts.models.kernel(tenant, &home)?.with_grounds(roots));
         let service = self.parts.service(kernel, home)?;
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.insert(tenant.clone(), Arc::clone(&service));

@@ -162,6 +162,10 @@ impl Reviewer for InAdvance {
     fn review(&self, _: &ReviewItem) -> Answer {
         Answer::Approve
     }
+
+    fn is_in_advance(&self) -> bool {
+        true
+    }
 }
 
 /// Refuses what can be seen to be wrong before anything is done.

@@ -17,6 +17,20 @@ steps:
   - emit: [ { text: \"Again.\" } ]
 ";
 
+/// A test that fails, and what it wants.
+const WORK: &str = "version: 1
+steps:
+  - emit:
+      - { call: { id: a, tool: plan.complete, args: { summary: 'Print a second line' } } }
+  - emit:
+      - { call: { id: b, tool: fs.write, args: { path: tests/t_two.sh, content: '[ \"$(sh src/tool.sh | tail -1)\" = two ]' } } }
+      - { call: { id: c, tool: test.run, args: {} } }
+  - emit:
+      - { call: { id: d, tool: fs.write, args: { path: src/tool.sh, content: \"echo one\\necho two\\n\" } } }
+      - { call: { id: f, tool: test.run, args: {} } }
+  - emit: [ { text: Done. } ]
+";
+
 fn git(at: &Path, arguments: &[&str]) {
     let done = Command::new("git").args(["-C", &at.display().to_string()]).args(arguments).output();
     assert!(done.unwrap().status.success(), "git {arguments:?}");
@@ -116,6 +130,40 @@ fn a_session_does_not_follow_its_repository_out_of_the_tenants_directories() {
         },
         true,
     );
+}
+
+/// The failure: a link that one session merged led a project of another session, which lies behind it, to the host's
+/// files.
+#[test]
+fn a_tenants_link_that_may_lead_out_is_not_merged() {
+    let check = |target: &str, merged: bool| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let root = project.display().to_string();
+        place.run(&["tenants", "create", "acme", "--root", &root]).expect_status(0);
+        let served = Served::new(&place);
+        let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+        let line = format!(
+            "      - {{ call: {{ id: l, tool: shell.run, args: {{ script: 'ln -s {target} tests/link' }} }} }}\n"
+        );
+        let work = WORK.replacen(
+            "      - { call: { id: c, tool",
+            &(line + "      - { call: { id: c, tool"),
+            1,
+        );
+        let session = admin.session(&project, &work);
+        let until = if merged { "approval.requested" } else { "turn.failed" };
+        let told = admin.turn(&session, "print two", until);
+        let end = told.last().unwrap();
+        if !merged {
+            assert_eq!(end["body"]["code"], "change_denied", "{end}");
+        }
+        assert!(project.join("tests/link").symlink_metadata().is_err());
+    };
+    check("/etc", false);
+    check("../..", false);
+    // The control: a person is asked about one that stays inside.
+    check("../src", true);
 }
 
 /// The failure: a project's configuration named a server for a model, and the host asked it: its own loopback,

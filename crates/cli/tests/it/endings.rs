@@ -4,22 +4,8 @@ use std::time::Duration;
 
 use glasshouse_model::{Event, Kind};
 
-use crate::harness::{Place, assert_each_sandbox_ended_once, count};
+use crate::harness::{COMMITS, Place, assert_each_sandbox_ended_once, count};
 
-/// Writes a test and code, and has them validated, which takes sandboxes of its own.
-const COMMITS: &str = r#"
-version: 1
-steps:
-  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: "say two" } } } ]
-  - emit:
-      - { call: { id: w, tool: fs.write, args: { path: tests/t_two.sh, content: "sh src/tool.sh | grep -q two\n" } } }
-      - { call: { id: red, tool: test.run, args: {} } }
-  - emit:
-      - { call: { id: e, tool: fs.edit, args: { path: src/tool.sh, old: "echo one\n", new: "echo one\necho two\n" } } }
-      - { call: { id: green, tool: test.run, args: {} } }
-  - emit: [ { call: { id: c, tool: git.commit, args: { message: "Say two" } } } ]
-  - emit: [ { text: "done" } ]
-"#;
 /// Leaves a turn that answers, and the sandbox with it.
 const ANSWERS: &str = "
 version: 1

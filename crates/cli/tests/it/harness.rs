@@ -14,6 +14,21 @@ use tempfile::TempDir;
 /// Longest that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Writes a test and code, and has them validated, which takes sandboxes of its own.
+pub(crate) const COMMITS: &str = r#"
+version: 1
+steps:
+  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: "say two" } } } ]
+  - emit:
+      - { call: { id: w, tool: fs.write, args: { path: tests/t_two.sh, content: "sh src/tool.sh | grep -q two\n" } } }
+      - { call: { id: red, tool: test.run, args: {} } }
+  - emit:
+      - { call: { id: e, tool: fs.edit, args: { path: src/tool.sh, old: "echo one\n", new: "echo one\necho two\n" } } }
+      - { call: { id: green, tool: test.run, args: {} } }
+  - emit: [ { call: { id: c, tool: git.commit, args: { message: "Say two" } } } ]
+  - emit: [ { text: "done" } ]
+"#;
+
 /// A place of one's own for a test.
 pub(crate) struct Place {
     dir: TempDir,

@@ -196,7 +196,7 @@ fn e2e_a_merge_of_one_command_is_looked_at_where_a_rule_wants_it() {
     };
     check("echo more >> a", &[], None, true);
     check("echo evil: >> Makefile", &[], Some("no_approver"), false);
-    check("echo evil: >> Makefile", &["--yes"], Some("approved"), true);
+    check("echo evil: >> Makefile", &["--yes"], Some("approved_in_advance"), true);
     check("rm a", &[], None, true);
 }
 

@@ -6,22 +6,7 @@ use std::process::{Command, Stdio};
 
 use glasshouse_model::Kind;
 
-use crate::harness::{Place, count, git};
-
-/// Adds a test, makes it pass, and says that it is done.
-const STORY: &str = r#"
-version: 1
-steps:
-  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: "say two" } } } ]
-  - emit:
-      - { call: { id: w, tool: fs.write, args: { path: tests/t_two.sh, content: "sh src/tool.sh | grep -q two\n" } } }
-      - { call: { id: red, tool: test.run, args: {} } }
-  - emit:
-      - { call: { id: e, tool: fs.edit, args: { path: src/tool.sh, old: "echo one\n", new: "echo one\necho two\n" } } }
-      - { call: { id: green, tool: test.run, args: {} } }
-  - emit: [ { call: { id: c, tool: git.commit, args: { message: "Say two" } } } ]
-  - emit: [ { text: "done" } ]
-"#;
+use crate::harness::{COMMITS, Place, count, git};
 
 /// A session as a person starts it, and what it wrote to them.
 fn told(place: &Place, project: &Path, yaml: &str, status: i32) -> String {
@@ -38,12 +23,12 @@ fn e2e_a_repository_without_a_commit_is_refused_before_a_model_is_asked() {
     let project = place.shell_project();
     std::fs::remove_dir_all(project.join(".git")).unwrap();
     git(&project, &["init", "-q", "-b", "main"]);
-    let said = told(&place, &project, STORY, 2);
+    let said = told(&place, &project, COMMITS, 2);
     assert!(said.contains("[no_commit]") && said.contains("git commit"), "{said}");
     assert!(place.log().sessions().unwrap().is_empty());
     git(&project, &["add", "-A"]);
     git(&project, &["commit", "-q", "-m", "first"]);
-    let said = told(&place, &project, STORY, 0);
+    let said = told(&place, &project, COMMITS, 0);
     assert!(said.contains("\ncommitted "), "{said}");
 }
 
@@ -53,7 +38,7 @@ fn e2e_what_is_in_no_commit_is_not_called_committed() {
     let place = Place::new();
     let project = place.shell_project();
     std::fs::remove_dir_all(project.join(".git")).unwrap();
-    let said = told(&place, &project, STORY, 0);
+    let said = told(&place, &project, COMMITS, 0);
     assert!(said.contains("no commit was made: the project is no git repository"), "{said}");
     assert!(said.contains("\nmerged without a commit: "), "{said}");
     assert!(!said.contains("\ncommitted"), "{said}");
@@ -72,7 +57,7 @@ fn e2e_an_error_names_the_session_and_the_event() {
     let rule =
         "{ name: no-models, match: { syscall: model.call }, action: deny, reason: not today }";
     place.accept_rule(&project, rule);
-    let said = told(&place, &project, STORY, 3);
+    let said = told(&place, &project, COMMITS, 3);
     let (session, events) = place.events();
     let denied = events.iter().find(|event| {
         *event.kind() == Kind::PolicyDecided && event.body["syscall"] == "model.call"

@@ -3,7 +3,7 @@
 //! taken them back.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use glasshouse_model::CanonicalPath;
 use glasshouse_sandbox::workspace::git::Git;
@@ -12,25 +12,26 @@ use super::Kernel;
 use super::place::is_within;
 use crate::{Error, Result, codes};
 
-/// The directories below which projects may lie; everywhere unless told.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Grounds(Arc<RwLock<Option<Vec<PathBuf>>>>);
+/// Tells below which directories projects may lie at the moment.
+type Roots = dyn Fn() -> Vec<PathBuf> + Send + Sync;
+
+/// The directories below which projects may lie; everywhere unless somebody tells.
+#[derive(Clone, Default)]
+pub(super) struct Grounds(Option<Arc<Roots>>);
 
 impl Kernel {
-    /// Says below which directories projects may lie from now on, also those of sessions that are there; with
-    /// `None` anywhere. The paths lead through no link.
-    pub fn set_grounds(&self, roots: Option<Vec<PathBuf>>) {
-        let mut known = self.grounds.0.write().unwrap_or_else(PoisonError::into_inner);
-        if *known != roots {
-            *known = roots;
-        }
+    /// Lets projects lie only below the directories that `roots` tells, which is asked whenever a project is used. Its
+    /// paths lead through no link.
+    #[must_use]
+    pub fn with_grounds(self, roots: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
+        Self { grounds: Grounds(Some(Arc::new(roots))), ..self }
     }
 }
 
 impl Grounds {
     /// Whether projects may lie in some places only.
-    pub(super) fn are_fenced(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    pub(super) const fn are_fenced(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Checks that a project is the directory it was when its session began, and that it and its
@@ -47,32 +48,21 @@ impl Grounds {
         if real != project {
             return Err(elsewhere(project, "a link stands in its way by now"));
         }
-        let roots = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(roots) = roots else { return Ok(()) };
-        let root = roots.iter().find(|root| project.starts_with(root));
-        let root = root.ok_or_else(|| {
+        let Some(roots) = &self.0 else { return Ok(()) };
+        let roots = roots();
+        let root = roots.iter().find(|root| project.starts_with(root)).ok_or_else(|| {
             elsewhere(project, "it does not lie below a directory that is open to this tenant")
         })?;
+        let is_inside = |place: &Path| is_within(place, root).unwrap_or(false);
         match Git::discover(project)? {
-            Some(git) => check_repository(project, &git, root),
-            None => Ok(()),
+            Some(git) if !git.stays_inside(&is_inside)? => {
+                let why =
+                    "its git repository leads out of the directories that are open to this tenant";
+                Err(elsewhere(project, why))
+            }
+            _ => Ok(()),
         }
     }
-}
-
-/// A repository may lead to others: by where its `.git` points, by what it shares with another work tree,
-/// by whose objects it borrows.
-fn check_repository(project: &Path, git: &Git, root: &Path) -> Result<()> {
-    let mut places = vec![git.work_tree().to_owned()];
-    places.extend(git.places()?);
-    for place in places {
-        if !is_within(&place, root).unwrap_or(false) {
-            let why =
-                "its git repository leads out of the directories that are open to this tenant";
-            return Err(elsewhere(project, why));
-        }
-    }
-    Ok(())
 }
 
 fn elsewhere(project: &Path, why: &str) -> Error {

@@ -343,7 +343,7 @@ impl Kernel {
                     }
                     How::Answered { approver, .. } => {
                         let requested = Draft::new(Kind::ApprovalRequested, &request);
-                        let resolved = asked::resolved(head + 2, true, approver);
+                        let resolved = Settled::answered(approver.actor(), true).draft(head + 2);
                         Ok(Allowed::Now(vec![decided, requested, resolved]))
                     }
                 }

@@ -94,6 +94,10 @@ pub trait Reviewer: Send + Sync {
     /// [`Answer::Nobody`] at once where nobody can be asked, and end soon once the item is withdrawn;
     /// its answer then counts for nothing.
     fn review(&self, item: &ReviewItem) -> Answer;
+    /// Whether it agrees before it is shown anything, as the log then says.
+    fn is_in_advance(&self) -> bool {
+        false
+    }
     /// How long an answer is waited for that comes through the log only: then a turn asks nobody here, and no
     /// thread waits. `None` for a reviewer that is asked.
     fn elsewhere(&self) -> Option<Duration> {

@@ -15,12 +15,15 @@ pub(super) struct Settled {
 
 impl Settled {
     const APPROVED: &'static str = "approved";
+    /// Before anything was shown.
+    const IN_ADVANCE: &'static str = "approved_in_advance";
     const REJECTED: &'static str = "rejected";
 
     /// Asks, and waits for the answer.
     pub(super) fn ask(reviewer: &dyn Reviewer, item: &ReviewItem) -> Self {
         let code = match reviewer.review(item) {
             // Only this merge was asked about, whatever else the answer would allow.
+            Answer::Approve | Answer::ApproveFor(_) if reviewer.is_in_advance() => Self::IN_ADVANCE,
             Answer::Approve | Answer::ApproveFor(_) => Self::APPROVED,
             Answer::Reject => Self::REJECTED,
             Answer::Nobody => codes::NO_APPROVER.name,
@@ -28,8 +31,13 @@ impl Settled {
         Self { approver: reviewer.approver(), code }
     }
 
+    /// What somebody said to a question that was left for them.
+    pub(super) const fn answered(approver: Actor, approved: bool) -> Self {
+        Self { approver, code: if approved { Self::APPROVED } else { Self::REJECTED } }
+    }
+
     pub(super) fn is_approved(&self) -> bool {
-        self.code == Self::APPROVED
+        matches!(self.code, Self::APPROVED | Self::IN_ADVANCE)
     }
 
     /// The answer to the question at `approval`.
@@ -49,7 +57,7 @@ impl Settled {
     /// `approval_rejected` and `approval_needed`, unless somebody agreed.
     pub(super) fn check(&self, reasons: &[String]) -> Result<()> {
         match self.code {
-            Self::APPROVED => Ok(()),
+            Self::APPROVED | Self::IN_ADVANCE => Ok(()),
             Self::REJECTED => Err(Error::new(codes::APPROVAL_REJECTED, "the merge was rejected")),
             _ => Err(Error::new(codes::APPROVAL_NEEDED, "nobody is there to approve the merge")
                 .why(reasons.join("; "))),

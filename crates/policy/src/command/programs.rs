@@ -1,6 +1,6 @@
 //! What is known of programs that run others.
 
-use crate::shell::Unreadable;
+use crate::shell::{OTHER_SHELLS, SHELLS, Unreadable};
 
 /// Programs that run the words behind them: any of these may be the command, or the value of an option.
 const WRAPPERS: &[&str] = &[
@@ -153,43 +153,6 @@ pub(super) const PLAIN_LONG_OPTIONS: &[&str] = &[
 /// Words of `find` and `fd` behind which a command stands.
 pub(super) const BEFORE_COMMANDS: &[&str] =
     &["--exec", "--exec-batch", "-X", "-exec", "-execdir", "-ok", "-okdir", "-x"];
-
-/// Shells whose grammar is read.
-const SHELLS: &[&str] = &["ash", "bash", "dash", "sh"];
-
-/// Shells of another grammar, whose scripts are not read.
-const OTHER_SHELLS: &[&str] = &[
-    "brush",
-    "csh",
-    "elvish",
-    "es",
-    "fish",
-    "hush",
-    "ion",
-    "ksh",
-    "lksh",
-    "loksh",
-    "mksh",
-    "murex",
-    "nu",
-    "oil",
-    "oils-for-unix",
-    "oksh",
-    "osh",
-    "pdksh",
-    "posh",
-    "pwsh",
-    "rbash",
-    "rc",
-    "rksh",
-    "rzsh",
-    "scsh",
-    "tcsh",
-    "xonsh",
-    "yash",
-    "ysh",
-    "zsh",
-];
 
 /// Programs whose words are commands in ways that are not read.
 const NOT_READ: &[&str] = &["parallel", "run-parts", "start-stop-daemon"];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Read, Unreadable, is_name};
+use super::{OTHER_SHELLS, Read, SHELLS, Unreadable, is_name};
 
 /// Names that no program takes a command, a file or an address from.
 const HARMLESS: &[&str] = &[
@@ -166,7 +166,7 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
 /// A shell that other programs start by itself.
 fn is_shell_alone(name: &str, value: &str) -> bool {
     let program = value.rsplit('/').next().unwrap_or_default();
-    name == "SHELL" && matches!(program, "ash" | "bash" | "dash" | "fish" | "ksh" | "sh" | "zsh")
+    name == "SHELL" && (SHELLS.contains(&program) || OTHER_SHELLS.contains(&program))
 }
 
 /// Digits, with or without a sign; nothing at all counts as zero.

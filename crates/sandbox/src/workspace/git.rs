@@ -6,6 +6,7 @@
 //! are used, and contents enter with filters off. Two look-ups see the user's configuration, since
 //! what `git status` says of a merge depends on it: [`Git::setting`] and [`Git::attributes`].
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -185,12 +186,13 @@ impl Git {
         Ok(PathBuf::from(self.expect_ok("rev-parse", output)?.line()))
     }
 
-    /// Every place on disk that it is made of: its own directory, the one that it shares with other work
-    /// trees, where links in these lead, and those whose objects it borrows.
+    /// Whether every place on disk that it is made of is inside: its work tree, its own directory, the one that it
+    /// shares with other work trees, where links in these lead, and those whose objects it borrows. What is not inside is
+    /// not looked at.
     ///
     /// # Errors
     /// `git_failed`, also for a repository that is larger than can be looked through; `workspace_io`.
-    pub fn places(&self) -> Result<Vec<PathBuf>> {
+    pub fn stays_inside(&self, is_inside: &dyn Fn(&Path) -> bool) -> Result<bool> {
         let output = self.run(&["rev-parse", "--git-common-dir"], b"", &[])?;
         let common = PathBuf::from(self.expect_ok("rev-parse", output)?.line());
         // Relative to where git runs.
@@ -198,21 +200,25 @@ impl Git {
             .prefix
             .as_ref()
             .map_or_else(|| self.work_tree.clone(), |prefix| self.work_tree.join(prefix.as_str()));
-        let mut places = vec![self.directory()?, base.join(common)];
-        let mut found = Vec::new();
-        let mut left = MAX_REPOSITORY_ENTRIES;
-        while let Some(place) = places.pop() {
-            if found.contains(&place) {
-                continue;
-            }
-            links_below(&place, &mut left, &mut found)?;
-            // Of the repository, or of one whose objects it borrows.
-            for objects in [place.join("objects"), place.clone()] {
-                places.extend(borrowed(&objects)?);
-            }
-            found.push(place);
+        if !is_inside(&self.work_tree) {
+            return Ok(false);
         }
-        Ok(found)
+        let mut places = vec![self.directory()?, base.join(common)];
+        let (mut seen, mut left) = (HashSet::new(), MAX_REPOSITORY_ENTRIES);
+        while let Some(place) = places.pop() {
+            // A link that leads nowhere may lead anywhere later.
+            let Some(place) = place.canonicalize().ok().filter(|place| is_inside(place)) else {
+                return Ok(false);
+            };
+            if place.is_dir() && seen.insert(place.clone()) {
+                links_below(&place, &mut left, &mut places)?;
+                // Of the repository, or of one whose objects it borrows.
+                for objects in [place.join("objects"), place] {
+                    places.extend(borrowed(&objects)?);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// The current branch (`refs/heads/...`), none when detached, and the current commit, none before
@@ -371,7 +377,7 @@ fn refuse_special_files(git_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the links below a directory lead, which is not looked at further.
+/// The links below a directory.
 fn links_below(directory: &Path, left: &mut usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let mut waiting = vec![directory.to_owned()];
     while let Some(at) = waiting.pop() {

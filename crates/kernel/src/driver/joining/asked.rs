@@ -6,16 +6,14 @@
 use std::sync::PoisonError;
 
 use glasshouse_log::CellWrite;
-use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, GrantScope, MergeAsked, TakenPath,
-};
+use glasshouse_model::body::{ApprovalRequested, MergeAsked, TakenPath};
 use glasshouse_model::{Digest, Draft, Effect, Kind, Principal};
 
 use super::{Allowed, Branches, How, Merging, NewMerge};
 use crate::driver::Kernel;
 use crate::driver::approvals::{ApprovalName, PendingApproval};
-use crate::driver::decide::now_us;
 use crate::driver::journal::Journal;
+use crate::driver::settled::Settled;
 use crate::{Error, Result, codes};
 
 /// Cell space of questions that are open, by the digest of what is asked.
@@ -199,7 +197,8 @@ impl Kernel {
     fn tell_no(&self, question: &Question, approver: &Principal) -> Result<()> {
         let name = &question.pending.approval;
         let session = self.log.branch(&name.branch)?.session;
-        let resolved = resolved(name.seq, false, approver).caused_by(name.seq);
+        let answer = Settled::answered(approver.actor(), false);
+        let resolved = answer.draft(name.seq).caused_by(name.seq);
         let journal = Journal::of(self, session, name.branch.clone());
         journal.append_with(vec![resolved], vec![question.closed()]).map_err(overtaken)?;
         self.log.sign_head()?;
@@ -255,17 +254,4 @@ pub(super) fn check_same(question: &Question, digest: Digest) -> Result<()> {
     }
     Err(Error::new(codes::APPROVAL_MISMATCH, "the merge was not made")
         .why("its branches have moved on since it was asked for"))
-}
-
-/// An answer, as the event that tells it.
-pub(super) fn resolved(approval: u64, approved: bool, approver: &Principal) -> Draft {
-    let body = ApprovalResolved {
-        approval,
-        approved,
-        approver: approver.actor(),
-        code: if approved { "approved" } else { "rejected" }.to_owned(),
-        expires_us: now_us(),
-        scope: GrantScope::Call,
-    };
-    Draft::new(Kind::ApprovalResolved, &body).by(approver.actor())
 }

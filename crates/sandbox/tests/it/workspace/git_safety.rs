@@ -84,3 +84,38 @@ fn a_repository_with_a_pipe_for_a_file_is_refused_at_once() {
         assert!(error.to_string().contains("no regular file"), "{name}: {error}");
     }
 }
+
+/// The failure: where links of a repository lead was told, and not what lies there: one inside led to one that leads
+/// out. And repositories whose objects are borrowed were looked through wherever they were.
+#[test]
+fn a_repository_stays_inside_by_every_way_that_leads_out_of_it() {
+    let check = |change: &dyn Fn(&std::path::Path), inside: bool| {
+        let project = Project::git(&[("a", "1")]);
+        let root = project.root().canonicalize().unwrap();
+        change(&root);
+        let git = Git::discover(&root).unwrap().unwrap();
+        let is_inside = |place: &std::path::Path| place.starts_with(&root);
+        assert_eq!(git.stays_inside(&is_inside).unwrap(), inside);
+    };
+    let link = |to: &str, at: std::path::PathBuf| std::os::unix::fs::symlink(to, at).unwrap();
+    check(&|_| {}, true);
+    check(&|root| std::fs::create_dir(root.join("kept")).unwrap(), true);
+    check(&|root| link("/etc", root.join(".git/elsewhere")), false);
+    check(&|root| link("../../nowhere", root.join(".git/elsewhere")), false);
+    check(
+        &|root| {
+            std::fs::create_dir(root.join("kept")).unwrap();
+            link("../kept", root.join(".git/elsewhere"));
+        },
+        true,
+    );
+    check(
+        &|root| {
+            std::fs::create_dir(root.join("kept")).unwrap();
+            link("../kept", root.join(".git/elsewhere"));
+            link("/etc", root.join("kept/further"));
+        },
+        false,
+    );
+    check(&|root| std::fs::write(root.join(".git/objects/info/alternates"), "/\n").unwrap(), false);
+}
