@@ -19,6 +19,7 @@ mod rootfs;
 pub(crate) mod seccomp;
 mod sys;
 mod system;
+mod watch;
 
 use std::collections::HashMap;
 use std::fs;

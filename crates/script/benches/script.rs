@@ -129,51 +129,33 @@ fn kills(place: &Place, engine: &Engine) {
     );
 }
 
-/// What a neighbour's runs take while others attack, beside what they take alone, and beside what they take while a
-/// process of the lowest class keeps a processor from resting: on a machine with two that costs as much.
+/// What a neighbour's runs take while others attack for as long as they may, beside what they take alone.
 fn neighbour(place: &Place, engine: &Engine, runs: usize) {
-    let rounds = (runs / 20).max(2);
-    let (mut alone, mut beside, mut idle) = (Vec::new(), Vec::new(), Vec::new());
-    let some = |into: &mut Vec<Duration>| {
-        for _ in 0..10 {
-            into.push(timed(|| drop(run(place, engine, COUNTER))));
-        }
-    };
+    let rounds = (runs / 20).max(ATTACKS.len());
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let one = |into: &mut Vec<Duration>| into.push(timed(|| drop(run(place, engine, COUNTER))));
     for round in 0..rounds {
-        some(&mut alone);
-        let stop = Cancel::new().unwrap();
+        for _ in 0..100 {
+            one(&mut alone);
+        }
         std::thread::scope(|scope| {
             let attack = ATTACKS[round % ATTACKS.len()];
-            let stopped = stop.clone();
-            scope.spawn(move || drop(run_until(place, engine, attack, 20_000, &stopped)));
-            std::thread::sleep(Duration::from_millis(50));
-            some(&mut beside);
-            stop.cancel();
+            let attacking = scope.spawn(move || {
+                let ran = run_with(place, engine, attack, Limits::default().time_ms);
+                assert!(ran.node.is_err(), "it ended by itself: {attack}");
+            });
+            while !attacking.is_finished() {
+                one(&mut beside);
+            }
         });
-        let lowest =
-            Command::new("chrt").args(["-i", "0", "sh", "-c", "while :; do :; done"]).spawn();
-        if let Ok(mut lowest) = lowest {
-            std::thread::sleep(Duration::from_millis(50));
-            some(&mut idle);
-            let _ = lowest.kill();
-            let _ = lowest.wait();
-        }
     }
-    let (alone, beside) = (middle(alone), middle(beside));
-    let what =
-        format!("neighbour of an attack, p50 {:.2} ms, alone {:.2} ms", ms(beside), ms(alone));
-    promise(&what, ms(beside) / ms(alone), 1.2);
-    if idle.is_empty() {
-        println!("no chrt: what any busy processor costs is not measured");
-        return;
-    }
-    let idle = middle(idle);
+    let (count, alone, beside) = (beside.len(), middle(alone), middle(beside));
     let what = format!(
-        "neighbour of an attack, p50 {:.2} ms, of the lowest class {:.2} ms",
+        "neighbour of an attack, p50 of {count} runs {:.2} ms, alone {:.2} ms",
         ms(beside),
-        ms(idle)
+        ms(alone)
     );
-    promise(&what, ms(beside) / ms(idle), 1.2);
+    promise(&what, ms(beside) / ms(alone), 1.2);
 }
 
 /// One call of a policy's rules: a worker that is kept, and a process for each call.
@@ -216,17 +198,7 @@ fn run(place: &Place, engine: &Engine, code: &str) -> Ran {
 }
 
 fn run_with(place: &Place, engine: &Engine, code: &str, time_ms: u64) -> Ran {
-    run_until(place, engine, code, time_ms, &Cancel::new().unwrap()).unwrap()
-}
-
-/// The same until it is cancelled.
-fn run_until(
-    place: &Place,
-    engine: &Engine,
-    code: &str,
-    time_ms: u64,
-    cancel: &Cancel,
-) -> glasshouse_script::Result<Ran> {
+    let cancel = Cancel::new().unwrap();
     let manifest = BTreeMap::new();
     let source = Source::new(code, Language::Tsx, Runtime::Preact, &manifest);
     let task = Task {
@@ -239,9 +211,9 @@ fn run_until(
         seed: 1,
         limits: Limits { time_ms, ..Limits::default() },
     };
-    let worker = engine.worker(&place.host)?;
-    let program = worker.compile(&source, cancel)?;
-    worker.run(&program, &task, cancel)
+    let worker = engine.worker(&place.host).unwrap();
+    let program = worker.compile(&source, &cancel).unwrap();
+    worker.run(&program, &task, &cancel).unwrap()
 }
 
 fn median(runs: usize, mut act: impl FnMut()) -> Duration {

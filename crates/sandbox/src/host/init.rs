@@ -19,6 +19,7 @@ use super::cgroup::Group;
 use super::launch::{Entering, Prepared};
 use super::rootfs::{self, Base};
 use super::seccomp::Filters;
+use super::watch::{Due, Watch};
 use super::{Programs, confine, sys};
 use crate::attest::{Attestation, NAMESPACES, Privilege};
 use crate::command::{Limit, Status};
@@ -26,9 +27,7 @@ use crate::egress::PROXY_ADDRESS;
 use crate::entry;
 use crate::live::Window;
 use crate::spec::WORKSPACE;
-use crate::wire::{
-    Context as _, Ended, Failure, FromInit, Launch, Order, PAUSE_WARNING, Stop, ToInit,
-};
+use crate::wire::{Context as _, Ended, Failure, FromInit, Launch, Order, Stop, ToInit};
 
 /// What a first process starts with.
 pub(crate) struct Start<'a> {
@@ -279,7 +278,10 @@ impl Init<'_> {
             None => three(streams)?,
         };
         let prepared = Prepared::new(launch, streams)?;
-        self.watched((launch.timeout_ms, launch.pause_limit_ms), |init| {
+        let limit = Duration::from_millis(launch.timeout_ms);
+        let pause_limit = Duration::from_millis(launch.pause_limit_ms);
+        let watch = |started| Watch::program(started, limit, pause_limit);
+        self.watched(watch, |init| {
             let start = (&prepared, init.parts.filters, &init.processors);
             let main = sys::start(&mut init.stack, &start, |(program, filters, processors)| {
                 processors.take();
@@ -299,8 +301,8 @@ impl Init<'_> {
     ) -> Result<Ended, Failure> {
         let entry = entry::find(name).ok_or_else(|| Failure::new(format!("enter `{name}`")))?;
         let entering = Entering { entry, streams: three(streams)? };
-        // A function is not paused: it ends by itself or at its deadline.
-        self.watched((timeout_ms, 0), |init| {
+        let watch = |started| Watch::function(started, Duration::from_millis(timeout_ms));
+        self.watched(watch, |init| {
             init.processors.take();
             sys::fork(&entering, Entering::run)
         })
@@ -309,16 +311,14 @@ impl Init<'_> {
     /// Begins a process and watches it to its end.
     fn watched(
         &mut self,
-        (timeout_ms, pause_limit_ms): (u64, u64),
+        watch: impl FnOnce(Instant) -> Watch,
         begin: impl FnOnce(&mut Self) -> rustix::io::Result<i32>,
     ) -> Result<Ended, Failure> {
         let before = self.parts.group.counters();
         self.parts.group.reset_peak();
         let started = Instant::now();
         let main = begin(self).during("start a process")?;
-        let deadline = started + Duration::from_millis(timeout_ms);
-        let pause_limit = Duration::from_millis(pause_limit_ms);
-        let mut watch = Watch { deadline, pause_limit, pause: Pause::No, paused: Duration::ZERO };
+        let mut watch = watch(started);
         let mut tally = Tally::default();
         let ended = self.supervise(main, &mut watch, &mut tally);
         let status = match ended {
@@ -340,7 +340,7 @@ impl Init<'_> {
             cpu_us: tally.cpu_us,
             memory_peak_bytes: self.parts.group.peak_bytes().unwrap_or(tally.peak_bytes),
             duration_us: micros(started.elapsed()),
-            paused_us: micros(watch.stood_still()),
+            paused_us: micros(watch.stood_still(Instant::now())),
         })
     }
 
@@ -387,91 +387,29 @@ impl Init<'_> {
                             Stop::Disk => Status::LimitExceeded(Limit::Disk),
                         });
                     }
-                    ToInit::Pause => watch.warn(),
-                    ToInit::Resume => watch.go_on(),
+                    ToInit::Pause => perform(watch.warn(Instant::now())),
+                    ToInit::Resume => perform(watch.go_on(Instant::now())),
                     // One command at a time is the owner's promise.
                     _ => sys::exit_now(1),
                 }
             }
-            if watch.is_over() {
+            let due = watch.due(Instant::now());
+            if due == Due::Over {
                 return None;
             }
+            perform(due);
         }
+    }
+}
+
+fn perform(due: Due) {
+    if let Due::Signal(signal) = due {
+        sys::signal_all_others(signal);
     }
 }
 
 fn three(streams: Vec<OwnedFd>) -> Result<[OwnedFd; 3], Failure> {
     streams.try_into().map_err(|_| Failure::new("take three standard streams"))
-}
-
-/// The time of a running command.
-struct Watch {
-    deadline: Instant,
-    /// How long it may stand still at a time.
-    pause_limit: Duration,
-    pause: Pause,
-    /// How long it stood still so far.
-    paused: Duration,
-}
-
-enum Pause {
-    No,
-    /// Warned; stopped at this time.
-    Warned(Instant),
-    /// Standing still since then.
-    Still(Instant),
-}
-
-impl Watch {
-    fn until(&self) -> Instant {
-        match self.pause {
-            Pause::No => self.deadline,
-            Pause::Warned(stop) => stop.min(self.deadline),
-            Pause::Still(since) => since + self.pause_limit,
-        }
-    }
-
-    /// In a session without a shell the default of this signal is to do nothing, so only programs
-    /// that want to know are told.
-    fn warn(&mut self) {
-        if matches!(self.pause, Pause::No) {
-            sys::signal_all_others(libc::SIGTSTP);
-            self.pause = Pause::Warned(Instant::now() + PAUSE_WARNING);
-        }
-    }
-
-    fn go_on(&mut self) {
-        if let Pause::Still(since) = self.pause {
-            self.paused += since.elapsed();
-            self.deadline += since.elapsed();
-        }
-        if !matches!(self.pause, Pause::No) {
-            sys::signal_all_others(libc::SIGCONT);
-        }
-        self.pause = Pause::No;
-    }
-
-    /// How long it stood still, up to now.
-    fn stood_still(&self) -> Duration {
-        match self.pause {
-            Pause::Still(since) => self.paused + since.elapsed(),
-            Pause::No | Pause::Warned(_) => self.paused,
-        }
-    }
-
-    /// Does what is due; whether the command's time is over.
-    fn is_over(&mut self) -> bool {
-        let now = Instant::now();
-        match self.pause {
-            Pause::Still(since) => now >= since + self.pause_limit,
-            Pause::Warned(stop) if now >= stop => {
-                sys::signal_all_others(libc::SIGSTOP);
-                self.pause = Pause::Still(now);
-                false
-            }
-            Pause::No | Pause::Warned(_) => now >= self.deadline,
-        }
-    }
 }
 
 fn micros(time: Duration) -> u64 {

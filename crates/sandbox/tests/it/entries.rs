@@ -113,3 +113,23 @@ fn a_cancelled_function_is_gone() {
     assert_eq!(ran.status, Status::Cancelled);
     assert_eq!(enter(&sandbox, &task("echo")).0, Status::Exited(7));
 }
+
+/// Code of plans that never rested cost the runs of its neighbours 1.4 to 1.7 times their time.
+#[test]
+fn a_function_that_goes_on_leaves_the_processor_to_others() {
+    let place = Place::new();
+    let sandbox = place.sandbox();
+    let spent_ms = |timeout_ms: u64| {
+        let spin = Task { timeout_ms, ..task("spin") };
+        let ran = sandbox.enter(&spin, &mut |_, _| {}, &Cancel::new().unwrap()).unwrap();
+        assert_eq!(ran.status, Status::TimedOut);
+        let took = ran.duration_us / 1_000;
+        assert!((timeout_ms..timeout_ms + 1_000).contains(&took), "{took} of {timeout_ms} ms");
+        ran.usage.cpu_us / 1_000
+    };
+    let long = spent_ms(2_000);
+    assert!(long < 1_000, "{long} of 2,000 ms");
+    // The control: it spins, and what is short has a processor, as far as a busy machine has one.
+    let short = (0..10).map(|_| spent_ms(140)).max();
+    assert!(short > Some(50), "{short:?} of 140 ms");
+}
