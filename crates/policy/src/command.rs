@@ -259,7 +259,11 @@ impl Search {
     /// The commands of a script; `more`: words may be added to each.
     fn script(&mut self, script: &str, more: bool) -> Result<(), Unreadable> {
         // Programs mark a command among other values.
-        let script = if more { script.trim_start_matches(['!', '|', '@']) } else { script };
+        let script = if more {
+            &format!("{} \"$@\"", script.trim_start_matches(['!', '|', '@']))
+        } else {
+            script
+        };
         let script = read(script, &mut self.budget)?;
         for mut words in script.commands {
             words.extend(more.then(|| ShellWord::Many(String::new())));
@@ -363,7 +367,12 @@ impl Inner {
                 if !with_value.contains(letter) {
                     return if program == "xargs" { Err(Unreadable) } else { Ok(false) };
                 }
-                let next = words.get(at).and_then(ShellWord::text);
+                let next = words.get(at);
+                // Its other words would be the command.
+                if joined.is_empty() && matches!(next, Some(ShellWord::Many(_))) {
+                    return Err(Unreadable);
+                }
+                let next = next.and_then(ShellWord::text);
                 at += usize::from(joined.is_empty());
                 if program == "xargs" && letter == 'I' {
                     replaced =

@@ -1,6 +1,8 @@
 //! What could run, and what runs and nothing else.
 
+mod differential;
 mod finds;
+mod found_by_shells;
 mod honest;
 
 use super::*;

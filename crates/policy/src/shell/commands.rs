@@ -297,6 +297,14 @@ impl Cursor<'_, '_> {
         if operator.contains('>') && target.known() != Some("/dev/null") {
             self.reader.redirected += 1;
         }
+        if operator.contains('&') {
+            // The name of a file is expanded once more.
+            match target.known() {
+                Some(text) if text.chars().all(|c| is_name_char(c) || "-./".contains(c)) => {}
+                Some(_) => return Err(Unreadable),
+                None => self.reader.number(&target)?,
+            }
+        }
         if matches!(operator, "<<" | "<<-") {
             // Shells differ in what such an end is.
             if self.chars[begin..self.at].iter().any(|c| matches!(c, '$' | '`')) {

@@ -257,7 +257,7 @@ impl Variables {
             }
             match value {
                 Value::Number(names) if names.iter().all(|of| numbers.contains(of.as_str())) => {}
-                Value::Text(text) if is_shell_alone(name, text) => {}
+                Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
                 Value::Text(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }
