@@ -1,5 +1,6 @@
 //! What could run, and what runs and nothing else.
 
+mod day;
 mod differential;
 mod finds;
 mod found_by_shells;

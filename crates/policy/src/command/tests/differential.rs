@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::scripts::{Dice, is_harmless, script, without_a_piece};
 use super::*;
@@ -120,7 +120,9 @@ impl Machine {
         if self.as_nobody {
             command.uid(NOBODY).gid(NOBODY);
         }
-        finished(&mut command);
+        // What goes on behind a shell's back may leave the mark of another script.
+        let leaves = script.contains(['&', '(']) || script.contains("coproc");
+        finished(&mut command, leaves);
         std::fs::remove_dir_all(&work).unwrap();
         std::fs::remove_file(mark).is_ok()
     }
@@ -132,8 +134,8 @@ impl Drop for Machine {
     }
 }
 
-/// Waits until the command and what it started let go of its output, or ends them all.
-fn finished(command: &mut Command) {
+/// Waits until the command and what it started let go of its output; ends what is late, or left.
+fn finished(command: &mut Command, leaves: bool) {
     let (mut output, writer) = std::io::pipe().unwrap();
     command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
     command.process_group(0);
@@ -146,8 +148,13 @@ fn finished(command: &mut Command) {
         while output.read(&mut part).is_ok_and(|bytes| bytes > 0) {}
         let _ = sender.send(());
     });
-    let is_late = ended.recv_timeout(LIMIT).is_err();
-    if is_late {
+    let begin = Instant::now();
+    let mut is_late = ended.recv_timeout(LIMIT).is_err();
+    while !is_late && child.try_wait().is_ok_and(|status| status.is_none()) {
+        is_late = begin.elapsed() > LIMIT;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    if is_late || leaves {
         let group = format!("kill -KILL -- -{}", child.id());
         let _ = Command::new("/bin/sh").args(["-c", &group]).stderr(Stdio::null()).status();
     }
@@ -229,7 +236,7 @@ fn differential_no_shell_runs_what_the_reader_does_not_see() {
     eprintln!("{asked} scripts asked about, {noticed} of {controls} denied ones run it");
     assert!(finds.is_empty(), "{}", finds.join("\n"));
     assert!(
-        asked > 300 && noticed * 10 > controls,
+        asked > 300 && noticed * 20 > controls,
         "{asked} asked, {noticed} of {controls} run it"
     );
 }

@@ -83,3 +83,22 @@ fn the_value_of_an_option_may_be_several_words() {
     );
     none_denied(&["nice -n \"$N\" true", "env -u \"$N\" true", "stdbuf -o \"$N\" true"]);
 }
+
+/// A shell looks for a file among the programs, and nothing said that it is run.
+/// A rule on `deploy.sh` let `sh deploy.sh` pass, and so did `. deploy.sh`.
+/// Now the file that a shell is given is a command.
+#[test]
+fn the_file_of_a_shell_is_a_command() {
+    let check = |words: &[&str], expected: bool| {
+        assert_eq!(could_run(&argv(words), &[prefix("deploy.sh --now")]), expected, "{words:?}");
+    };
+    check(&["sh", "deploy.sh", "--now"], true);
+    check(&["bash", "-e", "./deploy.sh", "--now"], true);
+    check(&["bash", "--", "bin/deploy.sh", "--now"], true);
+    check(&["sh", "-c", ". deploy.sh --now"], true);
+    check(&["sh", "-c", "source \"$dir/deploy.sh\" --now"], true);
+    check(&["env", "sh", "deploy.sh", "--now"], true);
+    check(&["sh", "-c", "true", "deploy.sh", "--now"], false);
+    check(&["sh", "test.sh", "deploy.sh", "--now"], false);
+    check(&["cat", "deploy.sh", "--now"], false);
+}
