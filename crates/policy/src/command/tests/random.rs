@@ -24,7 +24,7 @@ use self::scripts::{Dice, is_harmless, script, without_a_piece};
 use super::*;
 
 /// Scripts in a usual run, and in one that has hours.
-const SCRIPTS: [usize; 2] = [6_000, 1_500_000];
+const SCRIPTS: [usize; 2] = [4_000, 400_000];
 /// Of the scripts that are denied, which is what they may be whatever they do, each of so many is run as a control.
 const CONTROL_EVERY: usize = 30;
 /// After so many different finds the search ends.
@@ -190,8 +190,8 @@ fn smallest(script: &str, breaks: &dyn Fn(&str) -> bool) -> String {
 }
 
 #[test]
-fn differential_no_shell_runs_what_the_reader_does_not_see() {
-    let name = "command::tests::differential";
+fn corpus_of_scripts_no_shell_runs_what_the_reader_does_not_see() {
+    let name = "command::tests::random";
     let Some(machine) = Machine::open("shells") else {
         return skipped(name, "dash is not installed");
     };
@@ -236,7 +236,7 @@ fn differential_no_shell_runs_what_the_reader_does_not_see() {
     eprintln!("{asked} scripts asked about, {noticed} of {controls} denied ones run it");
     assert!(finds.is_empty(), "{}", finds.join("\n"));
     assert!(
-        asked > 300 && noticed * 20 > controls,
+        asked > 150 && noticed * 20 > controls,
         "{asked} asked, {noticed} of {controls} run it"
     );
 }
