@@ -213,8 +213,10 @@ fn listed(place: &Place) -> Result<Vec<String>, Failure> {
 /// Every mutant of a file, in its order. Its unit tests are left as they are.
 fn mutants(file: &'static str, source: &str) -> Vec<Mutant> {
     let mut found = Vec::new();
-    for (line, text) in source.lines().enumerate() {
-        if text.starts_with("#[cfg(test)]") {
+    let mut lines = source.lines().enumerate().peekable();
+    while let Some((line, text)) = lines.next() {
+        let opens = |next: &(usize, &str)| next.1.starts_with("mod ") && next.1.ends_with('{');
+        if text == "#[cfg(test)]" && lines.peek().is_some_and(opens) {
             break;
         }
         let trimmed = text.trim_start();
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn each_place_of_the_code_is_changed_once() {
-        let source = "// a == b\nif a == b && !c { \"x == y\" } // == z\nlet truest = true;\n#[cfg(test)]\na == b\n";
+        let source = "#[cfg(test)]\nmod tests;\n// a == b\nif a == b && !c { \"x == y\" } // == z\nlet truest = true;\n#[cfg(test)]\nmod tests {\na == b\n";
         let found = mutants("f.rs", source);
         let changed: Vec<String> = found
             .iter()
