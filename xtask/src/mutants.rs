@@ -16,6 +16,19 @@ use crate::sabotage::mirror;
 
 /// Files whose mutants must all be noticed: evaluation and grants.
 const FILES: &[&str] = &["approval.rs", "decide.rs", "grant.rs", "standing.rs"];
+/// What reads shell scripts. It is large, so it is tried only where it is named, by file or as a whole.
+const READER: &[&str] = &[
+    "command.rs",
+    "command/programs.rs",
+    "command/sought.rs",
+    "command/wrappers.rs",
+    "shell.rs",
+    "shell/arithmetic.rs",
+    "shell/builtins.rs",
+    "shell/commands.rs",
+    "shell/variables.rs",
+    "shell/words.rs",
+];
 const PACKAGE: &str = "crates/policy";
 const FOLDER: &str = "crates/policy/src";
 /// The survivors that may be, as `FILE | LINE | FROM -> TO | REASON`.
@@ -109,7 +122,8 @@ impl Wanted {
     }
 }
 
-/// `cargo xtask mutants`: every file, or those that are named; of many only each `--every`th.
+/// `cargo xtask mutants`: every file, or those that are named, `--reader` for those that read shell scripts; of many
+/// only each `--every`th.
 pub(crate) fn command(place: &Place, arguments: &[String]) -> Result<(), Failure> {
     let wanted = read(arguments)?;
     let listed = listed(place)?;
@@ -143,10 +157,14 @@ fn read(arguments: &[String]) -> Result<Wanted, Failure> {
         } else if argument == "--with" {
             let text = arguments.next().ok_or_else(|| Failure::new("`--with` takes a text"))?;
             with.push(text.clone());
-        } else if let Some(file) = FILES.iter().find(|file| **file == argument.as_str()) {
+        } else if argument == "--reader" {
+            files.extend(READER);
+        } else if let Some(file) =
+            FILES.iter().chain(READER).find(|file| **file == argument.as_str())
+        {
             files.push(*file);
         } else {
-            let known = FILES.join(", ");
+            let known = [FILES, READER].concat().join(", ");
             return Err(Failure::new(format!("no mutants of `{argument}`; there are: {known}")));
         }
     }
@@ -195,8 +213,10 @@ fn listed(place: &Place) -> Result<Vec<String>, Failure> {
 /// Every mutant of a file, in its order. Its unit tests are left as they are.
 fn mutants(file: &'static str, source: &str) -> Vec<Mutant> {
     let mut found = Vec::new();
-    for (line, text) in source.lines().enumerate() {
-        if text.starts_with("#[cfg(test)]") {
+    let mut lines = source.lines().enumerate().peekable();
+    while let Some((line, text)) = lines.next() {
+        let opens = |next: &(usize, &str)| next.1.starts_with("mod ") && next.1.ends_with('{');
+        if text == "#[cfg(test)]" && lines.peek().is_some_and(opens) {
             break;
         }
         let trimmed = text.trim_start();
@@ -323,7 +343,7 @@ mod tests {
 
     #[test]
     fn each_place_of_the_code_is_changed_once() {
-        let source = "// a == b\nif a == b && !c { \"x == y\" } // == z\nlet truest = true;\n#[cfg(test)]\na == b\n";
+        let source = "#[cfg(test)]\nmod tests;\n// a == b\nif a == b && !c { \"x == y\" } // == z\nlet truest = true;\n#[cfg(test)]\nmod tests {\na == b\n";
         let found = mutants("f.rs", source);
         let changed: Vec<String> = found
             .iter()
@@ -350,6 +370,10 @@ mod tests {
         assert_eq!((wanted.files.join(" "), wanted.every), ("grant.rs".to_owned(), 2));
         let of = |text: &str| mutants("grant.rs", text).iter().filter(|m| wanted.holds(m)).count();
         assert_eq!((of("a == b"), of("a < b"), of("x.any(y)")), (1, 0, 1));
+        let reader = read(&words("--reader --every 6")).expect("it reads");
+        assert_eq!(reader.files, READER);
+        assert_eq!(read(&[]).expect("it reads").files, FILES);
+        assert_eq!(read(&words("shell/words.rs")).expect("it reads").files, ["shell/words.rs"]);
         for wrong in ["--with", "--every 0", "other.rs"] {
             read(&words(wrong)).expect_err(wrong);
         }

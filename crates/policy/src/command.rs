@@ -11,16 +11,15 @@ mod programs;
 mod sought;
 #[cfg(test)]
 mod tests;
+mod wrappers;
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use self::programs::{Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, TRUSTED_SHELLS, WITH_SHELL, kind};
+use self::programs::{Kind, TRUSTED_SHELLS, WITH_SHELL, kind};
 use self::sought::Sought;
 use crate::limits::MAX_COMMAND_BYTES;
-use crate::shell::{
-    Exported, Script, ShellWord, Unreadable, exported, is_script, is_shell_option, read,
-};
+use crate::shell::{Script, Setting, ShellWord, Unreadable, is_script, is_shell_option, read};
 
 /// What was read of one argument vector: once, however many rules ask about it. It belongs to the vector that it was
 /// asked about first.
@@ -51,9 +50,11 @@ impl Seen {
             return true;
         }
         let Some(script) = self.script.get_or_init(|| script_of(argv)) else { return false };
+        // What a function of the script runs is among the commands.
+        let mut programs = (0..).zip(&script.commands).filter(|(at, _)| !script.calls.contains(at));
         !script.sets
-            && !script.commands.is_empty()
-            && script.commands.iter().all(|words| {
+            && script.commands.len() > script.calls.len()
+            && programs.all(|(_, words)| {
                 let words: Vec<_> = words.iter().map(ShellWord::text).collect();
                 begins(&words)
             })
@@ -73,18 +74,24 @@ fn script_of(argv: &[String]) -> Option<Script> {
         return None;
     }
     let words: Vec<ShellWord> = words.iter().cloned().map(ShellWord::Text).collect();
-    let script = ShellCall::read(&words).ok()?.script?;
-    read(script, &mut MAX_COMMAND_BYTES.clone()).ok()
+    let call = ShellCall::read(&words).ok()?;
+    let setting = Setting { alone: call.alone, is_bash: base_name(shell) == "bash" };
+    read(call.script?, setting, &mut MAX_COMMAND_BYTES.clone()).ok()
 }
 
 /// What the words behind the name of a shell tell it.
 struct ShellCall<'w> {
     /// The text behind `-c`; without it, a file is run.
     script: Option<&'w str>,
+    /// No words stand behind it.
+    alone: bool,
+    /// Where the script or the file stands among the words.
+    first_at: usize,
 }
 
 impl<'w> ShellCall<'w> {
     fn read(words: &'w [ShellWord]) -> Result<Self, Unreadable> {
+        let many = words.len();
         let mut words = words.iter().map(|word| word.text().ok_or(Unreadable));
         let mut takes_script = false;
         // What stands behind the options; nothing is the input.
@@ -116,7 +123,9 @@ impl<'w> ShellCall<'w> {
         if !takes_script && !is_script(first) {
             return Err(Unreadable);
         }
-        Ok(Self { script: takes_script.then_some(first) })
+        let left = words.len();
+        let script = takes_script.then_some(first);
+        Ok(Self { script, alone: left == 0, first_at: many - left - 1 })
     }
 }
 
@@ -156,8 +165,8 @@ impl Commands {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, line) in search.lines.iter().enumerate() {
             for (word, start) in line.words.iter().zip(&line.starts) {
-                let Some(text) = word.text().filter(|_| *start != Start::None) else { continue };
-                let name = base_name(text);
+                let name = word.file_name().filter(|_| *start != Start::None);
+                let Some(name) = name else { continue };
                 match by_name.get_mut(name) {
                     Some(lines) if lines.last() == Some(&at) => {}
                     Some(lines) => lines.push(at),
@@ -212,6 +221,8 @@ struct Inner {
     /// Those of them that are to be followed in turn.
     runners: Vec<(usize, bool)>,
     scripts: Vec<String>,
+    /// No words stand behind its script.
+    alone: bool,
     /// Commands to which words may be added that are not to be seen.
     values: Vec<String>,
     /// The same command as other words.
@@ -247,39 +258,54 @@ impl Search {
         }
         self.todo.extend(inner.runners.iter().map(|(place, open)| (at_line, at + *place, *open)));
         inner.alias.into_iter().for_each(|words| self.add(words));
+        // Nothing set a variable before the command itself.
+        let setting = Setting { alone: inner.alone && at_line == 0 && at == 0, is_bash: false };
         for script in &inner.scripts {
-            self.script(script, false)?;
+            self.script(script, setting, false)?;
         }
         for value in &inner.values {
-            self.script(value, true)?;
+            self.script(value, Setting::default(), true)?;
         }
         Ok(())
     }
 
     /// The commands of a script; `more`: words may be added to each.
-    fn script(&mut self, script: &str, more: bool) -> Result<(), Unreadable> {
+    fn script(&mut self, script: &str, setting: Setting, more: bool) -> Result<(), Unreadable> {
         // Programs mark a command among other values.
-        let script = if more { script.trim_start_matches(['!', '|', '@']) } else { script };
-        let script = read(script, &mut self.budget)?;
+        let script = if more {
+            &format!("{} \"$@\"", script.trim_start_matches(['!', '|', '@']))
+        } else {
+            script
+        };
+        let script = read(script, setting, &mut self.budget)?;
         for mut words in script.commands {
             words.extend(more.then(|| ShellWord::Many(String::new())));
             self.add(words);
         }
-        script.values.iter().try_for_each(|value| self.script(value, true))
+        script.values.iter().try_for_each(|value| self.script(value, Setting::default(), true))
     }
 }
 
 impl Inner {
     /// What the command at the beginning of some words may run.
     fn of(words: &[ShellWord], open: bool) -> Result<Self, Unreadable> {
-        let first = words[0].text().ok_or(Unreadable)?;
+        let first = words[0].file_name().ok_or(Unreadable)?;
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
-        let program = base_name(first).to_ascii_lowercase();
+        let program = first.to_ascii_lowercase();
         match kind(&program) {
+            Kind::Plain if matches!(first, "." | "source") && words.len() > 1 => {
+                inner.starts.push((1, open));
+            }
             Kind::Plain => {}
             Kind::Unreadable => return Err(Unreadable),
             Kind::Shell => {
-                inner.scripts.extend(ShellCall::read(&words[1..])?.script.map(str::to_owned))
+                let call = ShellCall::read(&words[1..])?;
+                inner.alone = call.alone && !open;
+                // A file's name is looked for where programs are.
+                if call.script.is_none() {
+                    inner.starts.push((call.first_at + 1, open));
+                }
+                inner.scripts.extend(call.script.map(str::to_owned));
             }
             Kind::Wrapper => {
                 let open = open || program == "xargs";
@@ -325,118 +351,10 @@ impl Inner {
 
     /// A command starts at a word, for sure or perhaps.
     fn start(&mut self, words: &[ShellWord], at: usize, open: bool) -> Result<(), Unreadable> {
-        let name = base_name(words[at].text().ok_or(Unreadable)?);
+        let name = words[at].file_name().ok_or(Unreadable)?;
         self.starts.push((at, open));
         if kind(name) != Kind::Plain {
             self.runners.push((at, open));
-        }
-        Ok(())
-    }
-
-    /// The command behind a wrapper whose options are all known; false where they are not.
-    fn plainly_wrapped(
-        &mut self,
-        program: &str,
-        words: &[ShellWord],
-        open: bool,
-    ) -> Result<bool, Unreadable> {
-        let known = PLAIN_WRAPPERS.iter().find(|(name, ..)| *name == program);
-        let Some((_, flags, with_value, operands)) = known else { return Ok(false) };
-        let (mut at, mut operands, mut replaced) = (1, *operands, None);
-        loop {
-            let Some(word) = words.get(at) else { return Ok(false) };
-            let Some(text) = word.text() else { return Ok(false) };
-            at += 1;
-            if let (true, Some((name, value))) = (program == "env", text.split_once('=')) {
-                if let Exported::Command(value) = exported(name, value)? {
-                    self.values.push(value.to_owned());
-                }
-            } else if text.starts_with("--") {
-                let is_known = PLAIN_LONG_OPTIONS.iter().any(|option| text.starts_with(option));
-                if text == "--" || is_known {
-                    continue;
-                }
-                // What it puts in the place of a word is not told apart from other values.
-                return if program == "xargs" { Err(Unreadable) } else { Ok(false) };
-            } else if let Some(letters) = text.strip_prefix('-') {
-                let Some((letter, joined)) = with_value_of(letters, flags) else { continue };
-                if !with_value.contains(letter) {
-                    return if program == "xargs" { Err(Unreadable) } else { Ok(false) };
-                }
-                let next = words.get(at).and_then(ShellWord::text);
-                at += usize::from(joined.is_empty());
-                if program == "xargs" && letter == 'I' {
-                    replaced =
-                        Some(if joined.is_empty() { next.ok_or(Unreadable)? } else { joined });
-                }
-            } else if operands > 0 {
-                operands -= 1;
-            } else {
-                at -= 1;
-                break;
-            }
-        }
-        if let Some(replaced) = replaced {
-            replaces(&words[at..], replaced)?;
-        }
-        self.start(words, at, open)?;
-        Ok(true)
-    }
-
-    /// `find` and `fd`: a command stands behind `-exec`, which a word that is not known may be.
-    fn found(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
-        let is_find = words[0].text().is_some_and(|name| base_name(name) == "find");
-        let may_begin = |word: &ShellWord| {
-            word.text().is_none_or(|text| programs::BEFORE_COMMANDS.contains(&text))
-        };
-        // fd takes the letter among others, and the command in the same word.
-        let is_joined = |text: &str| {
-            text.starts_with("--exec") || (is_short(text) && text.contains(['x', 'X']))
-        };
-        for (at, word) in words.iter().enumerate().skip(1) {
-            let is_torn = !is_find && !may_begin(word) && word.text().is_some_and(is_joined);
-            if matches!(word, ShellWord::Many(_)) || is_torn {
-                return Err(Unreadable);
-            }
-            if at > 1 && may_begin(&words[at - 1]) {
-                if word.text().is_some_and(|text| text.contains('{')) {
-                    return Err(Unreadable);
-                }
-                self.start(words, at, false)?;
-            }
-        }
-        let replaced = if is_find { "{}" } else { "{" };
-        self.runners.iter().try_for_each(|(at, _)| replaces(&words[*at..], replaced))
-    }
-
-    /// Options of a wrapper are not told apart from its command: any word may start one, and one that
-    /// a shell would not take for one word is read as a script if a shell may get it.
-    fn wrapped(
-        &mut self,
-        words: &[ShellWord],
-        from: usize,
-        with_shell: bool,
-    ) -> Result<(), Unreadable> {
-        let is_env = words[0].text().is_some_and(|name| base_name(name) == "env");
-        for (at, word) in words.iter().enumerate().skip(from) {
-            let text = word.text().ok_or(Unreadable)?;
-            self.start(words, at, false)?;
-            if let Some((name, value)) = text.split_once('=').filter(|_| !text.starts_with('-')) {
-                match exported(name, value)? {
-                    Exported::Command(value) if with_shell => self.values.push(value.to_owned()),
-                    Exported::Command(_) | Exported::Plain => {}
-                }
-            }
-            if with_shell {
-                let script = text.contains(is_special).then_some(text);
-                for script in joined_values(text).chain(script) {
-                    // Escapes and comments of `env -S` are its own.
-                    if is_env && script.contains(['\\', '#']) {
-                        return Err(Unreadable);
-                    }
-                    self.scripts.push(script.to_owned());
-                }
-            }
         }
         Ok(())
     }
@@ -555,64 +473,6 @@ impl Inner {
 fn may_name_command(key: &str) -> bool {
     let is_setting = key.contains('.') && !key.contains(char::is_whitespace);
     is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of))
-}
-
-/// What replaces a part of a command's words must not make another command of it: neither its name nor its script.
-fn replaces(words: &[ShellWord], replaced: &str) -> Result<(), Unreadable> {
-    let holds = |word: &ShellWord| word.text().is_some_and(|text| text.contains(replaced));
-    let Some((first, rest)) = words.split_first() else { return Ok(()) };
-    // An option may take the word behind it as a command.
-    let may_run = |at: usize| {
-        let before = at.checked_sub(1).and_then(|at| rest[at].text());
-        rest[at].text() != Some(replaced) || before.is_none_or(|it| it.starts_with('-'))
-    };
-    let is_torn = match first.text().map(|name| kind(base_name(name))) {
-        None | Some(Kind::Wrapper | Kind::Unreadable) => rest.iter().any(holds),
-        Some(Kind::Shell) => {
-            let script = script_at(rest).unwrap_or(rest.len());
-            rest.iter().take(script + 1).any(holds)
-        }
-        Some(Kind::WithOptions(_)) => (0..rest.len()).any(|at| holds(&rest[at]) && may_run(at)),
-        Some(Kind::Plain) => false,
-    };
-    if holds(first) || is_torn { Err(Unreadable) } else { Ok(()) }
-}
-
-/// Where the script stands among the words of a shell: the first behind `-c` that is no option and no option's value.
-fn script_at(words: &[ShellWord]) -> Option<usize> {
-    let (mut takes_script, mut is_value) = (false, false);
-    words.iter().position(|word| {
-        let Some(text) = word.text() else { return takes_script };
-        if std::mem::take(&mut is_value) {
-            return false;
-        }
-        if !text.starts_with(['-', '+']) {
-            return takes_script;
-        }
-        takes_script |= is_short(text) && text.contains('c');
-        is_value = !text.starts_with("--") && text.contains(['o', 'O']);
-        false
-    })
-}
-
-/// The first letter of an option's word that is none of the flags, and what follows it.
-fn with_value_of<'w>(letters: &'w str, flags: &str) -> Option<(char, &'w str)> {
-    let rest = letters.trim_start_matches(|c| flags.contains(c));
-    let letter = rest.chars().next()?;
-    Some((letter, &rest[letter.len_utf8()..]))
-}
-
-/// What a shell does not take as a part of one plain word.
-fn is_special(c: char) -> bool {
-    c.is_whitespace() || ";&|<>()$`'\"\\*?[{#~".contains(c)
-}
-
-/// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`.
-fn joined_values(word: &str) -> impl Iterator<Item = &str> {
-    let long = word.starts_with("--").then(|| word.split_once('=')).flatten();
-    let letters = word.char_indices().filter(|(_, c)| matches!(c, 'S' | 'c'));
-    let short = letters.map(|(at, _)| &word[at + 1..]).filter(|_| is_short(word));
-    long.map(|(_, value)| value).into_iter().chain(short).filter(|value| !value.is_empty())
 }
 
 /// `-x`, `-xyz`; not `-`, `--long`.

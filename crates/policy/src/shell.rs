@@ -17,7 +17,7 @@ mod tests;
 mod variables;
 mod words;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
 pub(crate) use self::variables::{Exported, exported};
@@ -82,8 +82,12 @@ pub(crate) enum ShellWord {
     Text(String),
     /// One word that only running the script would tell; it begins with this.
     One(String),
+    /// The same, and it ends in the name of a file, the second text.
+    Below(String, String),
     /// Any number of words, the first of which begins with this.
     Many(String),
+    /// A number, or nothing, or what the machine has in a variable that nobody sets here.
+    Given,
 }
 
 impl ShellWord {
@@ -91,14 +95,24 @@ impl ShellWord {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::One(_) | Self::Many(_) => None,
+            Self::One(_) | Self::Below(..) | Self::Many(_) | Self::Given => None,
+        }
+    }
+
+    /// The name of the file that it is as a command, if it is known.
+    pub(crate) fn file_name(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text.rsplit('/').next().unwrap_or(text)),
+            Self::Below(_, name) => Some(name),
+            Self::One(_) | Self::Many(_) | Self::Given => None,
         }
     }
 
     /// What it begins with for sure.
     pub(crate) fn beginning(&self) -> &str {
         match self {
-            Self::Text(text) | Self::One(text) | Self::Many(text) => text,
+            Self::Text(text) | Self::One(text) | Self::Below(text, _) | Self::Many(text) => text,
+            Self::Given => "",
         }
     }
 }
@@ -108,6 +122,8 @@ impl ShellWord {
 pub(crate) struct Script {
     /// The words of every simple command, assignments and redirections taken off.
     pub(crate) commands: Vec<Vec<ShellWord>>,
+    /// Those of them, by number, that call a function which the script defined before.
+    pub(crate) calls: BTreeSet<usize>,
     /// Whether it sets variables that programs may look at, which can change what they do.
     pub(crate) sets: bool,
     /// Values of variables that programs may run.
@@ -120,12 +136,26 @@ pub(crate) struct Unreadable;
 
 type Read<T> = Result<T, Unreadable>;
 
+/// What is known of the way in which a script is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Setting {
+    /// No words are given to it, and no variable by another command: what it does not set is the machine's.
+    pub(crate) alone: bool,
+    /// It is bash for sure that runs it.
+    pub(crate) is_bash: bool,
+}
+
 /// Reads a script. `budget` bytes may still be looked at, over all scripts within scripts.
-pub(crate) fn read(script: &str, budget: &mut usize) -> Read<Script> {
+pub(crate) fn read(script: &str, setting: Setting, budget: &mut usize) -> Read<Script> {
     let mut reader = Reader {
         found: Vec::new(),
-        variables: Variables::default(),
+        numbers: Vec::new(),
+        variables: Variables::new(setting.alone),
+        is_bash: setting.is_bash,
         functions: BTreeSet::new(),
+        defined: BTreeSet::new(),
+        defining: None,
+        calls: BTreeMap::new(),
         counting: BTreeSet::new(),
         is_condition: false,
         redirected: 0,
@@ -136,15 +166,23 @@ pub(crate) fn read(script: &str, budget: &mut usize) -> Read<Script> {
     if reader.counting.intersection(&reader.functions).next().is_some() {
         return Err(Unreadable);
     }
-    let outcome = reader.variables.outcome()?;
-    Ok(Script { commands: reader.found, sets: outcome.sets, values: outcome.commands })
+    reader.outcome()
 }
 
 /// What is shared by a script and the scripts inside it.
 struct Reader<'b> {
     found: Vec<Vec<ShellWord>>,
+    /// Words that were found, by the numbers of command and word, that are a number if these variables are.
+    numbers: Vec<(usize, usize, Vec<String>)>,
     variables: Variables,
+    is_bash: bool,
     functions: BTreeSet<String>,
+    /// Those of the functions that are defined at this place of the script for sure.
+    defined: BTreeSet<String>,
+    /// The function whose body comes next.
+    defining: Option<String>,
+    /// Commands that call one of these, by number.
+    calls: BTreeMap<usize, String>,
     /// Programs whose output is taken for a number.
     counting: BTreeSet<String>,
     /// Whether `[[` was read and `]]` was not.
@@ -156,6 +194,22 @@ struct Reader<'b> {
 }
 
 impl Reader<'_> {
+    /// What the whole script does.
+    fn outcome(mut self) -> Read<Script> {
+        self.variables.give(&self.functions);
+        let (variables, is_unset) = (&self.variables, |name: &str| self.variables.is_unset(name));
+        let numbers = variables.numbers();
+        for (command, word, names) in &self.numbers {
+            if names.iter().all(|name| numbers.hold(name)) {
+                self.found[*command][*word] = ShellWord::Given;
+            }
+        }
+        let outcome = variables.outcome(&numbers)?;
+        let calls = self.calls.iter().filter(|(_, name)| !is_unset(name)).map(|(at, _)| *at);
+        let calls = calls.collect();
+        Ok(Script { commands: self.found, calls, sets: outcome.sets, values: outcome.commands })
+    }
+
     fn script(&mut self, text: &str) -> Read<()> {
         self.within(text, 0, |cursor| cursor.list(&[Stop::End]).map(|_| ()))
     }
@@ -225,6 +279,8 @@ struct Word {
     pattern: bool,
     /// How much of the text stands before the first thing that is not known.
     known_bytes: usize,
+    /// How much of it stands before and between such things.
+    unknown_bytes: usize,
     /// An expansion in it is no number.
     opaque: bool,
     /// Variables that are expanded in it, and that have to be numbers if it is to be one.
@@ -257,7 +313,13 @@ impl Word {
     fn value(self) -> ShellWord {
         match (self.unknown || self.pattern, self.splits || self.pattern) {
             (false, _) => ShellWord::Text(self.text),
-            (true, false) => ShellWord::One(self.known_beginning().to_owned()),
+            (true, false) => {
+                let begin = self.known_beginning().to_owned();
+                match self.file_name() {
+                    Some(name) => ShellWord::Below(begin, name.to_owned()),
+                    None => ShellWord::One(begin),
+                }
+            }
             (true, true) => ShellWord::Many(self.known_beginning().to_owned()),
         }
     }
@@ -267,11 +329,26 @@ impl Word {
             self.known_bytes = self.text.len();
         }
         self.unknown = true;
+        self.unknown_bytes = self.text.len();
         match part {
             Part::Number => {}
             Part::Variable(name) => self.numbers.push(name),
             Part::Anything => self.opaque = true,
         }
+    }
+
+    /// The name of a file behind a directory that is not known.
+    fn file_name(&self) -> Option<&str> {
+        let is_one = self.unknown && !self.pattern && !self.splits;
+        let (_, name) = self.text[self.unknown_bytes..].rsplit_once('/').filter(|_| is_one)?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Variables of which it is made, and digits, if it is made of nothing else.
+    fn counted(&self) -> Option<&[String]> {
+        let is_plain = self.unknown && self.splits && !self.opaque && !self.pattern;
+        let is_counted = is_plain && self.text.bytes().all(|byte| byte.is_ascii_digit());
+        is_counted.then_some(self.numbers.as_slice())
     }
 
     /// The text, if nothing else can become of the word.

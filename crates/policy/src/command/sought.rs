@@ -102,13 +102,13 @@ impl<'p> Sought<'p> {
     /// order and spelling.
     pub(super) fn begins_with(&self, word: &ShellWord, behind: Option<&ShellWord>) -> bool {
         // A name stands for that program wherever it lies.
-        let is_program = |word: &str| base_name(word) == self.program;
+        let is_program = |name: &str| name == self.program;
         // `tar xf`
         let letters = behind.and_then(ShellWord::text).filter(|_| self.program == "tar");
         let was_read = |option: &Wanted<'_>| option.was_read(letters.unwrap_or_default());
         let has_options = self.options.is_empty()
             || (!self.ends && (self.unknown || self.options.iter().all(was_read)));
-        word.text().is_some_and(is_program) && self.next[0] && (self.open || has_options)
+        word.file_name().is_some_and(is_program) && self.next[0] && (self.open || has_options)
     }
 
     /// Takes the word before those that were read; `behind` is the one behind it.
@@ -149,8 +149,10 @@ impl<'p> Sought<'p> {
             None => is_option(word) && !word.contains('='),
         };
         match behind {
-            Some(ShellWord::Many(_)) if value_follows => true,
-            Some(ShellWord::One(_)) if value_follows => self.with_value.is_none() || self.after[at],
+            Some(ShellWord::Many(_) | ShellWord::Given) if value_follows => true,
+            Some(ShellWord::One(_) | ShellWord::Below(..)) if value_follows => {
+                self.with_value.is_none() || self.after[at]
+            }
             Some(ShellWord::Text(value)) if value_follows && !value.starts_with('-') => {
                 let is_operand = self.with_value.is_none() && value == *wanted;
                 self.after[at] || (is_operand && self.after[at + 1])

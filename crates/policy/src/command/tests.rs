@@ -1,7 +1,10 @@
 //! What could run, and what runs and nothing else.
 
+mod day;
 mod finds;
+mod found_by_shells;
 mod honest;
+mod random;
 
 use super::*;
 use crate::shell::LOOKS;

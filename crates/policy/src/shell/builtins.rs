@@ -95,6 +95,24 @@ pub(crate) fn is_script(file: &str) -> bool {
         && !name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Whether a program of these words writes nowhere but where its output goes.
+fn only_prints(words: &[ShellWord]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let all = |is_fine: &dyn Fn(&str) -> bool| rest.iter().all(|it| it.text().is_some_and(is_fine));
+    match name.text().unwrap_or_default() {
+        "cat" | "cut" | "echo" | "grep" | "head" | "jq" | "ls" | "ps" | "tail" | "tr" => true,
+        "find" => all(&|text| !["-exec", "-f", "-ok"].iter().any(|it| text.starts_with(it))),
+        "git" => {
+            let reads = ["branch", "diff", "log", "ls-files", "rev-list", "status", "tag"];
+            let is_fine = |text: &str| text == "--oneline" || !text.contains("-o");
+            rest.first().and_then(ShellWord::text).is_some_and(|it| reads.contains(&it))
+                && all(&is_fine)
+        }
+        "sort" | "uniq" => all(&|text| text.starts_with('-') && !text.contains('o')),
+        _ => false,
+    }
+}
+
 impl Word {
     /// An option, as far as it is known; an error if only running would tell.
     fn option(&self) -> Read<Option<&str>> {
@@ -132,17 +150,42 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether what was found from `begin` on prints one number.
-    pub(super) fn prints_number(&mut self, begin: usize) -> bool {
-        let [words] = &self.found[begin..] else { return false };
+    /// A command of these words is run; `alone`: no assignments stand before it.
+    pub(super) fn run(&mut self, words: Vec<Word>, alone: bool) -> Read<()> {
+        self.builtin(&words, true)?;
+        let number = self.found.len();
+        if let Some(name) = words[0].known() {
+            if alone && self.defined.contains(name) {
+                self.calls.insert(number, name.to_owned());
+            }
+            if words.len() > 1 && is_name(&name.replace('-', "_")) {
+                let values = words[1..].iter().map(|word| word.held(0)).collect();
+                self.variables.behind(name, values);
+            }
+        }
+        let counted = |(at, word): (usize, &Word)| Some((number, at, word.counted()?.to_vec()));
+        self.numbers.extend(words.iter().enumerate().filter_map(counted));
+        self.found.push(words.into_iter().map(Word::value).collect());
+        Ok(())
+    }
+
+    /// Whether what was found from `begin` on, which `text` runs, prints one number.
+    pub(super) fn prints_number(&mut self, begin: usize, text: &str) -> bool {
+        let Some((words, before)) = self.found[begin..].split_last() else { return false };
         let texts: Option<Vec<&str>> = words.iter().map(ShellWord::text).collect();
         let Some(texts) = texts else { return false };
         let counts = NUMBERS.contains(&texts.as_slice())
             || (texts[0] == "seq" && texts[1..].iter().all(|text| variables::is_number(text)));
-        if counts {
-            self.counting.insert(texts[0].to_owned());
+        // A pipe, whose end alone comes out.
+        let is_piped = !text.contains("||")
+            && !text.contains(|c| ";&\n(){}`<>#".contains(c))
+            && before.iter().all(|words| only_prints(words));
+        if counts && (before.is_empty() || is_piped) {
+            let names = self.found[begin..].iter().filter_map(|words| words[0].text());
+            self.counting.extend(names.map(str::to_owned));
+            return true;
         }
-        counts
+        false
     }
 
     /// Reads a command of the shell itself. `plain`: its name stands at the beginning, as it is.
@@ -188,8 +231,14 @@ impl Reader<'_> {
             }),
             "unset" => rest.iter().try_for_each(|word| match word.known() {
                 Some("-v" | "-f") => Ok(()),
-                Some(name) => self.variables.set(name, Value::Number(Vec::new())),
+                Some(name) => self.variables.unset(name),
                 None => Err(Unreadable),
+            }),
+            // `-x` runs what follows.
+            "jobs" => rest.iter().try_for_each(|word| match word.known() {
+                Some("-l" | "-n" | "-p" | "-r" | "-s") => Ok(()),
+                Some(text) if text.starts_with('%') => Ok(()),
+                _ => Err(Unreadable),
             }),
             "trap" => self.trap(rest),
             "eval" => {
@@ -198,7 +247,7 @@ impl Reader<'_> {
                 if script.starts_with('-') { Err(Unreadable) } else { self.script(&script) }
             }
             "." | "source" => {
-                let file = rest.first().and_then(Word::known);
+                let file = rest.first().and_then(|word| word.known().or_else(|| word.file_name()));
                 file.filter(|file| is_script(file)).map(|_| ()).ok_or(Unreadable)
             }
             "exec" => Ok(()),
@@ -228,11 +277,15 @@ impl Reader<'_> {
     fn set(&mut self, words: &[Word]) -> Read<()> {
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let Some(option) = word.option()? else { return Ok(()) };
-            let letters = &option[1..];
-            if matches!(letters, "" | "-") {
+            let option = word.option()?;
+            let letters = option.map(|option| &option[1..]);
+            if matches!(letters, None | Some("" | "-")) {
+                let first = option.is_none().then_some(word);
+                let values = first.into_iter().chain(words).map(|word| word.held(0));
+                self.variables.parameters(values);
                 return Ok(());
             }
+            let letters = letters.unwrap_or_default();
             if !letters.chars().all(|c| c == 'o' || SHELL_OPTION_LETTERS.contains(c)) {
                 return Err(Unreadable);
             }
@@ -303,8 +356,11 @@ impl Reader<'_> {
 
     /// `export` and the like: names, with values or without.
     fn declare(&mut self, command: &str, words: &[Word], plain: bool) -> Read<()> {
-        let (mut exports, mut array) = (command == "export", false);
+        let (mut exports, mut array, mut named) = (command == "export", false, false);
         for word in words {
+            if named && let Some(name) = word.known_beginning().split('=').next() {
+                self.variables.name_places(name);
+            }
             if let Some(target) = word.target.as_ref() {
                 // Elsewhere a shell splits the value into words, and each would be a name.
                 if (word.splits && !plain) || (array && !target.array) {
@@ -318,7 +374,10 @@ impl Reader<'_> {
                 match option {
                     "--" | "-p" | "-r" | "-g" => {}
                     "-x" if command != "export" => exports = true,
-                    "-a" | "-A" if command != "export" => array = true,
+                    "-a" | "-A" if command != "export" => {
+                        named |= option == "-A";
+                        array = true;
+                    }
                     _ => return Err(Unreadable),
                 }
             } else {
@@ -388,7 +447,7 @@ impl Reader<'_> {
     }
 
     /// `[[`: what it counts with is a number. Its parts are commands to a shell that does not have it.
-    fn condition(&mut self, words: &[Word]) -> Read<()> {
+    pub(super) fn condition(&mut self, words: &[Word]) -> Read<()> {
         for (at, word) in words.iter().enumerate() {
             let Some(operator) = word.known() else { continue };
             if matches!(operator, "-v" | "-R") {

@@ -1,9 +1,13 @@
 //! Commands: lists of them, compound ones, simple ones and redirections.
 
+use super::builtins::{BUILTINS, FREE};
 use super::{
     Cursor, Document, Read, ShellWord, Stop, Unreadable, Value, Word, is_name, is_name_char,
     variables,
 };
+
+/// How deep the list of the script itself lies.
+const MAIN_DEPTH: usize = 2;
 
 /// Reserved words that can only end something; where nothing waits for them they are an error.
 const ENDS: &[&str] = &["then", "elif", "else", "fi", "do", "done", "}", "esac", "in"];
@@ -12,8 +16,15 @@ impl Cursor<'_, '_> {
     /// Commands up to one of `stops`, which is consumed.
     pub(super) fn list(&mut self, stops: &[Stop]) -> Read<Stop> {
         self.reader.descend()?;
+        self.reader.defining = None;
+        // Whether what comes next is run for sure, and what was read last joins two commands.
+        let (mut is_certain, mut joins) = (self.reader.depth == MAIN_DEPTH, false);
         let stop = loop {
+            let begin = self.at;
             self.skip_lines()?;
+            if !joins && self.chars[begin..self.at].contains(&'\n') {
+                is_certain = self.reader.depth == MAIN_DEPTH;
+            }
             if self.peek(0).is_none() {
                 break Stop::End;
             }
@@ -23,14 +34,27 @@ impl Cursor<'_, '_> {
             if self.take_if(")") {
                 break Stop::Bracket;
             }
-            if matches!(self.peek(0), Some(';' | '&' | '|')) {
+            if let Some(c @ (';' | '&' | '|')) = self.peek(0) {
+                joins = c != ';';
+                is_certain = c == ';' && self.reader.depth == MAIN_DEPTH;
                 self.at += 1;
                 continue;
             }
+            joins = false;
+            let function = self.reader.defining.take();
             if let Some(word) = self.command(stops)? {
                 break Stop::Word(word);
             }
+            if let Some(name) = function {
+                self.skip_blanks();
+                let is_kept = matches!(self.peek(0), None | Some(';' | '\n'));
+                let is_own = !FREE.contains(&name.as_str()) && !BUILTINS.contains(&name.as_str());
+                if is_certain && is_kept && is_own {
+                    self.reader.defined.insert(name);
+                }
+            }
         };
+        self.reader.defining = None;
         self.reader.depth -= 1;
         if stops.contains(&stop) { Ok(stop) } else { Err(Unreadable) }
     }
@@ -82,6 +106,7 @@ impl Cursor<'_, '_> {
             }
             "for" => self.each()?,
             "case" => self.case()?,
+            "[[" if self.reader.is_bash => self.condition_of_bash(word)?,
             "function" => {
                 self.skip_blanks();
                 let name = self.word()?;
@@ -89,6 +114,10 @@ impl Cursor<'_, '_> {
                 self.skip_blanks();
                 if self.take_if("(") && !self.take_if(")") {
                     return Err(Unreadable);
+                }
+                // To a plain shell it is a program.
+                if !self.reader.is_bash {
+                    self.reader.defining = None;
                 }
             }
             _ => self.simple(Some(word))?,
@@ -116,6 +145,45 @@ impl Cursor<'_, '_> {
     fn function(&mut self, name: &Word) -> Read<()> {
         let name = name.bare().filter(|name| is_name(&name.replace('-', "_"))).ok_or(Unreadable)?;
         self.reader.functions.insert(name.to_owned());
+        self.reader.defining = Some(name.to_owned());
+        Ok(())
+    }
+
+    /// Behind `[[` in bash, up to `]]`: what is between them runs nothing but substitutions.
+    fn condition_of_bash(&mut self, first: Word) -> Read<()> {
+        let (mut all, mut part) = (vec![first.value()], Vec::new());
+        loop {
+            self.skip_blanks();
+            let joint =
+                ["&&", "||", "(", ")", "<", ">"].into_iter().find(|joint| self.looks_at(joint));
+            match joint.filter(|joint| !matches!(*joint, "<" | ">") || self.peek(1) != Some('(')) {
+                Some(joint) => {
+                    self.at += joint.len();
+                    self.reader.condition(&part)?;
+                    part.clear();
+                }
+                None => {
+                    let word = self.some_word()?;
+                    let is_match = word.known() == Some("=~");
+                    let is_end = word.bare() == Some("]]");
+                    // Its brackets and bars belong to the pattern.
+                    if is_match {
+                        self.skip_blanks();
+                        part.push(self.some_word()?);
+                        if !matches!(self.peek(0), Some(' ')) {
+                            return Err(Unreadable);
+                        }
+                    }
+                    part.push(word);
+                    if is_end {
+                        break;
+                    }
+                }
+            }
+        }
+        self.reader.condition(&part)?;
+        all.extend(part.into_iter().map(Word::value));
+        self.reader.found.push(all);
         Ok(())
     }
 
@@ -207,6 +275,7 @@ impl Cursor<'_, '_> {
     /// A simple command, of which the first word may have been read.
     fn simple(&mut self, first: Option<Word>) -> Read<()> {
         let (mut words, mut assignments) = (Vec::new(), Vec::new());
+        let mut is_redirected = first.is_none();
         let mut next = first;
         loop {
             match next.take() {
@@ -230,14 +299,14 @@ impl Cursor<'_, '_> {
                 }
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 // `name ()`: what follows is the function's body.
-                Some('(') if assignments.is_empty() && words.len() == 1 => {
+                Some('(') if assignments.is_empty() && words.len() == 1 && !is_redirected => {
                     self.at += 1;
                     self.skip_blanks();
                     self.function(&words[0])?;
                     return if self.take_if(")") { Ok(()) } else { Err(Unreadable) };
                 }
                 Some('(') => return Err(Unreadable),
-                _ if self.redirection()? => {}
+                _ if self.redirection()? => is_redirected = true,
                 _ => next = Some(self.some_word()?),
             }
         }
@@ -248,15 +317,11 @@ impl Cursor<'_, '_> {
         let is_program = |word: &Word| {
             word.target.as_ref().is_some_and(|it| it.appends || word.text.contains('['))
         };
-        if let Some(at) = assignments.iter().position(is_program) {
+        if let Some(at) = assignments.iter().position(is_program).filter(|_| !self.reader.is_bash) {
             let program = assignments[at].text.clone();
             self.reader.found.push(vec![ShellWord::Text(program), ShellWord::Many(String::new())]);
         }
-        if !words.is_empty() {
-            self.reader.builtin(&words, true)?;
-            self.reader.found.push(words.into_iter().map(Word::value).collect());
-        }
-        Ok(())
+        if words.is_empty() { Ok(()) } else { self.reader.run(words, assignments.is_empty()) }
     }
 
     /// Takes a redirection, if there is one.
@@ -296,6 +361,14 @@ impl Cursor<'_, '_> {
         let target = self.some_word()?;
         if operator.contains('>') && target.known() != Some("/dev/null") {
             self.reader.redirected += 1;
+        }
+        if operator.contains('&') {
+            // The name of a file is expanded once more.
+            match target.known() {
+                Some(text) if text.chars().all(|c| is_name_char(c) || "-./".contains(c)) => {}
+                Some(_) => return Err(Unreadable),
+                None => self.reader.number(&target)?,
+            }
         }
         if matches!(operator, "<<" | "<<-") {
             // Shells differ in what such an end is.

@@ -8,12 +8,12 @@ use crate::limits::MAX_COMMAND_BYTES;
 /// Commands as text, `?` for an unknown word, `??` for any number of them, `@` where variables are set that programs
 /// look at.
 fn shown(script: &str) -> Option<Vec<String>> {
-    let script = read(script, &mut MAX_COMMAND_BYTES.clone()).ok()?;
+    let script = read(script, Setting::default(), &mut MAX_COMMAND_BYTES.clone()).ok()?;
     let command = |words: Vec<ShellWord>| {
         let words = words.iter().map(|word| match word {
             ShellWord::Text(text) => text.as_str(),
-            ShellWord::One(_) => "?",
-            ShellWord::Many(_) => "??",
+            ShellWord::One(_) | ShellWord::Below(..) => "?",
+            ShellWord::Many(_) | ShellWord::Given => "??",
         });
         words.collect::<Vec<_>>().join(" ")
     };

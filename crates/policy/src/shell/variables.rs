@@ -63,6 +63,55 @@ const PLACES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
+/// Names of what is built, and of places in a network: no program runs their value by itself.
+const NEVER_RUN: &[&str] = &[
+    "BRANCH",
+    "BUILD",
+    "BUILD_ID",
+    "CGO_ENABLED",
+    "COMMIT",
+    "DATE",
+    "DEBUG",
+    "HOST",
+    "IMAGE",
+    "LOG_LEVEL",
+    "NAME",
+    "PORT",
+    "REVISION",
+    "SHA",
+    "SOURCE_DATE_EPOCH",
+    "TAG",
+    "TARGET",
+    "TIMESTAMP",
+    "URL",
+    "VERBOSE",
+    "VERSION",
+];
+/// How such names end.
+const NEVER_RUN_ENDS: &[&str] = &[
+    "_BRANCH",
+    "_COMMIT",
+    "_DATE",
+    "_DSN",
+    "_HASH",
+    "_HOST",
+    "_ID",
+    "_LEVEL",
+    "_NAME",
+    "_PASSWORD",
+    "_PORT",
+    "_REF",
+    "_REGION",
+    "_SECRET",
+    "_SHA",
+    "_TAG",
+    "_TOKEN",
+    "_URI",
+    "_URL",
+    "_USER",
+    "_VERSION",
+];
+
 /// Names that a shell itself obeys: it runs their value, counts with it, or reads scripts otherwise because of it.
 /// Options of make and tar are among them, since they name commands.
 const OBEYED: &[&str] = &[
@@ -142,6 +191,13 @@ fn is_looked_for(name: &str) -> bool {
         || INHERITED.iter().any(|part| name.contains(part))
 }
 
+/// Whether no program runs what a variable of this name holds.
+fn is_never_run(name: &str) -> bool {
+    let is_inherited = INHERITED.iter().any(|part| name.contains(part));
+    NEVER_RUN.contains(&name)
+        || (!is_inherited && NEVER_RUN_ENDS.iter().any(|end| name.ends_with(end)))
+}
+
 /// What an exported variable may be to programs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exported<'v> {
@@ -158,6 +214,7 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     }
     let is_plain = HARMLESS.contains(&name)
         || PLACES.contains(&name)
+        || is_never_run(name)
         || is_number(value)
         || is_shell_alone(name, value);
     Ok(if is_plain { Exported::Plain } else { Exported::Command(value) })
@@ -186,7 +243,16 @@ pub(super) enum Value {
 /// Every variable that a script sets, and what it does with them.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
+    /// Nothing is set but by the script.
+    alone: bool,
     set: Vec<(String, Value)>,
+    /// What `$1` and the others may be.
+    parameters: Vec<Value>,
+    /// Words behind names that may be functions.
+    given: Vec<(String, Vec<Value>)>,
+    unset: BTreeSet<String>,
+    /// Arrays whose places have names.
+    named_places: BTreeSet<String>,
     exported: BTreeSet<String>,
     /// Names that are expanded once more, as arithmetic does, unless they are numbers.
     counted: BTreeSet<String>,
@@ -204,7 +270,72 @@ pub(super) struct Outcome {
     pub(super) commands: Vec<String>,
 }
 
+/// How `$1` and the others are called here.
+pub(super) const PARAMETER: &str = "1";
+/// What the numbers of the places of an array are called here: this and its name.
+pub(super) const PLACES_OF: &str = "!";
+
+/// Names that hold numbers, or what nobody sets.
+pub(super) struct Numbers<'v> {
+    alone: bool,
+    numbers: BTreeSet<&'v str>,
+    set: BTreeSet<&'v str>,
+    named_places: &'v BTreeSet<String>,
+}
+
+impl Numbers<'_> {
+    pub(super) fn hold(&self, name: &str) -> bool {
+        self.numbers.contains(name) || COUNTERS.contains(&name) || self.is_given(name)
+    }
+
+    /// Whether it is no matter of the script: numbers of places, and what the machine has in its environment.
+    fn is_given(&self, name: &str) -> bool {
+        if let Some(array) = name.strip_prefix(PLACES_OF) {
+            return !self.named_places.contains(array) && !is_obeyed(array);
+        }
+        // A shell sets these itself.
+        let is_told = is_obeyed(name) || [PLACES, HARMLESS].iter().any(|of| of.contains(&name));
+        self.alone && !self.set.contains(name) && !is_told && name != "_"
+    }
+}
+
 impl Variables {
+    pub(super) fn new(alone: bool) -> Self {
+        Self { alone, ..Self::default() }
+    }
+
+    /// `$1` and the others become these.
+    pub(super) fn parameters(&mut self, values: impl Iterator<Item = Value>) {
+        self.parameters.extend(values);
+    }
+
+    /// These words stand behind a name.
+    pub(super) fn behind(&mut self, name: &str, values: Vec<Value>) {
+        self.given.push((name.to_owned(), values));
+    }
+
+    /// What stands behind the names of functions are their parameters.
+    pub(super) fn give(&mut self, functions: &BTreeSet<String>) {
+        for (name, values) in std::mem::take(&mut self.given) {
+            if functions.contains(&name) {
+                self.parameters.extend(values);
+            }
+        }
+    }
+
+    pub(super) fn unset(&mut self, name: &str) -> Read<()> {
+        self.unset.insert(name.to_owned());
+        self.set(name, Value::Number(Vec::new()))
+    }
+
+    pub(super) fn is_unset(&self, name: &str) -> bool {
+        self.unset.contains(name)
+    }
+
+    pub(super) fn name_places(&mut self, name: &str) {
+        self.named_places.insert(name.to_owned());
+    }
+
     pub(super) fn set(&mut self, name: &str, value: Value) -> Read<()> {
         let is_counter = name == "OPTIND" && matches!(&value, Value::Number(of) if of.is_empty());
         if !is_name(name) || (is_obeyed(name) && !is_counter) {
@@ -237,13 +368,12 @@ impl Variables {
         }
     }
 
-    pub(super) fn outcome(&self) -> Read<Outcome> {
+    pub(super) fn outcome(&self, numbers: &Numbers<'_>) -> Read<Outcome> {
         if self.arrays.intersection(&self.declared).next().is_some() {
             // A text that is assigned there may be read as the words of an array.
             return Err(Unreadable);
         }
-        let numbers = self.numbers();
-        if self.counted.iter().any(|name| !numbers.contains(name.as_str())) {
+        if self.counted.iter().any(|name| !numbers.hold(name)) {
             return Err(Unreadable);
         }
         let mut outcome = Outcome::default();
@@ -252,12 +382,13 @@ impl Variables {
             let exports =
                 self.exported.contains(name) || INHERITED.iter().any(|part| name.contains(part));
             outcome.sets |= (exports || is_looked_for(name)) && !is_harmless;
-            if !exports || is_harmless || PLACES.contains(&name.as_str()) {
+            let is_run = !is_harmless && !PLACES.contains(&name.as_str()) && !is_never_run(name);
+            if !exports || !is_run {
                 continue;
             }
             match value {
-                Value::Number(names) if names.iter().all(|of| numbers.contains(of.as_str())) => {}
-                Value::Text(text) if is_shell_alone(name, text) => {}
+                Value::Number(names) if names.iter().all(|of| numbers.hold(of)) => {}
+                Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
                 Value::Text(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }
@@ -266,19 +397,25 @@ impl Variables {
     }
 
     /// Names that are set to numbers and to nothing else.
-    fn numbers(&self) -> BTreeSet<&str> {
-        let mut numbers: BTreeSet<&str> = self.set.iter().map(|(name, _)| name.as_str()).collect();
+    pub(super) fn numbers(&self) -> Numbers<'_> {
+        let parameters = self.parameters.iter().map(|value| (PARAMETER, value));
+        let values: Vec<(&str, &Value)> =
+            self.set.iter().map(|(name, value)| (name.as_str(), value)).chain(parameters).collect();
+        let set: BTreeSet<&str> = values.iter().map(|(name, _)| *name).collect();
+        let named_places = &self.named_places;
+        let mut held = Numbers { alone: self.alone, numbers: set.clone(), set, named_places };
         let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         // The shell sets the first itself; the others come from outside, with any value, where a script sets them
         // on one of its ways only.
         let given = HARMLESS.iter().chain(PLACES).copied();
         let mut others: Vec<&str> = std::iter::once("_").chain(given).collect();
-        for (name, value) in &self.set {
+        others.extend((!self.alone).then_some(PARAMETER));
+        for (name, value) in values {
             match value {
                 Value::Number(of) => {
                     for of in of {
                         used.entry(of).or_default().push(name);
-                        if !numbers.contains(of.as_str()) && !COUNTERS.contains(&of.as_str()) {
+                        if !held.hold(of) {
                             others.push(of);
                         }
                     }
@@ -287,9 +424,9 @@ impl Variables {
             }
         }
         while let Some(other) = others.pop() {
-            numbers.remove(other);
+            held.numbers.remove(other);
             others.extend(used.remove(other).unwrap_or_default());
         }
-        numbers
+        held
     }
 }

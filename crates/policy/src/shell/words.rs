@@ -1,9 +1,15 @@
 //! Words: quotes, escapes and expansions.
 
-use super::{Cursor, Part, Read, Stop, Target, Unreadable, Value, Word, is_name_char};
+use super::variables::{PARAMETER, PLACES_OF};
+use super::{Cursor, Part, Read, Stop, Target, Unreadable, Value, Word, is_name, is_name_char};
 
 fn ends_word(c: char) -> bool {
     " \t\n;&|()<>".contains(c)
+}
+
+/// What stands behind a backslash in a pattern, and ends nothing in any shell.
+fn is_escaped_alike(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "/.:,_%+-".contains(c)
 }
 
 impl Cursor<'_, '_> {
@@ -130,7 +136,14 @@ impl Cursor<'_, '_> {
             match self.peek(0) {
                 Some(')') => break,
                 // An index.
-                Some('[') => return Err(Unreadable),
+                Some('[') => {
+                    self.at += 1;
+                    self.arithmetic("]")?;
+                    if !self.take_if("]=") {
+                        return Err(Unreadable);
+                    }
+                    self.word().map(|_| ())?;
+                }
                 _ => self.some_word().map(|_| ())?,
             }
         }
@@ -204,7 +217,10 @@ impl Cursor<'_, '_> {
             '$' if self.inside == 0 && self.peek(1) == Some('"') => {
                 self.at += 2;
                 word.expand(Part::Anything);
-                self.double(word)
+                self.double(word)?;
+                // It may be translated.
+                word.expand(Part::Anything);
+                Ok(())
             }
             _ => self.expand_inside(c, word),
         }
@@ -238,10 +254,12 @@ impl Cursor<'_, '_> {
             Some('(') => {
                 self.at += 1;
                 let (begin, redirected) = (self.reader.found.len(), self.reader.redirected);
+                let begin_at = self.at;
                 self.substitution()?;
+                let text: String = self.chars[begin_at..self.at - 1].iter().collect();
                 // What a command complains of may come out as well.
                 let counts =
-                    self.reader.redirected == redirected && self.reader.prints_number(begin);
+                    self.reader.redirected == redirected && self.reader.prints_number(begin, &text);
                 word.expand(if counts { Part::Number } else { Part::Anything });
                 Ok(())
             }
@@ -288,7 +306,8 @@ impl Cursor<'_, '_> {
         self.at += 1;
         let part = match c {
             '#' | '?' | '$' | '!' => Part::Number,
-            '@' | '*' | '-' | '0'..='9' => Part::Anything,
+            '1'..='9' => Part::Variable(PARAMETER.to_owned()),
+            '@' | '*' | '-' | '0' => Part::Anything,
             _ if is_name_char(c) => {
                 let mut name = String::from(c);
                 while let Some(c) = self.peek(0).filter(|c| is_name_char(*c)) {
@@ -311,7 +330,7 @@ impl Cursor<'_, '_> {
         self.at += usize::from(is_length);
         // `${!name}` is what the name stands for.
         if self.peek(0) == Some('!') {
-            return Err(Unreadable);
+            return if is_length { Err(Unreadable) } else { self.numbers_of_places(word) };
         }
         let (mut name, mut part) = self.parameter_name().ok_or(Unreadable)?;
         while self.peek(0).is_some_and(|c| c.is_ascii_digit())
@@ -366,12 +385,28 @@ impl Cursor<'_, '_> {
         Ok(())
     }
 
+    /// `${!name[@]}`: the numbers of an array's places.
+    fn numbers_of_places(&mut self, word: &mut Word) -> Read<()> {
+        self.at += 1;
+        let (name, _) = self.parameter_name().ok_or(Unreadable)?;
+        if !is_name(&name) || !(self.take_if("[@]") || self.take_if("[*]")) {
+            return Err(Unreadable);
+        }
+        word.splits = true;
+        word.expand(Part::Variable(format!("{PLACES_OF}{name}")));
+        Ok(())
+    }
+
     /// The word behind an operator of `${..}`.
     fn parameter_word(&mut self) -> Read<Word> {
         let mut word = Word::default();
         loop {
             match self.peek(0).ok_or(Unreadable)? {
                 '}' => return Ok(word),
+                '\\' if self.inside > 0 && self.peek(1).is_some_and(is_escaped_alike) => {
+                    word.text.extend(self.peek(1));
+                    self.at += 2;
+                }
                 // A quote to one shell and a letter to another.
                 '\'' | '"' | '\\' if self.inside > 0 => return Err(Unreadable),
                 // Commands to bash, and letters to others.

@@ -11,12 +11,12 @@ fn hidden(words: &[&str]) -> Option<String> {
     (!is_found || is_allowed).then(|| format!("{words:?} found: {is_found}"))
 }
 
-fn none_hidden(commands: &[&[&str]]) {
+pub(super) fn none_hidden(commands: &[&[&str]]) {
     let hidden: Vec<String> = commands.iter().filter_map(|words| hidden(words)).collect();
     assert!(hidden.is_empty(), "{}", hidden.join("\n"));
 }
 
-fn none_hidden_in(shell: &str, scripts: &[&str]) {
+pub(super) fn none_hidden_in(shell: &str, scripts: &[&str]) {
     let hidden: Vec<String> =
         scripts.iter().filter_map(|script| hidden(&[shell, "-c", script])).collect();
     assert!(hidden.is_empty(), "{}", hidden.join("\n"));
