@@ -7,6 +7,7 @@
 //! quotes, options and escapes. What can not be read counts as a match: a false one asks a person, a
 //! missed one lets the command through.
 
+mod git;
 mod programs;
 mod sought;
 #[cfg(test)]
@@ -113,7 +114,7 @@ impl<'w> ShellCall<'w> {
                                     return Err(Unreadable);
                                 }
                             }
-                            'C' | 'E' | 'T' | 'e' | 'f' | 'l' | 'u' | 'v' | 'x' => {}
+                            'C' | 'E' | 'T' | 'e' | 'f' | 'l' | 'n' | 'u' | 'v' | 'x' => {}
                             _ => return Err(Unreadable),
                         }
                     }
@@ -291,12 +292,15 @@ impl Inner {
     fn of(words: &[ShellWord], open: bool) -> Result<Self, Unreadable> {
         let first = words[0].file_name().ok_or(Unreadable)?;
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
-        let program = first.to_ascii_lowercase();
+        let program = programs::known_name(first);
+        // It tells what it is.
+        let told = matches!(words, [_, ShellWord::Text(word)] if word == "--version") && !open;
         match kind(&program) {
             Kind::Plain if matches!(first, "." | "source") && words.len() > 1 => {
                 inner.starts.push((1, open));
             }
             Kind::Plain => {}
+            Kind::Shell | Kind::Unreadable if told => {}
             Kind::Unreadable => return Err(Unreadable),
             Kind::Shell => {
                 let call = ShellCall::read(&words[1..])?;
@@ -333,16 +337,10 @@ impl Inner {
                     inner.alias =
                         Some(name.into_iter().chain(words[1..].iter().cloned()).collect());
                 }
-                match program.as_str() {
-                    "git" => inner.git(words)?,
-                    "npm" => {
-                        let runs = |word: &ShellWord| matches!(word.text(), Some("exec" | "x"));
-                        if let Some(at) = words.iter().position(runs) {
-                            inner.wrapped(words, at + 1, true)?;
-                        }
-                    }
-                    _ => {}
+                if program == "git" {
+                    inner.git(words, open)?;
                 }
+                inner.behind_words(&program, words, open)?;
                 inner.option_values(&program, words, options, open)?;
             }
         }
@@ -357,6 +355,32 @@ impl Inner {
             self.runners.push((at, open));
         }
         Ok(())
+    }
+
+    /// Commands behind a word of their program: `npm exec`, `cmake -E`.
+    fn behind_words(
+        &mut self,
+        program: &str,
+        words: &[ShellWord],
+        open: bool,
+    ) -> Result<(), Unreadable> {
+        let Some(before) = programs::words_before_commands(program) else { return Ok(()) };
+        let begins = |word: &ShellWord| word.text().is_some_and(|text| before.contains(&text));
+        let is_unknown = words.get(1).is_some_and(|word| word.text().is_none());
+        match words.iter().skip(1).position(begins) {
+            Some(at) => self.wrapped(words, at + 2, false),
+            None if is_unknown && !before.iter().all(|word| word.starts_with('-')) => {
+                Err(Unreadable)
+            }
+            // What it does stands there, and is something else.
+            None if !open
+                || words.iter().skip(1).any(|word| !word.beginning().starts_with('-')) =>
+            {
+                Ok(())
+            }
+            // It may be that word, or among those that are not to be seen.
+            _ => Err(Unreadable),
+        }
     }
 
     /// Values of options that are commands.
@@ -398,81 +422,6 @@ impl Inner {
         }
         Ok(())
     }
-
-    /// Settings of git whose value is not known, and those that `git config` keeps for later.
-    fn git_settings(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
-        for (at, word) in words.iter().enumerate().skip(1).filter(|(_, word)| word.text().is_none())
-        {
-            let begin = word.beginning();
-            let key = begin.strip_prefix("-c").unwrap_or(begin).split('=').next().unwrap_or(begin);
-            let is_value = words[at - 1].text() == Some("-c") || begin.starts_with("-c");
-            let is_known = begin.contains('=') && !may_name_command(&key.to_ascii_lowercase());
-            if (is_value || begin.starts_with("--config")) && !is_known {
-                return Err(Unreadable);
-            }
-        }
-        let command = words.iter().skip(1).position(|word| !word.beginning().starts_with('-'));
-        let Some(at) = command.filter(|at| words[at + 1].text() == Some("config")) else {
-            return Ok(());
-        };
-        let behind = &words[at + 2..];
-        let key = behind.iter().position(|word| word.beginning().contains('.'));
-        let Some((key, values)) = key.map(|key| (&behind[key], &behind[key + 1..])) else {
-            return Ok(());
-        };
-        let name = key.beginning().to_ascii_lowercase();
-        if values.is_empty() || (key.text().is_some() && !may_name_command(&name)) {
-            return Ok(());
-        }
-        if name.starts_with("alias.") {
-            return Err(Unreadable);
-        }
-        for value in values {
-            let value = value.text().ok_or(Unreadable)?;
-            self.values.push(value.trim_start_matches('!').to_owned());
-        }
-        Ok(())
-    }
-
-    /// The commands of others that git runs: aliases given on the spot, and one for each step.
-    fn git(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
-        let texts: Vec<&str> = words.iter().map(|word| word.text().unwrap_or_default()).collect();
-        self.git_settings(words)?;
-        for (at, text) in texts.iter().enumerate() {
-            if let Some(address) = text.split("ext::").nth(1) {
-                self.values.push(address.to_owned());
-            }
-            let joined = text
-                .strip_prefix("--config=")
-                .or_else(|| text.strip_prefix("--config-env="))
-                .or_else(|| text.strip_prefix("-c"));
-            // A word that is not known may be the option.
-            let before = at.checked_sub(1).map(|at| texts[at]);
-            let from_variable = text.starts_with("--config-env") || before == Some("--config-env");
-            let is_behind = matches!(before, Some("" | "-c" | "--config" | "--config-env"));
-            let Some(text) = joined.or(is_behind.then_some(*text)) else { continue };
-            let Some((key, value)) = text.split_once('=') else { continue };
-            let key = key.to_ascii_lowercase();
-            // The words behind an alias are behind what it stands for; a variable may hold anything.
-            if key.starts_with("alias.") || (from_variable && may_name_command(&key)) {
-                return Err(Unreadable);
-            }
-            if may_name_command(&key) {
-                self.values.push(value.trim_start_matches('!').to_owned());
-            }
-        }
-        let behind = |name: &str| texts.iter().position(|text| *text == name).map(|at| at + 1);
-        match behind("foreach").or_else(|| behind("bisect").and_then(|_| behind("run"))) {
-            Some(at) => self.wrapped(words, at, true),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Whether a setting of git may name a command: pagers, editors, helpers and ways to connect are among them.
-fn may_name_command(key: &str) -> bool {
-    let is_setting = key.contains('.') && !key.contains(char::is_whitespace);
-    is_setting && !["user.", "color.", "init."].iter().any(|of| key.starts_with(of))
 }
 
 /// `-x`, `-xyz`; not `-`, `--long`.

@@ -4,13 +4,18 @@ use crate::shell::{OTHER_SHELLS, SHELLS, Unreadable};
 
 /// Programs that run the words behind them: any of these may be the command, or the value of an option.
 const WRAPPERS: &[&str] = &[
+    "aa-exec",
+    "bear",
     "builtin",
     "bunx",
     "busybox",
     "bwrap",
     "capsh",
     "catchsegv",
+    "ccache",
+    "cgexec",
     "choom",
+    "chpst",
     "chronic",
     "chroot",
     "chrt",
@@ -18,34 +23,56 @@ const WRAPPERS: &[&str] = &[
     "cpulimit",
     "dbus-run-session",
     "direnv",
+    "distrobox-enter",
+    "distrobox-host-exec",
     "doas",
     "dpkg-architecture",
+    "dtach",
+    "dumb-init",
     "eatmydata",
     "entr",
     "env",
+    "envdir",
     "exec",
     "fakeroot",
+    "fakeroot-sysv",
+    "fakeroot-tcp",
     "faketime",
     "fd",
     "fdfind",
     "find",
     "firejail",
+    "flatpak-spawn",
     "flock",
     "gdb",
+    "gdbserver",
+    "genv",
+    "gfind",
+    "gnice",
+    "gnohup",
     "gosu",
+    "gpg-agent",
+    "gstdbuf",
+    "gtimeout",
+    "gxargs",
+    "heaptrack",
     "hyperfine",
     "i386",
     "i486",
     "i586",
     "i686",
+    "ifne",
     "ionice",
+    "kcov",
     "linux32",
     "linux64",
     "logsave",
     "ltrace",
+    "memusage",
     "mise",
     "nice",
     "nocache",
+    "nodemon",
     "nohup",
     "npx",
     "nsenter",
@@ -53,21 +80,33 @@ const WRAPPERS: &[&str] = &[
     "parallel",
     "perf",
     "pipenv",
+    "pipesz",
     "pkexec",
     "poetry",
     "prlimit",
     "proot",
+    "proxychains",
+    "proxychains4",
+    "reptyr",
+    "retry",
     "rlwrap",
+    "run0",
     "runcon",
     "runuser",
     "rustup",
-    "screen",
+    "s6-setuidgid",
+    "sccache",
+    "schedtool",
     "script",
     "setarch",
+    "setlock",
     "setpriv",
     "setsid",
     "sg",
+    "softlimit",
+    "sotruss",
     "ssh-agent",
+    "sshpass",
     "stdbuf",
     "strace",
     "su",
@@ -76,19 +115,27 @@ const WRAPPERS: &[&str] = &[
     "systemd-cat",
     "systemd-inhibit",
     "systemd-run",
+    "systemd-socket-activate",
     "taskset",
     "time",
     "timeout",
-    "tmux",
+    "tini",
+    "torify",
+    "torsocks",
     "toybox",
+    "tsocks",
+    "turbostat",
+    "uclampset",
     "uname26",
     "unbuffer",
     "unshare",
     "uv",
     "valgrind",
     "watch",
+    "watchexec",
     "x86_64",
     "xargs",
+    "xterm",
     "xvfb-run",
 ];
 
@@ -99,14 +146,16 @@ pub(super) const WITH_SHELL: &[&str] = &[
     "env",
     "flock",
     "hyperfine",
+    "nodemon",
+    "run0",
     "runuser",
-    "screen",
     "script",
     "sg",
     "su",
     "sudo",
-    "tmux",
     "watch",
+    "watchexec",
+    "xterm",
 ];
 
 /// Wrappers whose command is found by rule: options of one letter without and with a value, and how many words stand
@@ -120,6 +169,7 @@ pub(super) const PLAIN_WRAPPERS: &[(&str, &str, &str, usize)] = &[
     ("nohup", "", "", 0),
     ("setsid", "cfw", "", 0),
     ("stdbuf", "", "ioe", 0),
+    ("sudo", "AEHPSbkn", "CDRTghprtu", 0),
     ("time", "apv", "fo", 0),
     ("timeout", "v", "ks", 1),
     ("xargs", "0oprtx", "EILPadns", 0),
@@ -155,7 +205,46 @@ pub(super) const BEFORE_COMMANDS: &[&str] =
     &["--exec", "--exec-batch", "-X", "-exec", "-execdir", "-ok", "-okdir", "-x"];
 
 /// Programs whose words are commands in ways that are not read.
-const NOT_READ: &[&str] = &["parallel", "run-parts", "start-stop-daemon"];
+const NOT_READ: &[&str] = &[
+    "at",
+    "batch",
+    "byobu",
+    "crontab",
+    "ncat",
+    "nix-shell",
+    "parallel",
+    "run-parts",
+    "screen",
+    "sem",
+    "socat",
+    "start-stop-daemon",
+    "tmate",
+    "tmux",
+    "zellij",
+];
+
+/// Words of programs behind which a command stands.
+const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
+    ("asdf", &["exec"]),
+    ("bun", &["exec", "x"]),
+    ("bundle", &["exec"]),
+    ("cmake", &["-E"]),
+    ("conda", &["run"]),
+    ("distrobox", &["enter"]),
+    ("hatch", &["run"]),
+    ("ip", &["exec", "e", "ex", "exe"]),
+    ("mamba", &["run"]),
+    ("micromamba", &["run"]),
+    ("nix", &["--command", "--run", "-c"]),
+    ("npm", &["exec", "x"]),
+    ("pdm", &["run"]),
+    ("pixi", &["run"]),
+    ("pnpm", &["dlx", "exec"]),
+    ("pyenv", &["exec"]),
+    ("rbenv", &["exec"]),
+    ("rr", &["record"]),
+    ("yarn", &["dlx", "exec"]),
+];
 
 /// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
 /// that name that lies elsewhere.
@@ -164,36 +253,52 @@ pub(super) const TRUSTED_SHELLS: &[&str] =
 
 /// Options whose value is a command. A long one may be shortened, and each may stand with its value in one word.
 const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
+    ("ack", &["--pager"]),
+    ("ag", &["--pager"]),
+    ("apt", &["--option", "-o"]),
+    ("apt-cache", &["--option", "-o"]),
+    ("apt-get", &["--option", "-o"]),
+    ("apt-mark", &["--option", "-o"]),
+    ("aptitude", &["--option", "-o"]),
+    ("bat", &["--pager"]),
+    ("batcat", &["--pager"]),
+    ("borg", &["--rsh"]),
     ("bsdtar", &["--use-compress-program"]),
     ("c++", &["-wrapper"]),
+    ("c89", &["-wrapper"]),
+    ("c99", &["-wrapper"]),
+    ("cargo", &["--config"]),
     ("cc", &["-wrapper"]),
+    ("cpp", &["-wrapper"]),
+    ("dbus-run-session", &["--dbus-daemon"]),
+    ("diff3", &["--diff-program"]),
     ("dpkg", &["--post-invoke", "--pre-invoke", "--status-logger"]),
+    ("dpkg-architecture", &["--command", "-c"]),
+    ("fzf", &["--bind", "--preview"]),
     ("g++", &["-wrapper"]),
     ("gcc", &["-wrapper"]),
-    (
-        "gdb",
-        &[
-            "--eval-command",
-            "--init-eval-command",
-            "-eval-command",
-            "-ex",
-            "-iex",
-            "-init-eval-command",
-        ],
-    ),
+    ("gccgo", &["-wrapper"]),
+    ("gdb", &["-eval-command", "-ex", "-iex", "-init-eval-command"]),
+    ("gdc", &["-wrapper"]),
+    ("gfortran", &["-wrapper"]),
     (
         "git",
         &[
+            "--cc-cmd",
             "--commit-filter",
             "--env-filter",
             "--exec",
             "--extcmd",
+            "--header-cmd",
             "--index-filter",
             "--msg-filter",
             "--open-files-in-pager",
             "--parent-filter",
             "--receive-pack",
+            "--sendmail-cmd",
+            "--setup",
             "--tag-name-filter",
+            "--to-cmd",
             "--tree-filter",
             "--upload-pack",
             "-O",
@@ -201,18 +306,34 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
             "-x",
         ],
     ),
+    ("go", &["-exec", "-toolexec", "-vettool"]),
+    ("gpg", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
+    ("gpg2", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
+    ("hg", &["--config", "--tool"]),
     ("install", &["--strip-program"]),
-    ("npm", &["--call", "-c"]),
+    ("less", &["+!", "+|"]),
+    ("man", &["--html", "--pager", "-H", "-P"]),
     ("mise", &["--command", "-c"]),
-    ("npx", &["--call", "-c"]),
+    ("npm", &["--call", "--script-shell", "-c"]),
+    ("npx", &["--call", "--script-shell", "-c"]),
     ("perf", &["--post", "--pre"]),
+    ("pnpm", &["--script-shell", "--shell-mode", "-c"]),
+    ("rclone", &["--password-command"]),
+    ("restic", &["--password-command"]),
     ("rg", &["--hostname-bin", "--pre"]),
+    ("rpm", &["--define", "--eval", "--pipe", "-D", "-E"]),
+    ("rpmbuild", &["--define", "--eval", "-D", "-E"]),
     ("rsync", &["--rsh", "--rsync-path", "-e"]),
-    ("scp", &["-S", "-o"]),
-    ("sftp", &["-S", "-o"]),
+    ("rustc", &["--codegen", "-C"]),
+    ("rustdoc", &["--codegen", "--runtool", "--test-runtool", "-C"]),
+    ("scp", &["-D", "-S", "-o"]),
+    ("sdiff", &["--diff-program"]),
+    ("sftp", &["-D", "-S", "-o"]),
     ("sort", &["--compress-program"]),
     ("split", &["--filter"]),
     ("ssh", &["-o"]),
+    ("strace", &["--output", "-o"]),
+    ("svn", &["--config-option", "--diff-cmd", "--diff3-cmd", "--editor-cmd"]),
     (
         "tar",
         &[
@@ -226,9 +347,13 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
             "-I",
         ],
     ),
-    ("strace", &["--output", "-o"]),
+    ("wget", &["--execute", "--use-askpass", "-e"]),
     ("zip", &["--unzip-command", "-TT"]),
 ];
+
+/// Compilers that are installed under names with a target and a version.
+const COMPILERS: &[&str] =
+    &["c++", "c89", "c99", "cc", "cpp", "g++", "gcc", "gccgo", "gdc", "gfortran"];
 
 /// Commands of gdb that run nothing but what is debugged.
 const GDB_COMMANDS: &[&str] = &[
@@ -245,10 +370,7 @@ const GDB_COMMANDS: &[&str] = &[
     "next",
     "q",
     "quit",
-    "r",
-    "run",
     "s",
-    "start",
     "step",
     "up",
     "where",
@@ -265,26 +387,50 @@ pub(super) enum Kind {
     Plain,
 }
 
+/// The name that what is known of a program stands under: `gcc` for `x86_64-linux-gnu-gcc-12`.
+pub(super) fn known_name(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let is_known = |name: &str| {
+        command_options(name).is_some()
+            || words_before_commands(name).is_some()
+            || [OTHER_SHELLS, NOT_READ, WRAPPERS, SHELLS].iter().any(|names| names.contains(&name))
+    };
+    if is_known(&name) {
+        return name;
+    }
+    let version = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-');
+    let unnumbered = name.trim_end_matches(version);
+    if is_known(unnumbered) {
+        return unnumbered.to_owned();
+    }
+    let behind = unnumbered.rsplit('-').next().unwrap_or_default();
+    // `fakeroot-tcp`, `bash-static`
+    let before = unnumbered.split('-').next().unwrap_or_default();
+    if COMPILERS.contains(&behind) {
+        behind.to_owned()
+    } else if matches!(before, "bash" | "fakeroot" | "zsh") {
+        before.to_owned()
+    } else {
+        name
+    }
+}
+
 /// What a program of this name does with its words.
 pub(super) fn kind(name: &str) -> Kind {
-    let name = name.to_ascii_lowercase();
-    // `zsh-5.9`, `ksh93`; the system's loader.
-    let unnumbered = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    if SHELLS.contains(&name.as_str()) {
+    let name = known_name(name);
+    let name = name.as_str();
+    if SHELLS.contains(&name) {
         Kind::Shell
-    } else if [&name, unnumbered].iter().any(|name| OTHER_SHELLS.contains(name))
-        || NOT_READ.contains(&name.as_str())
-    {
+    } else if OTHER_SHELLS.contains(&name) || NOT_READ.contains(&name) {
         Kind::Unreadable
-    } else if WRAPPERS.contains(&name.as_str())
-        || name.starts_with("ld-")
-        || name.starts_with("ld.so")
-    {
+    } else if WRAPPERS.contains(&name) || name.starts_with("ld-") || name.starts_with("ld.so") {
         Kind::Wrapper
-    } else if name.starts_with("git-") {
+    } else if let Some(options) = command_options(name) {
+        Kind::WithOptions(options)
+    } else if name.starts_with("git-") || words_before_commands(name).is_some() {
         Kind::WithOptions(&[])
     } else {
-        command_options(&name).map_or(Kind::Plain, Kind::WithOptions)
+        Kind::Plain
     }
 }
 
@@ -293,13 +439,19 @@ pub(super) fn command_options(name: &str) -> Option<&'static [&'static str]> {
     COMMAND_OPTIONS.iter().find(|(of, _)| *of == name).map(|(_, options)| *options)
 }
 
+/// Words of a program behind which a command stands.
+pub(super) fn words_before_commands(name: &str) -> Option<&'static [&'static str]> {
+    WORDS_BEFORE_COMMANDS.iter().find(|(of, _)| *of == name).map(|(_, words)| *words)
+}
+
 /// The value of an option of these in a word: `Some("")` when it is the next word.
 pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w str> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').unwrap_or((long, ""));
         let matches = |option: &&&str| {
-            let option = option.strip_prefix("--").unwrap_or_default();
-            option == name || (name.len() > 2 && option.starts_with(name))
+            // Some take one dash for two.
+            let option = option.trim_start_matches('-');
+            !name.is_empty() && (option == name || (option.len() > 1 && option.starts_with(name)))
         };
         return options.iter().find(matches).map(|_| value);
     }
@@ -312,6 +464,12 @@ pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w st
                 Some(letter) if word.starts_with('-') => {
                     word.split_once(letter).map(|(_, value)| value)
                 }
+                // `zip -qTT`
+                None if option == &"-TT" && word.starts_with('-') => {
+                    word.split_once("TT").map(|(_, value)| value)
+                }
+                // `-eval-comm`
+                _ if word.len() > 2 && option.starts_with(word) => Some(""),
                 _ => word.strip_prefix(option),
             }
         })
@@ -320,19 +478,51 @@ pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w st
 
 /// The part of an option's value that is run, if any.
 pub(super) fn command_of(program: &str, value: &str) -> Result<Option<String>, Unreadable> {
+    // `name=value` in ways of writing that differ: quotes and lists are not told apart from the text.
+    let set = || value.split_once('=').map(|(_, value)| value.trim_start_matches('='));
+    let plain = |text: &str| text.replace(['[', ']', '"', '\'', ','], " ");
     match program {
         "gdb" => {
-            let first = value.split_whitespace().next().unwrap_or_default();
-            if GDB_COMMANDS.contains(&first) { Ok(None) } else { Err(Unreadable) }
+            let (first, rest) = value.trim().split_once(char::is_whitespace).unwrap_or((value, ""));
+            match first.trim() {
+                // A shell starts what is debugged.
+                "r" | "run" | "start" => Ok(Some(rest.to_owned()).filter(|rest| !rest.is_empty())),
+                first if GDB_COMMANDS.contains(&first) => Ok(None),
+                _ => Err(Unreadable),
+            }
         }
         // `-o Name=value`, `-o "Name value"`, `-S program`
-        "ssh" | "scp" | "sftp" => {
-            let (name, rest) = value.split_once([' ', '=', '\t']).unwrap_or(("command", value));
-            let name = name.to_ascii_lowercase();
-            let runs = name.ends_with("command") || name == "match";
-            Ok(runs.then(|| rest.trim_start_matches([' ', '=', '\t']).to_owned()))
+        "scp" | "sftp" | "ssh" => {
+            let value = value.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '/');
+            let end = value.find(|c: char| !c.is_ascii_alphanumeric());
+            let (name, rest) = value.split_at(end.unwrap_or(value.len()));
+            let is_separator = |c: char| c.is_whitespace() || matches!(c, '=' | '"');
+            let runs = rest.starts_with(is_separator)
+                && (name.to_ascii_lowercase().ends_with("command")
+                    || name.eq_ignore_ascii_case("match"));
+            if runs {
+                return Ok(Some(rest.trim_matches(is_separator).to_owned()));
+            }
+            Ok(Some(value.to_owned()).filter(|_| !rest.trim_start().starts_with('=')))
         }
-        "c++" | "cc" | "g++" | "gcc" => Ok(Some(value.replace(',', " "))),
-        _ => Ok(Some(value.strip_prefix("exec=").unwrap_or(value).to_owned())),
+        "apt" | "apt-cache" | "apt-get" | "apt-mark" | "aptitude" => {
+            let name = value.split('=').next().unwrap_or_default().to_ascii_lowercase();
+            let runs = ["bin", "command", "exec", "invoke", "method"];
+            let runs = runs.iter().any(|part| name.contains(part));
+            Ok(set().filter(|_| runs).map(plain))
+        }
+        "cargo" | "hg" | "svn" | "wget" => Ok(Some(plain(set().unwrap_or(value)))),
+        "rustc" | "rustdoc" => match value.strip_prefix("linker=") {
+            Some(linker) => Ok(Some(linker.to_owned())),
+            None => Ok(Some(value.to_owned()).filter(|value| !value.contains('='))),
+        },
+        // Its macros run commands.
+        "rpm" | "rpmbuild" if value.contains("%(") => Err(Unreadable),
+        "rpm" | "rpmbuild" => Ok(None),
+        name if COMPILERS.contains(&name) => Ok(Some(value.replace(',', " "))),
+        _ => {
+            let value = value.trim_start_matches('=');
+            Ok(Some(value.strip_prefix("exec=").unwrap_or(value).to_owned()))
+        }
     }
 }

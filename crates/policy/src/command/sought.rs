@@ -5,24 +5,11 @@
 //! command; trying each of them would cost the more the longer the rest is, and more than that for each
 //! further operand.
 
-use super::{base_name, is_short};
+use super::{base_name, git, is_short};
 use crate::shell::{ShellWord, looked_at};
 
 /// Options of well-known programs that stand before a subcommand and take the next word as value.
-const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[(
-    "git",
-    &[
-        "-C",
-        "-c",
-        "--git-dir",
-        "--work-tree",
-        "--namespace",
-        "--super-prefix",
-        "--config-env",
-        "--attr-source",
-        "--shallow-file",
-    ],
-)];
+const OPTIONS_WITH_VALUE: &[(&str, &[&str])] = &[("git", git::OPTIONS_WITH_VALUE)];
 
 /// Long spellings of short options, where the same letter means the same to every program here.
 const LONG_OPTIONS: &[(&str, char)] =

@@ -4,6 +4,7 @@ mod day;
 mod finds;
 mod found_by_shells;
 mod honest;
+mod others;
 mod random;
 
 use super::*;

@@ -6,6 +6,9 @@ use super::programs::{self, Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, kind};
 use super::{Inner, base_name, is_short};
 use crate::shell::{Exported, ShellWord, Unreadable, exported};
 
+/// Letters of options of `fd` whose value is the rest of the word.
+const FD_LETTERS_WITH_VALUE: [char; 8] = ['E', 'S', 'c', 'd', 'e', 'j', 'o', 't'];
+
 impl Inner {
     /// The command behind a wrapper whose options are all known; false where they are not.
     pub(super) fn plainly_wrapped(
@@ -47,7 +50,8 @@ impl Inner {
         };
         // fd takes the letter among others, and the command in the same word.
         let is_joined = |text: &str| {
-            text.starts_with("--exec") || (is_short(text) && text.contains(['x', 'X']))
+            let letters = text.split(FD_LETTERS_WITH_VALUE).next().unwrap_or_default();
+            text.starts_with("--exec") || (is_short(text) && letters.contains(['x', 'X']))
         };
         for (at, word) in words.iter().enumerate().skip(1) {
             let is_torn = !is_find && !may_begin(word) && word.text().is_some_and(is_joined);
@@ -77,11 +81,10 @@ impl Inner {
         for (at, word) in words.iter().enumerate().skip(from) {
             let text = word.text().ok_or(Unreadable)?;
             self.start(words, at, false)?;
-            if let Some((name, value)) = text.split_once('=').filter(|_| !text.starts_with('-')) {
-                match exported(name, value)? {
-                    Exported::Command(value) if with_shell => self.values.push(value.to_owned()),
-                    Exported::Command(_) | Exported::Plain => {}
-                }
+            if let Some((name, value)) = setting(text)
+                && let Exported::Command(value) = exported(name, value)?
+            {
+                self.values.push(value.to_owned());
             }
             if with_shell {
                 let script = text.contains(is_special).then_some(text);
@@ -138,7 +141,8 @@ impl<'w> Wrapping<'w> {
             ]));
         }
         let Some(text) = word.text() else { return Ok(Step::Unknown) };
-        if let (true, Some((name, value))) = (self.program == "env", text.split_once('=')) {
+        let sets = matches!(self.program, "env" | "sudo") && !text.starts_with('-');
+        if let (true, Some((name, value))) = (sets, text.split_once('=')) {
             if let Exported::Command(value) = exported(name, value)? {
                 inner.values.push(value.to_owned());
             }
@@ -218,6 +222,16 @@ fn with_value_of<'w>(letters: &'w str, flags: &str) -> Option<(char, &'w str)> {
     let rest = letters.trim_start_matches(|c| flags.contains(c));
     let letter = rest.chars().next()?;
     Some((letter, &rest[letter.len_utf8()..]))
+}
+
+/// The variable that a word of a wrapper may set: `NAME=value`, `-ENAME=value`, `--setenv=NAME=value`.
+fn setting(word: &str) -> Option<(&str, &str)> {
+    let setting = match (word.strip_prefix("--"), word.strip_prefix('-')) {
+        (Some(long), _) => long.split_once('=')?.1,
+        (None, Some(short)) => short.get(1..)?,
+        (None, None) => word,
+    };
+    setting.split_once('=')
 }
 
 /// What a shell does not take as a part of one plain word.

@@ -459,7 +459,7 @@ fn what_is_replaced_or_set_makes_no_command() {
         &["git", "-c", "remote.a/b.uploadpack=rm -rf y", "fetch"],
         &["env", "GIT_CONFIG_PARAMETERS='alias.z'='!rm -rf y'", "git", "z"],
         &["env", "TZ=rm -rf y", "git", "--config-env=difftool.z.cmd=TZ", "difftool"],
-        &["git", "config", "alias.z", "!rm -rf y"],
+        &["sh", "-c", "git config alias.z '!rm -rf y'; git z"],
         &["git", "config", "--global", "core.sshCommand", "rm -rf y"],
         &["strace", "-o", "|rm -rf y", "true"],
         &["strace", "-o|rm -rf y", "true"],
