@@ -54,6 +54,7 @@ impl Seen {
         let mut programs = (0..).zip(&script.commands).filter(|(at, _)| !script.calls.contains(at));
         !script.sets
             && script.commands.len() > script.calls.len()
+            && script.perhaps.iter().all(|name| begins(&[Some(name), None]))
             && programs.all(|(_, words)| {
                 let words: Vec<_> = words.iter().map(ShellWord::text).collect();
                 begins(&words)

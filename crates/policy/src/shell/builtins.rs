@@ -205,7 +205,7 @@ impl Reader<'_> {
             "command" | "builtin" => self.behind_options(rest),
             "read" => self.read_into(rest),
             "getopts" => match rest {
-                [options, name, ..] if !options.splits => {
+                [options, name, ..] if options.known().is_some_and(|it| !it.starts_with('-')) => {
                     self.variables.set(name.known().ok_or(Unreadable)?, Value::Unknown)
                 }
                 _ => Err(Unreadable),
@@ -319,6 +319,12 @@ impl Reader<'_> {
     fn trap(&mut self, words: &[Word]) -> Read<()> {
         let words =
             if words.first().and_then(Word::known) == Some("--") { &words[1..] } else { words };
+        // The others are reset where output is taken for a number.
+        let is_inherited = |word: &Word| {
+            let name = word.known().map(str::to_ascii_uppercase);
+            name.is_none_or(|name| ["DEBUG", "ERR", "RETURN"].iter().any(|it| name.contains(it)))
+        };
+        self.is_trapped |= words.iter().skip(1).any(is_inherited);
         match words.first().map(|word| word.known().ok_or(Unreadable)).transpose()? {
             None | Some("-" | "-l" | "-p") => Ok(()),
             Some(script) => self.script(script),

@@ -293,7 +293,9 @@ impl Cursor<'_, '_> {
     fn substitution(&mut self) -> Read<()> {
         let inside = std::mem::take(&mut self.inside);
         let (begin, documents) = (self.at, self.documents.len());
+        self.substitutions += 1;
         self.list(&[Stop::Bracket])?;
+        self.substitutions -= 1;
         self.inside = inside;
         // Whose body begins where, shells do not agree on.
         let is_torn = documents > 0 && self.chars[begin..self.at].contains(&'\n');
