@@ -20,7 +20,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
-pub(crate) use self::variables::{Exported, exported};
+pub(crate) use self::variables::{Exported, exported, is_no_command};
 use self::variables::{Outcome, Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 
@@ -208,8 +208,10 @@ impl Reader<'_> {
         let (variables, is_unset) = (&self.variables, |name: &str| self.variables.is_unset(name));
         let numbers = variables.numbers();
         for (command, word, names) in &self.numbers {
-            if names.iter().all(|name| numbers.hold(name)) {
-                self.found[*command][*word] = ShellWord::Given;
+            // One that is quoted is a word whatever it holds.
+            let word = &mut self.found[*command][*word];
+            if matches!(word, ShellWord::Many(_)) && names.iter().all(|name| numbers.hold(name)) {
+                *word = ShellWord::Given;
             }
         }
         let outcome = variables.outcome(&numbers)?;
@@ -363,7 +365,7 @@ impl Word {
 
     /// Variables of which it is made, and digits, if it is made of nothing else.
     fn counted(&self) -> Option<&[String]> {
-        let is_plain = self.unknown && self.splits && !self.opaque && !self.pattern;
+        let is_plain = self.unknown && !self.opaque && !self.pattern;
         let is_counted = is_plain && self.text.bytes().all(|byte| byte.is_ascii_digit());
         is_counted.then_some(self.numbers.as_slice())
     }

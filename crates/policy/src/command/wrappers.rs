@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::programs::{self, Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, kind};
 use super::{Inner, base_name, is_short};
-use crate::shell::{Exported, ShellWord, Unreadable, exported};
+use crate::shell::{Exported, ShellWord, Unreadable, exported, is_no_command};
 
 impl Inner {
     /// The command behind a wrapper whose options are all known; false where they are not.
@@ -137,7 +137,14 @@ impl<'w> Wrapping<'w> {
                 (at + 1, operands - 1),
             ]));
         }
-        let Some(text) = word.text() else { return Ok(Step::Unknown) };
+        let Some(text) = word.text() else {
+            let set = match word {
+                ShellWord::One(begin) | ShellWord::Below(begin, _) => begin.split_once('='),
+                _ => None,
+            };
+            let is_set = self.program == "env" && set.is_some_and(|(name, _)| is_no_command(name));
+            return if is_set { go_on(at + 1, operands) } else { Ok(Step::Unknown) };
+        };
         if let (true, Some((name, value))) = (self.program == "env", text.split_once('=')) {
             if let Exported::Command(value) = exported(name, value)? {
                 inner.values.push(value.to_owned());

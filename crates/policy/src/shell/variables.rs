@@ -223,11 +223,7 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     if is_obeyed(name) {
         return Err(Unreadable);
     }
-    let is_plain = HARMLESS.contains(&name)
-        || PLACES.contains(&name)
-        || is_never_run(name)
-        || is_number(value)
-        || is_shell_alone(name, value);
+    let is_plain = is_no_command(name) || is_number(value) || is_shell_alone(name, value);
     if is_plain {
         return Ok(Exported::Plain);
     }
@@ -237,6 +233,11 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
 /// Whether a shell that counts with this value would run something in it, quotes or not.
 fn is_expanded(value: &str) -> bool {
     ["$(", "${", "$[", "`"].iter().any(|begin| value.contains(begin))
+}
+
+/// Whether no value of a variable of this name is a command.
+pub(crate) fn is_no_command(name: &str) -> bool {
+    HARMLESS.contains(&name) || PLACES.contains(&name) || is_never_run(name)
 }
 
 /// A shell that other programs start by itself.
@@ -402,8 +403,7 @@ impl Variables {
             let exports =
                 self.exported.contains(name) || INHERITED.iter().any(|part| name.contains(part));
             outcome.sets |= (exports || is_looked_for(name)) && !is_harmless;
-            let is_run = !is_harmless && !PLACES.contains(&name.as_str()) && !is_never_run(name);
-            if !exports || !is_run {
+            if !exports || is_no_command(name) {
                 continue;
             }
             match value {
