@@ -206,3 +206,18 @@ fn words_of_bash_are_programs_to_a_plain_shell() {
         check("bash", 1, true);
     }
 }
+
+/// What is near a rule and is not it, and spellings that no other row has: each notices a change of one token of the
+/// reader that nothing else did.
+#[test]
+fn what_is_near_a_rule_is_told_from_it() {
+    let check = |wanted: &str, words: &[&str], expected: bool| {
+        assert_eq!(could_run(&argv(words), &[prefix(wanted)]), expected, "{wanted}: {words:?}");
+    };
+    check("rm -rf", &["rm", "-f", "x"], false);
+    check("rm -rf", &["sudo", "rm", "x"], false);
+    check("rm -rf", &["xargs", "-n", "1", "nice", "echo", "1"], false);
+    check("rm -rf", &["git", "-c", "a=it's", "status"], false);
+    check("rm -rf", &["tar", "-cI", "rm -rf y", "-f", "o", "."], true);
+    check("docker run", &["docker", "-", "x", "run"], false);
+}
