@@ -55,6 +55,7 @@ impl Seen {
         let mut programs = (0..).zip(&script.commands).filter(|(at, _)| !script.calls.contains(at));
         !script.sets
             && script.commands.len() > script.calls.len()
+            && script.perhaps.iter().all(|name| begins(&[Some(name), None]))
             && programs.all(|(_, words)| {
                 let words: Vec<_> = words.iter().map(ShellWord::text).collect();
                 begins(&words)
@@ -76,8 +77,13 @@ fn script_of(argv: &[String]) -> Option<Script> {
     }
     let words: Vec<ShellWord> = words.iter().cloned().map(ShellWord::Text).collect();
     let call = ShellCall::read(&words).ok()?;
-    let setting = Setting { alone: call.alone, is_bash: base_name(shell) == "bash" };
+    let setting = Setting { alone: call.alone, is_bash: is_bash(shell) };
     read(call.script?, setting, &mut MAX_COMMAND_BYTES.clone()).ok()
+}
+
+/// Whether a command is bash for sure, as the system has it.
+fn is_bash(shell: &str) -> bool {
+    TRUSTED_SHELLS.contains(&shell) && base_name(shell) == "bash"
 }
 
 /// What the words behind the name of a shell tell it.
@@ -102,6 +108,8 @@ impl<'w> ShellCall<'w> {
                 "-" | "--" => break words.next().ok_or(Unreadable)??,
                 // What a login shell runs first no command can write.
                 "--login" | "--noprofile" | "--norc" | "--posix" | "--verbose" => {}
+                // They say something and end.
+                "--help" | "--version" => break word,
                 "--init-file" | "--rcfile" => _ = words.next().ok_or(Unreadable)??,
                 _ if !word.starts_with(['-', '+']) => break word,
                 _ => {
@@ -121,7 +129,9 @@ impl<'w> ShellCall<'w> {
                 }
             }
         };
-        if !takes_script && !is_script(first) {
+        let only_tells = matches!(first, "--help" | "--version");
+        let is_read = if only_tells { !takes_script } else { takes_script || is_script(first) };
+        if !is_read {
             return Err(Unreadable);
         }
         let left = words.len();
@@ -224,6 +234,8 @@ struct Inner {
     scripts: Vec<String>,
     /// No words stand behind its script.
     alone: bool,
+    /// The shell is the system's bash.
+    is_bash: bool,
     /// Commands to which words may be added that are not to be seen.
     values: Vec<String>,
     /// The same command as other words.
@@ -260,7 +272,9 @@ impl Search {
         self.todo.extend(inner.runners.iter().map(|(place, open)| (at_line, at + *place, *open)));
         inner.alias.into_iter().for_each(|words| self.add(words));
         // Nothing set a variable before the command itself.
-        let setting = Setting { alone: inner.alone && at_line == 0 && at == 0, is_bash: false };
+        let is_first = at_line == 0 && at == 0;
+        let setting =
+            Setting { alone: inner.alone && is_first, is_bash: inner.is_bash && is_first };
         for script in &inner.scripts {
             self.script(script, setting, false)?;
         }
@@ -305,6 +319,7 @@ impl Inner {
             Kind::Shell => {
                 let call = ShellCall::read(&words[1..])?;
                 inner.alone = call.alone && !open;
+                inner.is_bash = words[0].text().is_some_and(is_bash);
                 // A file's name is looked for where programs are.
                 if call.script.is_none() {
                     inner.starts.push((call.first_at + 1, open));

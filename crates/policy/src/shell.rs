@@ -20,8 +20,8 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
-pub(crate) use self::variables::{Exported, exported};
-use self::variables::{Value, Variables};
+pub(crate) use self::variables::{Exported, exported, is_no_command};
+use self::variables::{Outcome, Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 
 /// Shells whose grammar is read.
@@ -124,6 +124,8 @@ pub(crate) struct Script {
     pub(crate) commands: Vec<Vec<ShellWord>>,
     /// Those of them, by number, that call a function which the script defined before.
     pub(crate) calls: BTreeSet<usize>,
+    /// Programs that a plain shell would start where another has words of its own.
+    pub(crate) perhaps: BTreeSet<String>,
     /// Whether it sets variables that programs may look at, which can change what they do.
     pub(crate) sets: bool,
     /// Values of variables that programs may run.
@@ -156,6 +158,8 @@ pub(crate) fn read(script: &str, setting: Setting, budget: &mut usize) -> Read<S
         defined: BTreeSet::new(),
         defining: None,
         calls: BTreeMap::new(),
+        perhaps: BTreeSet::new(),
+        is_trapped: false,
         counting: BTreeSet::new(),
         is_condition: false,
         redirected: 0,
@@ -163,7 +167,8 @@ pub(crate) fn read(script: &str, setting: Setting, budget: &mut usize) -> Read<S
         budget,
     };
     reader.script(script)?;
-    if reader.counting.intersection(&reader.functions).next().is_some() {
+    let is_other = reader.counting.intersection(&reader.functions).next().is_some();
+    if is_other || (reader.is_trapped && !reader.counting.is_empty()) {
         return Err(Unreadable);
     }
     reader.outcome()
@@ -183,6 +188,9 @@ struct Reader<'b> {
     defining: Option<String>,
     /// Commands that call one of these, by number.
     calls: BTreeMap<usize, String>,
+    perhaps: BTreeSet<String>,
+    /// What a trap prints may come out of any command.
+    is_trapped: bool,
     /// Programs whose output is taken for a number.
     counting: BTreeSet<String>,
     /// Whether `[[` was read and `]]` was not.
@@ -200,14 +208,24 @@ impl Reader<'_> {
         let (variables, is_unset) = (&self.variables, |name: &str| self.variables.is_unset(name));
         let numbers = variables.numbers();
         for (command, word, names) in &self.numbers {
-            if names.iter().all(|name| numbers.hold(name)) {
-                self.found[*command][*word] = ShellWord::Given;
+            // One that is quoted is a word whatever it holds.
+            let word = &mut self.found[*command][*word];
+            if matches!(word, ShellWord::Many(_)) && names.iter().all(|name| numbers.hold(name)) {
+                *word = ShellWord::Given;
             }
         }
         let outcome = variables.outcome(&numbers)?;
         let calls = self.calls.iter().filter(|(_, name)| !is_unset(name)).map(|(at, _)| *at);
-        let calls = calls.collect();
-        Ok(Script { commands: self.found, calls, sets: outcome.sets, values: outcome.commands })
+        let (calls, perhaps) = (calls.collect(), self.perhaps);
+        let Outcome { sets, commands: values } = outcome;
+        Ok(Script { commands: self.found, calls, perhaps, sets, values })
+    }
+
+    /// To a plain shell a word is the name of a program.
+    fn perhaps(&mut self, name: &str) {
+        if !self.is_bash {
+            self.perhaps.insert(name.to_owned());
+        }
     }
 
     fn script(&mut self, text: &str) -> Read<()> {
@@ -237,6 +255,7 @@ impl Reader<'_> {
             chars: text.chars().collect(),
             at: 0,
             inside,
+            substitutions: 0,
             documents: VecDeque::new(),
             reader: self,
         };
@@ -346,7 +365,7 @@ impl Word {
 
     /// Variables of which it is made, and digits, if it is made of nothing else.
     fn counted(&self) -> Option<&[String]> {
-        let is_plain = self.unknown && self.splits && !self.opaque && !self.pattern;
+        let is_plain = self.unknown && !self.opaque && !self.pattern;
         let is_counted = is_plain && self.text.bytes().all(|byte| byte.is_ascii_digit());
         is_counted.then_some(self.numbers.as_slice())
     }
@@ -402,6 +421,8 @@ struct Cursor<'r, 'b> {
     /// How many double quotes, here-documents and arithmetics this place is in: quotes are not what they are
     /// elsewhere, and shells differ in what they are.
     inside: usize,
+    /// How many substitutions it is in.
+    substitutions: usize,
     documents: VecDeque<Document>,
     reader: &'r mut Reader<'b>,
 }
@@ -475,6 +496,11 @@ impl Cursor<'_, '_> {
                 let is_joined = document.expands && body.ends_with("\\\n");
                 if line == document.end && !is_joined {
                     break;
+                }
+                // bash ends a document of a substitution there.
+                let behind = line.strip_prefix(document.end.as_str()).unwrap_or_default();
+                if self.substitutions > 0 && behind.contains(')') {
+                    return Err(Unreadable);
                 }
                 if is_joined && line.trim_start_matches('\t') == document.end {
                     return Err(Unreadable);

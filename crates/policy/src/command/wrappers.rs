@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::programs::{self, Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, kind};
 use super::{Inner, base_name, is_short};
-use crate::shell::{Exported, ShellWord, Unreadable, exported};
+use crate::shell::{Exported, ShellWord, Unreadable, exported, is_no_command};
 
 /// Letters of options of `fd` whose value is the rest of the word.
 const FD_LETTERS_WITH_VALUE: [char; 8] = ['E', 'S', 'c', 'd', 'e', 'j', 'o', 't'];
@@ -140,8 +140,16 @@ impl<'w> Wrapping<'w> {
                 (at + 1, operands - 1),
             ]));
         }
-        let Some(text) = word.text() else { return Ok(Step::Unknown) };
-        let sets = matches!(self.program, "env" | "sudo") && !text.starts_with('-');
+        let sets = matches!(self.program, "env" | "sudo");
+        let Some(text) = word.text() else {
+            let set = match word {
+                ShellWord::One(begin) | ShellWord::Below(begin, _) => begin.split_once('='),
+                _ => None,
+            };
+            let is_set = sets && set.is_some_and(|(name, _)| is_no_command(name));
+            return if is_set { go_on(at + 1, operands) } else { Ok(Step::Unknown) };
+        };
+        let sets = sets && !text.starts_with('-');
         if let (true, Some((name, value))) = (sets, text.split_once('=')) {
             if let Exported::Command(value) = exported(name, value)? {
                 inner.values.push(value.to_owned());

@@ -169,23 +169,42 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether what was found from `begin` on, which `text` runs, prints one number.
-    pub(super) fn prints_number(&mut self, begin: usize, text: &str) -> bool {
-        let Some((words, before)) = self.found[begin..].split_last() else { return false };
-        let texts: Option<Vec<&str>> = words.iter().map(ShellWord::text).collect();
-        let Some(texts) = texts else { return false };
-        let counts = NUMBERS.contains(&texts.as_slice())
-            || (texts[0] == "seq" && texts[1..].iter().all(|text| variables::is_number(text)));
+    /// Whether what was found from `begin` on, which `text` runs, prints numbers: it does if these variables hold some.
+    pub(super) fn prints_number(&mut self, begin: usize, text: &str) -> Option<Vec<String>> {
+        let (words, before) = self.found[begin..].split_last()?;
+        let names = self.counts(begin + before.len(), words)?;
         // A pipe, whose end alone comes out.
         let is_piped = !text.contains("||")
             && !text.contains(|c| ";&\n(){}`<>#".contains(c))
             && before.iter().all(|words| only_prints(words));
-        if counts && (before.is_empty() || is_piped) {
-            let names = self.found[begin..].iter().filter_map(|words| words[0].text());
-            self.counting.extend(names.map(str::to_owned));
-            return true;
+        if !before.is_empty() && !is_piped {
+            return None;
         }
-        false
+        let programs = self.found[begin..].iter().filter_map(|words| words[0].text());
+        self.counting.extend(programs.map(str::to_owned));
+        Some(names)
+    }
+
+    /// Variables that have to be numbers so that a command of these words prints numbers.
+    fn counts(&self, number: usize, words: &[ShellWord]) -> Option<Vec<String>> {
+        let texts: Option<Vec<&str>> = words.iter().map(ShellWord::text).collect();
+        if words[0].text() == Some("seq") {
+            let names = |at: usize| {
+                let known = words[at].text().map(|text| variables::is_number(text).then(Vec::new));
+                known.unwrap_or_else(|| {
+                    let of = |it: &&(usize, usize, Vec<String>)| (it.0, it.1) == (number, at);
+                    self.numbers.iter().rev().find(of).map(|(_, _, names)| names.clone())
+                })
+            };
+            let names: Option<Vec<_>> = (1..words.len()).map(names).collect();
+            return names.map(|names| names.concat());
+        }
+        let texts = texts?;
+        let is_count = texts.strip_prefix(&["git", "rev-list", "--count"]).is_some_and(|rest| {
+            rest.iter()
+                .all(|text| !text.starts_with('-') || ["--all", "--no-merges"].contains(text))
+        });
+        (is_count || NUMBERS.contains(&texts.as_slice())).then(Vec::new)
     }
 
     /// Reads a command of the shell itself. `plain`: its name stands at the beginning, as it is.
@@ -205,41 +224,15 @@ impl Reader<'_> {
             "command" | "builtin" => self.behind_options(rest),
             "read" => self.read_into(rest),
             "getopts" => match rest {
-                [options, name, ..] if !options.splits => {
+                [options, name, ..] if options.known().is_some_and(|it| !it.starts_with('-')) => {
                     self.variables.set(name.known().ok_or(Unreadable)?, Value::Unknown)
                 }
                 _ => Err(Unreadable),
             },
-            "wait" => rest.iter().try_for_each(|word| match word.known() {
-                Some("-n" | "-f") => Ok(()),
-                Some(text) if text.starts_with('%') => Ok(()),
-                _ => self.number(word),
-            }),
-            "mapfile" | "readarray" => rest.iter().try_for_each(|word| match word.known() {
-                Some("-t") => Ok(()),
-                Some(name) => {
-                    self.variables.array(name);
-                    self.variables.set(name, Value::Unknown)
-                }
-                None => Err(Unreadable),
-            }),
+            "hash" | "jobs" | "let" | "mapfile" | "readarray" | "shopt" | "unset" | "wait" => {
+                rest.iter().try_for_each(|word| self.operand(name, word))
+            }
             "set" => self.set(rest),
-            "shopt" => rest.iter().try_for_each(|word| match word.known() {
-                Some(text) if SHOPT_OPTIONS.contains(&text) => Ok(()),
-                Some("-s" | "-u" | "-q") => Ok(()),
-                _ => Err(Unreadable),
-            }),
-            "unset" => rest.iter().try_for_each(|word| match word.known() {
-                Some("-v" | "-f") => Ok(()),
-                Some(name) => self.variables.unset(name),
-                None => Err(Unreadable),
-            }),
-            // `-x` runs what follows.
-            "jobs" => rest.iter().try_for_each(|word| match word.known() {
-                Some("-l" | "-n" | "-p" | "-r" | "-s") => Ok(()),
-                Some(text) if text.starts_with('%') => Ok(()),
-                _ => Err(Unreadable),
-            }),
             "trap" => self.trap(rest),
             "eval" => {
                 let texts: Option<Vec<&str>> = rest.iter().map(Word::known).collect();
@@ -254,6 +247,32 @@ impl Reader<'_> {
             name if BUILTINS.contains(&name) => Err(Unreadable),
             // A program, or a function of the script.
             _ => Ok(()),
+        }
+    }
+
+    /// A word behind a command that takes each by itself.
+    fn operand(&mut self, command: &str, word: &Word) -> Read<()> {
+        match (command, word.known()) {
+            ("hash", Some("-r"))
+            // `-x` would run what follows.
+            | ("jobs", Some("-l" | "-n" | "-p" | "-r" | "-s"))
+            | ("mapfile" | "readarray", Some("-t"))
+            | ("shopt", Some("-s" | "-u" | "-q"))
+            | ("unset", Some("-v" | "-f"))
+            | ("wait", Some("-n" | "-f")) => Ok(()),
+            ("jobs" | "wait", Some(text)) if text.starts_with('%') => Ok(()),
+            ("let", Some(text)) => self.within(&format!("{text})"), 1, |cursor| {
+                cursor.arithmetic(")")?;
+                if cursor.at + 1 == cursor.chars.len() { Ok(()) } else { Err(Unreadable) }
+            }),
+            ("mapfile" | "readarray", Some(name)) => {
+                self.variables.array(name);
+                self.variables.set(name, Value::Unknown)
+            }
+            ("shopt", Some(text)) if SHOPT_OPTIONS.contains(&text) => Ok(()),
+            ("unset", Some(name)) => self.variables.unset(name),
+            ("wait", _) => self.number(word),
+            _ => Err(Unreadable),
         }
     }
 
@@ -319,6 +338,12 @@ impl Reader<'_> {
     fn trap(&mut self, words: &[Word]) -> Read<()> {
         let words =
             if words.first().and_then(Word::known) == Some("--") { &words[1..] } else { words };
+        // The others are reset where output is taken for a number.
+        let is_inherited = |word: &Word| {
+            let name = word.known().map(str::to_ascii_uppercase);
+            name.is_none_or(|name| ["DEBUG", "ERR", "RETURN"].iter().any(|it| name.contains(it)))
+        };
+        self.is_trapped |= words.iter().skip(1).any(is_inherited);
         match words.first().map(|word| word.known().ok_or(Unreadable)).transpose()? {
             None | Some("-" | "-l" | "-p") => Ok(()),
             Some(script) => self.script(script),

@@ -64,13 +64,15 @@ impl Cursor<'_, '_> {
         if self.take_if("((") {
             let begin = self.at;
             self.arithmetic(")")?;
-            // A plain shell reads brackets in brackets.
             let inside: String = self.chars[begin..self.at].iter().collect();
-            return if self.take_if("))") {
-                self.reader.script(&inside).map(|()| None)
-            } else {
-                Err(Unreadable)
-            };
+            if !self.take_if("))") {
+                return Err(Unreadable);
+            }
+            // A plain shell reads brackets in brackets.
+            if !self.reader.is_bash {
+                self.reader.script(&inside)?;
+            }
+            return Ok(None);
         }
         if self.take_if("(") {
             self.list(&[Stop::Bracket])?;
@@ -87,8 +89,9 @@ impl Cursor<'_, '_> {
         match reserved {
             "!" => {}
             "time" => {
+                self.reader.perhaps(reserved);
                 self.skip_blanks();
-                while self.take_reserved("-p") || self.take_reserved("--") {
+                while self.take_reserved("-p")? || self.take_reserved("--")? {
                     self.skip_blanks();
                 }
                 // With other options it is the program.
@@ -115,7 +118,7 @@ impl Cursor<'_, '_> {
                 if self.take_if("(") && !self.take_if(")") {
                     return Err(Unreadable);
                 }
-                // To a plain shell it is a program.
+                self.reader.perhaps("function");
                 if !self.reader.is_bash {
                     self.reader.defining = None;
                 }
@@ -201,7 +204,7 @@ impl Cursor<'_, '_> {
             let name = self.word()?;
             let name = name.bare().ok_or(Unreadable)?;
             self.skip_lines()?;
-            if self.take_reserved("in") {
+            if self.take_reserved("in")? {
                 loop {
                     self.skip_blanks();
                     match self.peek(0) {
@@ -226,7 +229,7 @@ impl Cursor<'_, '_> {
         self.skip_blanks();
         self.take_if(";");
         self.skip_lines()?;
-        if !self.take_reserved("do") {
+        if !self.take_reserved("do")? {
             return Err(Unreadable);
         }
         self.until("done")
@@ -237,12 +240,12 @@ impl Cursor<'_, '_> {
         self.skip_blanks();
         self.word()?;
         self.skip_lines()?;
-        if !self.take_reserved("in") {
+        if !self.take_reserved("in")? {
             return Err(Unreadable);
         }
         loop {
             self.skip_lines()?;
-            if self.take_reserved("esac") {
+            if self.take_reserved("esac")? {
                 return Ok(());
             }
             self.take_if("(");
@@ -265,11 +268,17 @@ impl Cursor<'_, '_> {
 
     /// Takes a reserved word. Compared as it stands: reading a word twice would read what is nested in
     /// it twice, at every level.
-    fn take_reserved(&mut self, wanted: &str) -> bool {
+    fn take_reserved(&mut self, wanted: &str) -> Read<bool> {
+        if !self.looks_at(wanted) {
+            return Ok(false);
+        }
         let behind = self.peek(wanted.len());
-        self.looks_at(wanted)
-            && behind.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>".contains(c))
-            && self.take_if(wanted)
+        // It ends before a joined line, or goes on behind it.
+        if behind == Some('\\') && self.peek(wanted.len() + 1) == Some('\n') {
+            return Err(Unreadable);
+        }
+        let ends = behind.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>".contains(c));
+        Ok(ends && self.take_if(wanted))
     }
 
     /// A simple command, of which the first word may have been read.
@@ -339,6 +348,7 @@ impl Cursor<'_, '_> {
             if ahead > 0 && matches!(self.peek(ahead), Some('<' | '>')) {
                 let name: String = self.chars[self.at + 1..self.at + ahead - 1].iter().collect();
                 self.reader.variables.set(&name, Value::Number(Vec::new()))?;
+                self.reader.perhaps(&format!("{{{name}}}"));
             }
         }
         if ahead == 0 && self.peek(0) == Some('&') && self.peek(1) == Some('>') {

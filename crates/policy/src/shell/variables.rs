@@ -41,15 +41,20 @@ const HARMLESS: &[&str] = &[
 const PLACES: &[&str] = &[
     "CARGO_HOME",
     "CARGO_TARGET_DIR",
+    "GOBIN",
     "GOCACHE",
+    "GOMODCACHE",
     "GOPATH",
     "HOME",
     "JAVA_HOME",
+    "KUBECONFIG",
     "LD_LIBRARY_PATH",
     "NODE_PATH",
+    "NVM_DIR",
     "OLDPWD",
     "PATH",
     "PKG_CONFIG_PATH",
+    "PNPM_HOME",
     "PWD",
     "PYTHONPATH",
     "RUSTUP_HOME",
@@ -72,6 +77,12 @@ const NEVER_RUN: &[&str] = &[
     "COMMIT",
     "DATE",
     "DEBUG",
+    "GIT_AUTHOR_DATE",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
     "HOST",
     "IMAGE",
     "LOG_LEVEL",
@@ -172,7 +183,7 @@ const OBEYED_BEGINNINGS: &[&str] = &[
 ];
 
 /// Names that are always numbers, whatever is done to them.
-const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS", "UID", "EUID"];
+const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS"];
 
 /// Parts of names of commands and addresses that an environment usually has, so that setting them is exporting them.
 const INHERITED: &[&str] = &[
@@ -212,12 +223,21 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     if is_obeyed(name) {
         return Err(Unreadable);
     }
-    let is_plain = HARMLESS.contains(&name)
-        || PLACES.contains(&name)
-        || is_never_run(name)
-        || is_number(value)
-        || is_shell_alone(name, value);
-    Ok(if is_plain { Exported::Plain } else { Exported::Command(value) })
+    let is_plain = is_no_command(name) || is_number(value) || is_shell_alone(name, value);
+    if is_plain {
+        return Ok(Exported::Plain);
+    }
+    if is_expanded(value) { Err(Unreadable) } else { Ok(Exported::Command(value)) }
+}
+
+/// Whether a shell that counts with this value would run something in it, quotes or not.
+fn is_expanded(value: &str) -> bool {
+    ["$(", "${", "$[", "`"].iter().any(|begin| value.contains(begin))
+}
+
+/// Whether no value of a variable of this name is a command.
+pub(crate) fn is_no_command(name: &str) -> bool {
+    HARMLESS.contains(&name) || PLACES.contains(&name) || is_never_run(name)
 }
 
 /// A shell that other programs start by itself.
@@ -337,7 +357,8 @@ impl Variables {
     }
 
     pub(super) fn set(&mut self, name: &str, value: Value) -> Read<()> {
-        let is_counter = name == "OPTIND" && matches!(&value, Value::Number(of) if of.is_empty());
+        let is_counter = matches!(name, "OPTIND" | "SECONDS")
+            && matches!(&value, Value::Number(of) if of.is_empty());
         if !is_name(name) || (is_obeyed(name) && !is_counter) {
             return Err(Unreadable);
         }
@@ -382,14 +403,13 @@ impl Variables {
             let exports =
                 self.exported.contains(name) || INHERITED.iter().any(|part| name.contains(part));
             outcome.sets |= (exports || is_looked_for(name)) && !is_harmless;
-            let is_run = !is_harmless && !PLACES.contains(&name.as_str()) && !is_never_run(name);
-            if !exports || !is_run {
+            if !exports || is_no_command(name) {
                 continue;
             }
             match value {
                 Value::Number(names) if names.iter().all(|of| numbers.hold(of)) => {}
                 Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
-                Value::Text(text) => outcome.commands.push(text.clone()),
+                Value::Text(text) if !is_expanded(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }
         }
@@ -409,7 +429,9 @@ impl Variables {
         // on one of its ways only.
         let given = HARMLESS.iter().chain(PLACES).copied();
         let mut others: Vec<&str> = std::iter::once("_").chain(given).collect();
-        others.extend((!self.alone).then_some(PARAMETER));
+        // Another command may set these to what nobody looked at.
+        let given = values.iter().map(|(name, _)| *name).filter(|name| is_never_run(name));
+        others.extend(given.chain([PARAMETER]).filter(|_| !self.alone));
         for (name, value) in values {
             match value {
                 Value::Number(of) => {

@@ -258,9 +258,10 @@ impl Cursor<'_, '_> {
                 self.substitution()?;
                 let text: String = self.chars[begin_at..self.at - 1].iter().collect();
                 // What a command complains of may come out as well.
-                let counts =
-                    self.reader.redirected == redirected && self.reader.prints_number(begin, &text);
-                word.expand(if counts { Part::Number } else { Part::Anything });
+                let is_whole = self.reader.redirected == redirected;
+                let numbers = is_whole.then(|| self.reader.prints_number(begin, &text)).flatten();
+                word.expand(if numbers.is_some() { Part::Number } else { Part::Anything });
+                word.numbers.extend(numbers.into_iter().flatten());
                 Ok(())
             }
             // Arithmetic to bash, a text to others.
@@ -293,7 +294,9 @@ impl Cursor<'_, '_> {
     fn substitution(&mut self) -> Read<()> {
         let inside = std::mem::take(&mut self.inside);
         let (begin, documents) = (self.at, self.documents.len());
+        self.substitutions += 1;
         self.list(&[Stop::Bracket])?;
+        self.substitutions -= 1;
         self.inside = inside;
         // Whose body begins where, shells do not agree on.
         let is_torn = documents > 0 && self.chars[begin..self.at].contains(&'\n');
