@@ -8,6 +8,7 @@ const NAMED: &str = ". ./gradlew ./scripts/test.sh ./start.sh ./stop.sh ./target
 
 /// Allowed where their programs are, and not denied because of another.
 const LINES: &[&str] = &[
+    "n=$(ls | sort -u | wc -l); echo $((n + 1))",
     "if (( $# < 1 || count > 4 )); then echo x; fi",
     "if (( $(nproc) > 4 )); then echo x; fi",
     "[ -z $FOO ]",
@@ -303,6 +304,7 @@ const TWINS: &[&str] = &[
     "n=$(printf 'a[\\44(rm -rf y)]' | tee /proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(sort -o /proc/4/fd/1 f | wc -l); echo $((n))",
     "n=$(uniq f /proc/4/fd/1 | wc -l); echo $((n))",
+    "n=$(sort -o/proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(git log --output=/proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(cat f || wc -l); echo $((n))",
     "n=$(cat f; wc -l); echo $((n))",
