@@ -8,6 +8,7 @@ const NAMED: &str = ". ./gradlew ./scripts/test.sh ./start.sh ./stop.sh ./target
 
 /// Allowed where their programs are, and not denied because of another.
 const LINES: &[&str] = &[
+    "n=$(ls | sort -u | wc -l); echo $((n + 1))",
     "if (( $# < 1 || count > 4 )); then echo x; fi",
     "if (( $(nproc) > 4 )); then echo x; fi",
     "[ -z $FOO ]",
@@ -303,6 +304,7 @@ const TWINS: &[&str] = &[
     "n=$(printf 'a[\\44(rm -rf y)]' | tee /proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(sort -o /proc/4/fd/1 f | wc -l); echo $((n))",
     "n=$(uniq f /proc/4/fd/1 | wc -l); echo $((n))",
+    "n=$(sort -o/proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(git log --output=/proc/4/fd/1 | wc -l); echo $((n))",
     "n=$(cat f || wc -l); echo $((n))",
     "n=$(cat f; wc -l); echo $((n))",
@@ -384,6 +386,7 @@ fn conditions_and_functions_are_allowed_where_they_are_that_for_sure() {
         ("[[ $x =~ ^feature/ ]] && make", true),
         ("if [[ a && $1 -gt 3 ]]; then make; fi", false),
         ("f() { make; }; f", true),
+        ("true; f() { make; }; f", true),
         ("f() {\n  make\n}\nf all\nf", true),
         ("true\nf()\n{ make; }\nif true; then f; fi; (f) | f", true),
         ("function f { make; }; f", false),
@@ -411,6 +414,8 @@ fn conditions_and_functions_are_allowed_where_they_are_that_for_sure() {
         "false &&\nf() { make; }\nf",
         "true || f() { make; }\nf",
         "if true; then f() { make; }; fi; f",
+        "if true; then true; f() { make; }; fi; f",
+        "if true; then true\nf() { make; }\nfi; f",
         "(f() { make; }); f",
         "f() { make; } | true; f",
         "f() { make; } & f",

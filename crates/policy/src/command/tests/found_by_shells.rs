@@ -220,4 +220,21 @@ fn what_is_near_a_rule_is_told_from_it() {
     check("rm -rf", &["git", "-c", "a=it's", "status"], false);
     check("rm -rf", &["tar", "-cI", "rm -rf y", "-f", "o", "."], true);
     check("docker run", &["docker", "-", "x", "run"], false);
+    none_hidden_in(
+        "bash",
+        &[
+            "for v in 'x PS4=$(rm${IFS}-rf${IFS}y)'; do command declare x=$v; done; set -x; true",
+            "declare -a x='([$(rm -rf y)]=1)'",
+        ],
+    );
+    let allowed = ["echo", "make"].map(prefix);
+    let check = |script: &str, expected: bool| {
+        assert_eq!(runs_only(&argv(&["sh", "-c", script]), &allowed, false), expected, "{script}");
+    };
+    check("echo $((FOO = 1)); make", false);
+    check("echo $((FOO += 1)); make", false);
+    check("echo $((FOO++)); make", false);
+    check("echo $((--FOO)); make", false);
+    check("echo $((FOO == 1)); make", true);
+    check("echo $((FOO - 1)); make", true);
 }
