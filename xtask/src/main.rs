@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "mutants",
-        arguments: "[FILE]... [--with TEXT]... [--every N]",
+        arguments: "[FILE]... [--reader] [--with TEXT]... [--every N]",
         about: "change one token of what the policy decides with, and require a test to fail",
         run: mutants::command,
     },

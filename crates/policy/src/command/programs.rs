@@ -399,7 +399,8 @@ pub(super) fn known_name(name: &str) -> String {
         return name;
     }
     let version = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-');
-    let unnumbered = name.trim_end_matches(version);
+    let is_numbered = name.ends_with(|c: char| c.is_ascii_digit());
+    let unnumbered = if is_numbered { name.trim_end_matches(version) } else { &name };
     if is_known(unnumbered) {
         return unnumbered.to_owned();
     }

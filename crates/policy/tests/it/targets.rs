@@ -458,13 +458,15 @@ fn plain_commands(script: &str) -> Option<Vec<Vec<&str>>> {
         .filter(|words| !words.is_empty())
         .collect();
     let name = |word: &&str| word.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    // `gcc-12`, `x86_64-linux-gnu-gcc`, `bash-static`
     let runs_others = |name: &str| {
         let unnumbered = name.trim_end_matches(|c: char| c.is_ascii_digit() || ".-".contains(c));
-        SPECIAL.contains(&name)
-            || SPECIAL.contains(&unnumbered)
-            || name.ends_with("sh")
+        let behind = unnumbered.rsplit('-').next().unwrap_or_default();
+        let before = unnumbered.split('-').next().unwrap_or_default();
+        [name, unnumbered, behind, before]
+            .iter()
+            .any(|name| SPECIAL.contains(name) || WRAPPERS.contains(name) || name.ends_with("sh"))
             || name.starts_with('-')
-            || WRAPPERS.contains(&name)
             || name.starts_with("ld")
     };
     let is_read = commands.iter().flatten().all(|word| !runs_others(&name(word)) || word == &"-rf");
