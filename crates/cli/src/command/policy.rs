@@ -8,7 +8,7 @@ use glasshouse_kernel::driver::{
     policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
-use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId};
+use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId};
 use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 
@@ -66,7 +66,11 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
 fn tried(arguments: &CallArguments, here: &Path) -> Result<Tried, Error> {
     let mut sketch = CallSketch::from_json(&arguments.call)?;
     sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
-    Tried::new(sketch, here, || home::config(Config::default(), here))
+    let tried = Tried::new(sketch, here, || home::config(Config::default(), here))?;
+    if let Some(supposed) = tried.supposed() {
+        output::note(&format!("note: {}", output::visible(&supposed, false)));
+    }
+    Ok(tried)
 }
 
 fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
@@ -163,7 +167,11 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
     let tested = match file {
         Some(file) => {
             let text = input::text(file, input::MAX_POLICY_BYTES)?;
-            Suite::read(&file.display().to_string(), &text)?.run(&policy)
+            let setup = test_setup_or_none(&here, &home::config(Config::default(), &here)?)?;
+            let decided = |call: &Call| {
+                Tried::of_call(call.clone(), &here, &setup).map(|it| it.decide(&policy))
+            };
+            Suite::read(&file.display().to_string(), &text)?.run_with(decided)?
         }
         None => Vec::new(),
     };
