@@ -151,6 +151,12 @@ fn e2e_what_code_makes_is_checked_like_any_plan() {
             "export default () => { let n = <i/>; for (let d = 0; d < 20; d += 1) n = <b>{n}</b>; return n }",
             "plan_too_deep",
         ),
+        ("long", "export default () => <p>{'x'.repeat(600000)}</p>", "plan_too_large"),
+        (
+            "many",
+            "export default () => <div>{Array.from({length: 2000}, () => <p>a</p>)}</div>",
+            "plan_too_large",
+        ),
     ] {
         for runtime in ["renderify", "preact"] {
             let source = json!({"code": code, "language": "tsx", "runtime": runtime});
@@ -159,6 +165,9 @@ fn e2e_what_code_makes_is_checked_like_any_plan() {
             let refused = refused.expect_status(3);
             assert_eq!(refused.stdout, "", "{id} {runtime}");
             assert!(refused.stderr.contains(want), "{id} {runtime}: {}", refused.stderr);
+            // Whose it is, and no place in a text that nobody wrote.
+            assert!(refused.stderr.contains("the plan's code made"), "{id}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("  line: "), "{id}: {}", refused.stderr);
         }
     }
 }
