@@ -292,7 +292,11 @@ pub(super) fn clear_history(as_json: bool) -> Result<u8, Error> {
             "cleared": true, "plans": cleared.plans, "runs": cleared.runs, "kept_in_log": true,
         }));
     } else {
-        output::data(&format!("cleared {} plans and {} runs", cleared.plans, cleared.runs));
+        output::data(&format!(
+            "cleared {} and {}",
+            output::counted(cleared.plans, "plan"),
+            output::counted(cleared.runs, "run")
+        ));
         output::note("the log keeps their events");
     }
     Ok(Exit::Done.status())
