@@ -44,9 +44,8 @@ pub struct Explanation {
     pub nearly: Vec<Near>,
     /// The least changes of the call after which the answer is another; each is enough.
     pub other_call: Vec<CallChange>,
-    /// The least change of the rules after which the answer is another: one that brings what is most likely
-    /// wanted, else any. `None` where no rule that somebody writes changes it: a built-in rule, or a denial of
-    /// the workflow or of a program, decides.
+    /// The least change of the rules after which the answer is another. `None` where no rule that
+    /// somebody writes changes it: a built-in rule, the workflow or a program decides.
     pub other_rules: Option<RuleChange>,
     /// Whether other calls were left out because the rules in TypeScript would have to be asked about
     /// them: they are not asked about what was recorded, not for long, and not after a fault.
@@ -214,6 +213,8 @@ fn varied(found: Vec<CallChange>, now: Effect, call: &Call) -> Vec<CallChange> {
             ((is_other, one.set.len(), is_moved, *before), one)
         })
         .collect();
+    // That another state would do is said once.
+    ranked.retain(|((_, _, is_moved, before), _)| !is_moved || *before == 1);
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().take(MAX_ANSWERS).map(|(_, one)| one).collect()
 }

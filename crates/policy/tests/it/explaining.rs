@@ -367,6 +367,8 @@ fn regression_what_is_proposed_is_of_use() {
     let (calls, near) = told("{ syscall: fs.write, path: tests/a, state: test_writing }");
     assert_eq!(calls[0], ["label=web"], "{calls:?}");
     assert!(calls[1][0].starts_with("path="), "{calls:?}");
+    let moved = calls.iter().filter(|set| set[0].starts_with("state_machine_state="));
+    assert_eq!(moved.count(), 1, "{calls:?}");
     assert_eq!(near[..3], ["seen", "ci", "web"], "{near:?}");
     // No other file brings what is wanted by being reviewed, and the name stays where it may.
     let (calls, _) = told("{ syscall: fs.write, path: db/schema.sql, state: test_writing }");
