@@ -157,6 +157,8 @@ fn e2e_a_policy_is_tried_on_what_was_decided() {
     let first: serde_json::Value =
         serde_json::from_str(changed.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((&first["syscall"], &first["breaking"]), (&"model.call".into(), &true.into()));
+    // Nothing was recorded by trying.
+    assert_eq!(place.events().1.len(), events.len());
     // The failure: decisions of other directories counted, and a file was said to break those. Now: only those of
     // the same project do.
     let other = place.path("other");
@@ -181,8 +183,6 @@ fn e2e_a_policy_is_tried_on_what_was_decided() {
     ] {
         assert!(refused.contains(words), "{words}: {refused}");
     }
-    // Nothing was recorded by trying.
-    assert_eq!(place.events().1.len(), events.len());
     place.run(&["policy", "simulate", &candidate_name, "--session", "s_none"]).expect_status(10);
     place.run(&["policy", "simulate", "/nonexistent"]).expect_status(2);
 }

@@ -602,7 +602,7 @@ fn regression_a_grant_that_a_change_of_policy_ended_is_told_as_dead() {
     let dead = (json!("policy_changed"), json!(1));
     assert_eq!(told, [(json!("live"), json!(1)), dead.clone(), dead]);
     let words = place.run(&["grants", "list", "--all"]).expect_status(0).stdout;
-    assert_eq!(words.matches("1 uses, dead: policy changed").count(), 2, "{words}");
+    assert_eq!(words.matches("1 use, dead: policy changed").count(), 2, "{words}");
     let live = place.run(&["grants", "list"]).expect_status(0);
     assert!(live.stderr.contains("2 more ended with a change of the policy"), "{live:?}");
 
