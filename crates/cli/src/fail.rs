@@ -62,7 +62,10 @@ fn in_words(value: &Value) -> String {
             let of = |name: &str, before: &str, after: &str| {
                 part(name).map_or_else(String::new, |text| format!("{before}{text}{after}"))
             };
-            let message = part("message").unwrap_or_default();
+            let mut message = part("message").unwrap_or_default();
+            if let Some((line, column)) = part("line").zip(part("column")) {
+                message = format!("{line}:{column}: {message}");
+            }
             let (place, code) = (of("pointer", "", ": "), of("code", " [", "]"));
             format!("{place}{message}{code}{}", of("fix", "; fix: ", ""))
         }
@@ -119,6 +122,9 @@ mod tests {
         let issue = json!({ "code": "plan_x", "pointer": "/root", "message": "no", "fix": "do" });
         check(json!([issue]), &["  k:", "    /root: no [plan_x]; fix: do"]);
         check(json!([{ "message": "no" }, { "a": [1, 2] }]), &["  k:", "    no", "    a 1, 2"]);
+        // Each fault of a source has a place, not the first one only.
+        let faults = [json!({ "message": "no", "line": 2, "column": 7, "code": "x" })];
+        check(json!(faults), &["  k:", "    2:7: no [x]"]);
     }
 
     #[test]

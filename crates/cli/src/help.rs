@@ -74,7 +74,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("policy lint", "glasshouse policy lint .glasshouse/policy.yaml"),
     ("policy test", "glasshouse policy test .glasshouse/policy.test.yaml"),
     ("policy schema", "glasshouse policy schema > policy.schema.json"),
-    ("policy show", "glasshouse policy show --shipped > .glasshouse/policy.yaml"),
+    ("policy show", "glasshouse policy show --shipped > policy.yaml"),
     ("policy simulate", "glasshouse policy simulate .glasshouse/policy.yaml --last 500"),
     ("policy learn", "glasshouse policy learn s_p0rcd7dq0ctn --out learned.yaml"),
     ("policy update", "glasshouse policy update"),

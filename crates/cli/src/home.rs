@@ -7,6 +7,7 @@ use crate::error::Error;
 use glasshouse_kernel::config::{Config, DEFAULT_MAX_AUTO_MERGE_LINES, NetworkConfig};
 use glasshouse_kernel::driver::{Credential, NetworkSettings, real_path};
 use glasshouse_kernel::{Kernel, codes};
+use glasshouse_log::codes::STORAGE_FAILED;
 use glasshouse_model::TenantId;
 use glasshouse_provider::{Prices, Secret};
 
@@ -46,10 +47,37 @@ pub(crate) fn program() -> Result<PathBuf, Error> {
         .map_err(|e| Error::new(codes::TURN_FAILED, "the program's own path is unknown").why(e))
 }
 
+/// A home that is not there is a mistake of whoever set it, and nobody's to make.
+fn no_home() -> Option<Error> {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("GLASSHOUSE_HOME") || is_set("XDG_STATE_HOME") {
+        return None;
+    }
+    let home = PathBuf::from(std::env::var_os("HOME")?);
+    (!home.is_dir()).then(|| {
+        Error::new(STORAGE_FAILED, "there is no place for data")
+            .why(format!("HOME is {}, which is no directory", home.display()))
+            .fix(OWN_PLACE)
+    })
+}
+
+const OWN_PLACE: &str = "set GLASSHOUSE_HOME to a directory of your own";
+
 /// Opens the installation.
 pub(crate) fn kernel() -> Result<Kernel, Error> {
     let user = user_config()?;
-    let kernel = Kernel::open(&data_dir()?, &program()?)?;
+    let home = data_dir()?;
+    if let Some(error) = no_home() {
+        return Err(error);
+    }
+    let kernel =
+        Kernel::open(&home, &program()?).map_err(|error| match error.is(STORAGE_FAILED) {
+            true => Error::from(error).fix(format!(
+                "check that the data directory {} is yours and its disk works, or {OWN_PLACE}",
+                home.display()
+            )),
+            false => error.into(),
+        })?;
     Ok(kernel.with_keeping(user.keeping()?).with_network(network(&user.network)?))
 }
 

@@ -86,6 +86,14 @@ pub(crate) fn colour() -> bool {
 /// Stands for the end of a line in a text that is shown on one line.
 const LINE_END: char = '\u{23ce}';
 
+/// A number of things, of which one is one.
+pub(crate) fn counted(number: impl TryInto<u64>, thing: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
 /// Text from outside (a model, a repository, a policy file) that cannot move the cursor, hide itself or
 /// forge a line; line ends stay where `lines` says so, and are shown by a sign elsewhere.
 pub(crate) fn visible(text: &str, lines: bool) -> String {
@@ -134,7 +142,15 @@ pub(crate) fn styled(text: &str, style: Style) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{visible, without_controls};
+    use super::{counted, visible, without_controls};
+
+    #[test]
+    fn one_thing_is_one() {
+        let check = |number: usize, expected: &str| assert_eq!(counted(number, "plan"), expected);
+        check(0, "0 plans");
+        check(1, "1 plan");
+        check(2, "2 plans");
+    }
 
     #[test]
     fn json_says_the_same_without_what_a_terminal_obeys() {

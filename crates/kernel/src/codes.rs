@@ -221,7 +221,7 @@ pub const POLICY_NOT_FOUND: Code = Code::new(
     "policy_not_found",
     Exit::NotFound,
     false,
-    "write one: `glasshouse policy show --shipped > .glasshouse/policy.yaml` is a start",
+    "write one: `mkdir -p .glasshouse && glasshouse policy show --shipped > .glasshouse/policy.yaml` is a start",
 );
 /// A policy file that is not the one that was to be accepted.
 pub const POLICY_CHANGED: Code = Code::new(

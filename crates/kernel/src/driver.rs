@@ -102,7 +102,7 @@ pub use rules::{
     policy_texts, project_policy, protected, served,
 };
 pub use search::{Find, Found, Search, SearchPlace};
-pub use simulate::{Changed, Simulation};
+pub use simulate::{Changed, Past, Simulation};
 pub(crate) use start::random;
 pub use start::{NewSession, test_setup};
 pub use steering::Steering;

@@ -42,8 +42,12 @@ pub const BRANCH_READ_ONLY: Code =
 pub const CELL_CONFLICT: Code =
     Code::new("cell_conflict", Exit::Conflict, false, "read the cell again and decide anew");
 /// The branch has no event with this sequence.
-pub const EVENT_NOT_FOUND: Code =
-    Code::new("event_not_found", Exit::NotFound, false, "list the branch's events");
+pub const EVENT_NOT_FOUND: Code = Code::new(
+    "event_not_found",
+    Exit::NotFound,
+    false,
+    "`glasshouse audit log` lists events with their branches and sequences",
+);
 /// An exported session does not prove itself.
 pub const EXPORT_INVALID: Code = Code::new(
     "export_invalid",

@@ -82,7 +82,7 @@ codes! {
     PATH_UNSAFE = "plan_path_unsafe", REFUSED,
         "name members without __proto__, prototype or constructor";
     /// The profile does not accept source code.
-    SOURCE_DENIED = "plan_source_denied", REFUSED, "describe the interface without source";
+    SOURCE_DENIED = "plan_source_denied", REFUSED, "describe the interface without source, or show it under a profile that runs code: `--profile trusted`";
     /// The code reaches something banned in a disguised spelling.
     SOURCE_DISGUISED = "plan_source_disguised", REFUSED, "write plain code, or do without it";
     /// A profile or its overrides cannot be read.
@@ -101,7 +101,7 @@ codes! {
         "raise capabilities.maxComponentInvocations, or use fewer components";
     /// The lane that the plan asks for does not exist on this host.
     LANE_UNAVAILABLE = "plan_lane_unavailable", REFUSED,
-        "ask for the lane standard, or use a host that has this lane";
+        "ask for no lane, or for one that is here; `glasshouse ui bundle` writes a plan for the lanes of a browser";
     /// A tenant has used up what it may run.
     QUOTA_EXCEEDED = "plan_quota_exceeded", CONFLICT, "wait until the window ends, then retry";
     /// The plan needs code to run, and no engine for it is built.

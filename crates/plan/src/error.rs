@@ -71,6 +71,13 @@ impl Error {
         self
     }
 
+    /// The same of a root that nobody wrote: it has a maker, and no lines that anybody could look at.
+    pub(crate) fn made_by(mut self, maker: &str) -> Self {
+        self.0.what = format!("what {maker} made is refused: {}", self.0.what);
+        self.0.context.retain(|key, _| !["line", "column"].contains(key));
+        self
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> &'static str {

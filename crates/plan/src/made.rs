@@ -68,6 +68,11 @@ impl Made {
         }
     }
 
+    /// Whether code of the plan made the root, and not the plan or a plugin.
+    pub(crate) fn is_of_code(&self) -> bool {
+        self.templates == Templates::OfSource
+    }
+
     /// Whether an address is one that was put together.
     pub(crate) fn fills_in(&self, text: &str) -> bool {
         !self.written.contains(text)
@@ -215,7 +220,8 @@ impl Plan {
         if let Some(Value::Array(imports)) = members.get_mut("imports") {
             imports.retain(|import| !here.iter().any(|name| *import == *name));
         }
-        let plan = parse(&Value::Object(members).to_string(), limits)?;
+        let parsed = parse(&Value::Object(members).to_string(), limits);
+        let plan = parsed.map_err(|error| error.made_by("a component of the plan"))?;
         let mut plan = self.with_made(plan, Templates::OfSource);
         if let Some(made) = plan.made_mut() {
             made.expressions.clone_from(&modules.0);

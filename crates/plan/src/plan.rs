@@ -194,7 +194,11 @@ impl Plan {
         if let Some(made) = made {
             members.insert("root".to_owned(), made.clone());
         }
-        let mut plan = parse(&Value::Object(members).to_string(), limits)?;
+        let parsed = parse(&Value::Object(members).to_string(), limits);
+        let mut plan = parsed.map_err(|error| match made {
+            Some(_) => error.made_by("the plan's code"),
+            None => error,
+        })?;
         plan.made.clone_from(&self.made);
         match made {
             Some(_) => Ok(self.with_made(plan, Templates::OfSource)),

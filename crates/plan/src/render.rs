@@ -22,6 +22,7 @@ use crate::escape;
 use crate::event::Event;
 use crate::guard::join;
 use crate::json::Json;
+use crate::made::Made;
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report::{Issue, MAX_NOTES, Report};
@@ -259,7 +260,12 @@ pub(crate) fn refused(plan: &Plan, report: &Report) -> Error {
             })
         })
         .collect();
-    let mut error = Error::new(engine.unwrap_or(codes::UNSAFE), "the plan is not rendered")
+    let what = match plan.made().is_some_and(Made::is_of_code) {
+        // Its places are none of the plan.
+        true => "what the plan's code made is not rendered",
+        false => "the plan is not rendered",
+    };
+    let mut error = Error::new(engine.unwrap_or(codes::UNSAFE), what)
         .why(first.map(|issue| issue.message.as_str()).unwrap_or_default())
         .at(first.map(|issue| issue.pointer.as_str()).unwrap_or_default())
         .with("issues", issues)

@@ -5,7 +5,7 @@
 
 mod trial;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Effect, PrincipalKind};
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::trial::Trial;
 use crate::decide::{Request, Supposed, SupposedRule};
-use crate::glob::{Glob, Segment, Token};
+use crate::glob::{Components, Glob, Segment, Token};
 use crate::limits::MAX_EXPLAINED;
 use crate::network::HostPattern;
 use crate::policy::Policy;
@@ -30,6 +30,9 @@ const MAX_PAIRED: usize = 64;
 const MAX_ANSWERS: usize = 5;
 /// Most rules that nearly spoke.
 const MAX_NEAR: usize = 5;
+/// Keys of changes that lead away from what was asked about.
+const STATE: &str = "state_machine_state";
+const PATH: &str = "path";
 
 /// A decision, and what would have made it another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -123,7 +126,7 @@ pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
     let trial = Trial::new(policy, request);
     let decision = trial.decision();
     Explanation {
-        nearly: nearly(policy, Asked { call: request.call, seen: trial.seen() }),
+        nearly: nearly(policy, Asked { call: request.call, seen: trial.seen() }, decision.effect),
         other_call: other_call(policy, &trial, decision.effect),
         other_rules: other_rules(policy, &trial, &decision),
         untried: trial.left_out(),
@@ -131,7 +134,7 @@ pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
     }
 }
 
-fn nearly(policy: &Policy, asked: Asked<'_>) -> Vec<Near> {
+fn nearly(policy: &Policy, asked: Asked<'_>, now: Effect) -> Vec<Near> {
     let near = policy.rules.iter().filter_map(|rule| {
         let mut unmet = rule.when.iter().filter(|condition| !condition.holds(asked));
         let key = match (unmet.next(), unmet.next()) {
@@ -141,15 +144,23 @@ fn nearly(policy: &Policy, asked: Asked<'_>) -> Vec<Near> {
             (None, _) if rule.is_lifted(asked) => "except",
             (None, _) => return None,
         };
-        Some(Near {
-            rule: rule.name.to_string(),
-            source: policy.source_name(rule.source).to_owned(),
-            line: rule.line,
-            action: rule.effect,
-            key,
-        })
+        Some((rule, key))
     });
-    near.take(MAX_NEAR).collect()
+    let mut near: Vec<_> = near.collect();
+    // What says something else than the answer comes first, then what somebody can change; what another
+    // state of the workflow would bring comes last.
+    near.sort_by_key(|(rule, key)| {
+        let is_moved = *key == STATE && asked.call.state.is_some();
+        (is_moved, rule.effect == now, !policy.is_written(rule))
+    });
+    let told = near.into_iter().take(MAX_NEAR).map(|(rule, key)| Near {
+        rule: rule.name.to_string(),
+        source: policy.source_name(rule.source).to_owned(),
+        line: rule.line,
+        action: rule.effect,
+        key,
+    });
+    told.collect()
 }
 
 fn other_call(policy: &Policy, trial: &Trial<'_>, now: Effect) -> Vec<CallChange> {
@@ -175,9 +186,37 @@ fn other_call(policy: &Policy, trial: &Trial<'_>, now: Effect) -> Vec<CallChange
         });
         found.extend(pairs.filter(|pair| pair.decision == wanted(now)));
     }
-    found.sort_by_key(|one| (one.decision != wanted(now), one.set.len()));
-    found.truncate(MAX_ANSWERS);
-    found
+    // Another file is another act: naming one is of use where it brings what is wanted.
+    let moves = |one: &CallChange| one.set.iter().any(|edit| edit.key == PATH);
+    found.retain(|one| one.decision == wanted(now) || !moves(one));
+    // The same name elsewhere says more than a made-up one.
+    let name = trial.call().path.as_ref().and_then(CanonicalPath::file_name);
+    let is_same = |edit: &Edit| edit.key == PATH && edit.to.rsplit('/').next() == name;
+    if found.iter().any(|one| one.set.iter().any(is_same)) {
+        found.retain(|one| !moves(one) || one.set.iter().any(is_same));
+    }
+    varied(found, now, trial.call())
+}
+
+/// The most useful answers: those that bring what is most likely wanted, with the fewest changes, in the state that
+/// the call was given; of each key one before a second of any.
+fn varied(found: Vec<CallChange>, now: Effect, call: &Call) -> Vec<CallChange> {
+    let mut seen: BTreeMap<(bool, Vec<&'static str>), usize> = BTreeMap::new();
+    let mut ranked: Vec<_> = found
+        .into_iter()
+        .map(|one| {
+            let keys: Vec<_> = one.set.iter().map(|edit| edit.key).collect();
+            let is_moved = call.state.is_some() && keys.contains(&STATE);
+            let is_other = one.decision != wanted(now);
+            let before = seen.entry((is_other, keys)).or_default();
+            *before += 1;
+            ((is_other, one.set.len(), is_moved, *before), one)
+        })
+        .collect();
+    // That another state would do is said once.
+    ranked.retain(|((_, _, is_moved, before), _)| !is_moved || *before == 1);
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().take(MAX_ANSWERS).map(|(_, one)| one).collect()
 }
 
 /// The answer that a person who asks for another one most likely wants.
@@ -192,8 +231,13 @@ const fn wanted(now: Effect) -> Effect {
 /// wanted, or else any other answer.
 fn other_rules(policy: &Policy, trial: &Trial<'_>, now: &Decision) -> Option<RuleChange> {
     let silent = deciding(policy, now);
-    let new = new_rule_for(trial.call(), Effect::Allow, &policy.rules, trial.seen());
-    let changes = changes(policy, &silent, new.is_some());
+    let call = trial.call();
+    let new = |action| new_rule_for(call, action, &policy.rules, trial.seen());
+    let actions: Vec<Effect> = [Effect::Allow, Effect::Deny]
+        .into_iter()
+        .filter(|action| *action != now.effect && new(*action).is_some())
+        .collect();
+    let changes = changes(policy, &silent, &actions);
     let tried: Vec<(&Supposed<'_>, Effect)> = changes
         .iter()
         .filter_map(|change| Some((change, trial.under(change)?)))
@@ -204,13 +248,14 @@ fn other_rules(policy: &Policy, trial: &Trial<'_>, now: &Decision) -> Option<Rul
     Some(RuleChange {
         accepted: change.alone.map(|source| policy.source_name(source).to_owned()),
         without: change.without.iter().map(|id| policy.rules[*id].name.to_string()).collect(),
-        with: change.rule.and(new),
+        with: change.rule.and_then(|(_, action)| new(action)),
         decision: *decision,
     })
 }
 
-/// What could be different about the rules. Accepting comes last: it lets a whole file decide.
-fn changes<'a>(policy: &Policy, silent: &'a [usize], may_add: bool) -> Vec<Supposed<'a>> {
+/// What could be different about the rules, a new one with each of `actions` among it. Accepting comes last: it
+/// lets a whole file decide.
+fn changes<'a>(policy: &Policy, silent: &'a [usize], actions: &[Effect]) -> Vec<Supposed<'a>> {
     let voices = [None].into_iter().chain(policy.acceptable().map(Some));
     let mut changes = Vec::new();
     for alone in voices {
@@ -221,8 +266,9 @@ fn changes<'a>(policy: &Policy, silent: &'a [usize], may_add: bool) -> Vec<Suppo
         if places.is_empty() {
             places.push(SupposedRule::Joint);
         }
-        places.retain(|_| may_add);
-        for rule in [None].into_iter().chain(places.into_iter().map(Some)) {
+        let with = |action: &Effect| places.iter().map(|place| Some((*place, *action))).collect();
+        let rules: Vec<Vec<_>> = actions.iter().map(with).collect();
+        for rule in [None].into_iter().chain(rules.into_iter().flatten()) {
             changes.push(Supposed { without: &[], alone, rule });
             changes.push(Supposed { without: silent, alone, rule });
         }
@@ -278,9 +324,10 @@ impl Value {
             Self::HttpPath(_) => 8,
             Self::Port(_) => 9,
             Self::Host(_) => 10,
-            Self::Path(_) => 11,
-            Self::Argv(_) => 12,
-            Self::Label(_) => 13,
+            Self::Argv(_) => 11,
+            Self::Label(_) => 12,
+            // Another file is seldom what somebody wants to hear of first.
+            Self::Path(_) => 13,
         }
     }
 
@@ -319,7 +366,7 @@ impl Value {
     fn told(&self) -> Edit {
         let (key, to) = match self {
             Self::WithoutLabel(label) => ("label", format!("without {label}")),
-            Self::State(state) => ("state_machine_state", state.clone()),
+            Self::State(state) => (STATE, state.clone()),
             Self::Change(class) => ("change", class.as_str().to_owned()),
             Self::Size(size) => ("size", size.to_string()),
             Self::Tag(tag) => ("caller_tag", tag.clone()),
@@ -333,7 +380,7 @@ impl Value {
             Self::HttpPath(path) => ("http_path", path.clone()),
             Self::Port(port) => ("port", port.to_string()),
             Self::Host(host) => ("host", host.clone()),
-            Self::Path(path) => ("path", path.to_string()),
+            Self::Path(path) => (PATH, path.to_string()),
             Self::Argv(argv) => ("argv", argv.join(" ")),
             Self::Label(label) => ("label", label.clone()),
         };
@@ -361,7 +408,8 @@ fn edits(policy: &Policy, call: &Call) -> Vec<Value> {
         }
         // A value that no rule knows is what keeps a restrictive rule silent.
         if rule.effect != Effect::Allow && rule.when.paths().is_some() && call.path.is_some() {
-            values.extend(CanonicalPath::parse("other").ok().map(Value::Path));
+            let name = call.path.as_ref().and_then(CanonicalPath::file_name);
+            values.extend(CanonicalPath::parse(name.unwrap_or("other")).ok().map(Value::Path));
         }
     }
     let mut values: Vec<Value> = values.into_iter().filter(|value| value.differs(call)).collect();
@@ -414,8 +462,10 @@ fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) 
             }));
         }
         Condition::Change(list) => values.extend(list.iter().map(|class| Value::Change(*class))),
-        Condition::Path(patterns) if call.path.is_some() => {
-            values.extend(patterns.include.iter().filter_map(example).map(Value::Path));
+        Condition::Path(patterns) => {
+            let Some(path) = &call.path else { return };
+            let near = |glob: &Glob| [example_like(glob, path), example(glob)];
+            values.extend(patterns.include.iter().flat_map(near).flatten().map(Value::Path));
         }
         Condition::Command(commands) if call.argv.is_some() => values.extend(
             commands
@@ -423,8 +473,17 @@ fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) 
                 .iter()
                 .map(|words| Value::Argv(words.iter().map(|word| word.to_string()).collect())),
         ),
-        Condition::Host(_) | Condition::Path(_) | Condition::Command(_) => {}
+        Condition::Host(_) | Condition::Command(_) => {}
     }
+}
+
+/// A path that a pattern matches, of the name that another path has.
+fn example_like(glob: &Glob, path: &CanonicalPath) -> Option<CanonicalPath> {
+    let example = example(glob)?;
+    let name = path.file_name()?;
+    let parent = example.as_str().rsplit_once('/').map(|(parent, _)| format!("{parent}/"));
+    let like = CanonicalPath::parse(&format!("{}{name}", parent.unwrap_or_default())).ok()?;
+    (like != *path && glob.matches(Components::of(&like))).then_some(like)
 }
 
 /// A path that a pattern matches.

@@ -109,8 +109,8 @@ pub(crate) struct Supposed<'a> {
     /// The one source, of those with a consent of their own, that decides as a joint one; the others
     /// of them are not there.
     pub(crate) alone: Option<usize>,
-    /// One more rule, which allows the call.
-    pub(crate) rule: Option<SupposedRule>,
+    /// One more rule, and what it says of the call.
+    pub(crate) rule: Option<(SupposedRule, Effect)>,
 }
 
 /// Where a supposed rule stands.
@@ -177,8 +177,8 @@ fn decide_with(
             ledger.add_rule(policy, rule, request.call);
         }
     }
-    if let Some(place) = supposed.rule {
-        ledger.add_supposed(place);
+    if let Some((place, action)) = supposed.rule {
+        ledger.add_supposed(place, action);
     }
     ledger.check_sandbox();
     let is_gone = policy.extension().is_some_and(|text| supposed.is_gone(policy, text.position));
@@ -276,13 +276,13 @@ impl Ledger<'_> {
         }
     }
 
-    /// Adds a rule that allows and is in no file.
-    fn add_supposed(&mut self, place: SupposedRule) {
+    /// Adds a rule that is in no file.
+    fn add_supposed(&mut self, place: SupposedRule, action: Effect) {
         match place {
-            SupposedRule::Joint => self.add(Layer::File, "supposed", Effect::Allow, None),
+            SupposedRule::Joint => self.add(Layer::File, "supposed", action, None),
             SupposedRule::Of(source) => {
-                self.hear(Effect::Allow);
-                self.consent(source, Effect::Allow);
+                self.hear(action);
+                self.consent(source, action);
             }
         }
     }

@@ -134,6 +134,11 @@ pub fn explanation_text(explanation: &Explanation) -> String {
             let _ = writeln!(out, "  no rule of a file can change this{}", decides(explanation));
         }
         Some(change) => {
+            if explanation.decision.effect == Effect::RequireReview
+                && change.decision == Effect::Deny
+            {
+                let _ = writeln!(out, "  no rule of a file can allow this{}", decides(explanation));
+            }
             let _ = write!(out, "  it would {}", said(change.decision));
             let mut joined = "";
             if let Some(source) = &change.accepted {

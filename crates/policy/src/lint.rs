@@ -320,38 +320,64 @@ impl Linter<'_> {
         let beside = self.policy.rules.iter().filter(is_as_strict);
         let beside = beside.filter_map(|other| other.when.commands()).flatten();
         let all: Vec<&Vec<Box<str>>> = prefixes.iter().chain(beside).collect();
+        // One fault of a rule is told once, however many of its commands have it.
+        let (mut named, mut missed): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for words in prefixes {
-            let mut missed = spellings::others(words);
-            if missed.is_empty() {
+            let mut others = spellings::others(words);
+            if others.is_empty() {
                 continue;
             }
             let program = words.first().map(|word| base_name(word));
             let of_program =
                 all.iter().filter(|other| other.first().map(|word| base_name(word)) == program);
             let found: Vec<Vec<Box<str>>> = of_program.map(|words| (*words).clone()).collect();
-            self.tries = self.tries.saturating_sub(found.len() * missed.len());
+            self.tries = self.tries.saturating_sub(found.len() * others.len());
             if self.tries == 0 {
-                return;
+                break;
             }
-            missed.retain(|argv| !Seen::default().could_run(argv, &found));
-            missed.dedup();
-            if missed.is_empty() {
-                continue;
+            others.retain(|argv| !Seen::default().could_run(argv, &found));
+            let others: Vec<String> =
+                others.iter().map(|argv| format!("`{}`", argv.join(" "))).collect();
+            if others.iter().any(|other| !missed.contains(other)) {
+                named.push(format!("`{}`", words.join(" ")));
             }
-            let told =
-                missed.iter().take(MAX_OTHER_WORDS).map(|argv| format!("`{}`", argv.join(" ")));
-            let told: Vec<String> = told.collect();
-            let more = missed.len() - told.len();
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let message = format!(
-                "`{}` can be said as {}{more}, which it does not find",
-                words.join(" "),
-                told.join(", ")
-            );
-            let fix = "list these words too, or name the command without its options and let what is \
-                       harmless pass by `except`";
-            self.add(Level::Warning, "other_spelling", rule, message, fix);
+            for other in others {
+                if !missed.contains(&other) {
+                    missed.push(other);
+                }
+            }
         }
+        self.tell_other_words(rule, &named, missed);
+    }
+
+    fn tell_other_words(&mut self, rule: &Rule, named: &[String], mut missed: Vec<String>) {
+        // What can be listed comes first.
+        missed.sort_by_key(|other| spellings::stands_for_any(other));
+        let Some(first) = missed.first() else { return };
+        let (level, fix) = match spellings::stands_for_any(first) {
+            // No rule can list these, so one that lists all others is as good as it can be.
+            true => (
+                Level::Advice,
+                "no list has all such words: to find them, name the command without its options and let what is \
+                 harmless pass by `except`",
+            ),
+            false => (
+                Level::Warning,
+                "list these words too, or name the command without its options and let what is harmless pass by \
+                 `except`",
+            ),
+        };
+        let told = &missed[..missed.len().min(MAX_OTHER_WORDS)];
+        let more = match missed.len() - told.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "{} can be said as {}{more}, which it does not find",
+            named.join(", "),
+            told.join(", ")
+        );
+        self.add(level, "other_spelling", rule, message, fix);
     }
 
     fn manners(&mut self, rule: &Rule) {

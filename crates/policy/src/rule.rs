@@ -12,7 +12,7 @@ use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
 
 /// Every syscall that Glasshouse makes or will.
-const KNOWN_SYSCALLS: &[&str] = &[
+pub(crate) const KNOWN_SYSCALLS: &[&str] = &[
     name::FS_READ,
     name::FS_LIST,
     name::FS_EXISTS,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::rule::{KNOWN_SYSCALLS, NoSyscall, check_syscall};
 
 /// A call in short form; what is left out is absent, and the caller is a user unless said.
 ///
@@ -123,6 +124,22 @@ impl CallSketch {
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| {
             Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(error)
+        })
+    }
+
+    /// Refuses a syscall that there cannot be: no rule speaks about a misspelt one, and the answer would be
+    /// a denial that says nothing about what was meant.
+    ///
+    /// # Errors
+    /// `call_malformed`, with the name that was probably meant.
+    pub fn check_syscall(&self) -> Result<()> {
+        check_syscall(&self.syscall).map_err(|NoSyscall { why, meant }| {
+            let what = format!("`{}` of the call is no syscall", self.syscall);
+            let error = Error::new(codes::CALL_MALFORMED, what).why(why);
+            match meant {
+                Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+                None => error.fix(format!("use one of {}", KNOWN_SYSCALLS.join(", "))),
+            }
         })
     }
 

@@ -1,6 +1,8 @@
 //! Tests of a policy: calls, and what has to be decided on them.
 
-use glasshouse_model::{Call, Effect};
+use std::convert::Infallible;
+
+use glasshouse_model::{Call, Decision, Effect};
 use serde::Serialize;
 
 use crate::codes;
@@ -84,14 +86,27 @@ impl Suite {
     /// Decides every call, as if it were made now.
     #[must_use]
     pub fn run(&self, policy: &Policy) -> Vec<Tested> {
+        let by_rules = |call: &Call| decide(policy, &Request::new(call, 0)).decision;
+        self.run_with(|call| Ok::<_, Infallible>(by_rules(call)))
+            .unwrap_or_else(|never| match never {})
+    }
+
+    /// The same with a decision that knows more of a call than its text says.
+    ///
+    /// # Errors
+    /// Whatever `decided` answers.
+    pub fn run_with<E>(
+        &self,
+        mut decided: impl FnMut(&Call) -> std::result::Result<Decision, E>,
+    ) -> std::result::Result<Vec<Tested>, E> {
         self.tests
             .iter()
             .map(|test| {
-                let decision = decide(policy, &Request::new(&test.call, 0)).decision;
+                let decision = decided(&test.call)?;
                 let rules: Vec<String> = decision.rules.into_iter().map(|rule| rule.name).collect();
                 let silent: Vec<String> =
                     test.rules.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
-                Tested {
+                Ok(Tested {
                     test: test.name.clone(),
                     line: test.line,
                     passed: decision.effect == test.expect && silent.is_empty(),
@@ -99,7 +114,7 @@ impl Suite {
                     decision: decision.effect,
                     rules,
                     silent,
-                }
+                })
             })
             .collect()
     }
@@ -120,16 +135,13 @@ fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
         return Err(too_many(reader, node, "bytes in name", name.len(), MAX_NAME_BYTES));
     }
     let call_node = required("call")?;
-    let call = serde_json::from_value::<CallSketch>(call_node.to_json())
-        .map_err(|error| {
-            reader.error(codes::BAD_VALUE, call_node, "the call cannot be read").why(error)
-        })?
+    let unreadable = |what: &str| reader.error(codes::BAD_VALUE, call_node, what.to_owned());
+    let sketch = serde_json::from_value::<CallSketch>(call_node.to_json())
+        .map_err(|error| unreadable("the call cannot be read").why(error))?;
+    let misspelt = sketch.check_syscall();
+    let call = sketch
         .into_call()
-        .map_err(|error| {
-            reader
-                .error(codes::BAD_VALUE, call_node, "the call cannot be read")
-                .why(&error.report().why)
-        })?;
+        .map_err(|error| unreadable("the call cannot be read").why(&error.report().why))?;
     let expect =
         match reader.word(required("expect")?, "expect", &["allow", "deny", "require_review"])? {
             "allow" => Effect::Allow,
@@ -144,5 +156,13 @@ fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
             .map(|rule| reader.text(rule, "rules").map(str::to_owned))
             .collect::<Result<_>>()?,
     };
+    misspelt.map_err(|error| {
+        let report = error.report();
+        let fault = unreadable(&report.what).why(&report.why).fix(&report.fix);
+        match report.context.get("suggestion") {
+            Some(word) => fault.with("suggestion", word.clone()),
+            None => fault,
+        }
+    })?;
     Ok(Test { name: name.to_owned(), line: node.line, call, expect, rules })
 }

@@ -65,7 +65,12 @@ pub(crate) fn new_rule_for(
     others: &[Rule],
     seen: &Seen,
 ) -> Option<String> {
-    let plain = format!("allow-{}", name_part(&call.syscall));
+    let verb = match action {
+        Effect::Allow => "allow",
+        Effect::RequireReview => "review",
+        Effect::Deny => "deny",
+    };
+    let plain = format!("{verb}-{}", name_part(&call.syscall));
     let numbered = (2..=others.len().saturating_add(2)).map(|number| format!("{plain}-{number}"));
     let taken: HashSet<String> = others.iter().map(|rule| rule.name.to_ascii_lowercase()).collect();
     let mut names = [plain.clone()].into_iter().chain(numbered);

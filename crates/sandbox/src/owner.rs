@@ -301,12 +301,28 @@ impl Drop for Link {
 }
 
 fn prepare_run_dir(config: &HostConfig) -> Result<PathBuf> {
-    let failed = |error: std::io::Error| system("prepare the run directory", &error);
     let run_dir = config.home.join("run");
+    let failed = |error: std::io::Error| no_run_dir(&run_dir, &error);
     fs::create_dir_all(&run_dir).map_err(failed)?;
-    let run_dir = run_dir.canonicalize().map_err(failed)?;
-    fs::set_permissions(&run_dir, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-    Ok(run_dir)
+    let found = run_dir.canonicalize().map_err(failed)?;
+    fs::set_permissions(&found, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    Ok(found)
+}
+
+/// A directory that cannot be made is another matter than a resource that is used up.
+fn no_run_dir(run_dir: &Path, error: &std::io::Error) -> Error {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let action = format!("prepare the run directory {}", run_dir.display());
+    match error.kind() {
+        NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem => Error::new(
+            codes::WORKSPACE_IO,
+            format!("cannot {action}"),
+        )
+        .why(error)
+        .fix("make it a directory that you can write to, or set GLASSHOUSE_HOME to one of your own")
+        .with("path", run_dir.display().to_string()),
+        _ => system(&action, error),
+    }
 }
 
 /// Layers are Glasshouse's own directories, so links on the way to them are the user's choice.

@@ -22,7 +22,7 @@ pub mod sweep;
 mod upper;
 
 pub use change::{Change, ChangeKind, ChangeSet, differences};
-pub use freeze::{FrozenBase, GitState, Owner, freeze, recall};
+pub use freeze::{FrozenBase, GitState, Owner, freeze, ignored_now, recall};
 pub use hold::Hold;
 pub use manifest::{Entry, Manifest, SealManifest, SpecialKind};
 pub use restore::materialise;

@@ -54,7 +54,7 @@ pub const MODULE_LIMIT: Code = Code::new(
 
 /// The code threw, or never came to an end.
 pub const FAILED: Code =
-    Code::new("script_failed", Exit::Denied, false, "correct the code where the reason says");
+    Code::new("script_failed", Exit::Denied, false, "correct the code by what the reason says");
 /// The source does not export what is asked for.
 pub const EXPORT_MISSING: Code = Code::new(
     "script_export_missing",

@@ -9,6 +9,7 @@ mod foreign;
 mod gate;
 mod globals;
 mod imports;
+mod origins;
 mod place;
 mod stores;
 
@@ -31,6 +32,7 @@ use crate::{cache, codes, vendor};
 pub(crate) use body::{EXPORT, EXPORT_ALL, body};
 pub use foreign::Kind;
 pub(crate) use foreign::foreign;
+pub use origins::Origins;
 use place::Places;
 pub use stores::Stores;
 
@@ -168,6 +170,9 @@ pub struct Module {
     pub exports: Vec<String>,
     /// Digest of source, compiler and result: `sha256:` and hexadecimal digits.
     pub digest: String,
+    /// Where in the source what stands in the text came from. Only of a plan's.
+    #[serde(default)]
+    pub origins: Origins,
 }
 
 /// One fault of a source, and where it is.
@@ -307,14 +312,29 @@ fn compile_at(
     }
     let found = imports::rewrite(&allocator, &mut program, (source.manifest, base), places);
     let imports::Found { mut imports, named } = found.map_err(Faults::of)?;
-    let options = CodegenOptions { comments: CommentOptions::disabled(), ..Default::default() };
-    let mut code = Codegen::new().with_options(options).build(&program).code;
+    let options = CodegenOptions {
+        comments: CommentOptions::disabled(),
+        // Only who wrote a plan looks for a place in it.
+        source_map_path: (origin == Origin::Plan).then(|| "source".into()),
+        ..Default::default()
+    };
+    let made = Codegen::new().with_options(options).build(&program);
+    let mut code = made.code;
+    let mut origins = Origins::default();
+    if let Some(map) = made.map {
+        let pairs = map.get_tokens().map(|token| {
+            let of = (token.get_dst_line(), token.get_dst_col());
+            (of, (token.get_src_line(), token.get_src_col()))
+        });
+        origins = Origins::new(&code, source.code, pairs);
+    }
     if let Some(import) = stores.import() {
         code.insert_str(0, &import);
+        origins.below(&import);
         imports.push(vendor::STORAGE.to_owned());
     }
     let digest = digest(source, &code);
-    Ok(Module { code, imports, named, exports, digest })
+    Ok(Module { code, imports, named, exports, digest, origins })
 }
 
 /// Refuses what would make the compiler's own recursion deep or its work long.

@@ -332,12 +332,12 @@ impl Run<'_> {
                 return Err(Failed::Limit(Limit::Time));
             }
             if !ctx.execute_pending_job() && promise.state() == PromiseState::Pending {
-                return Err(Failed::Threw("a promise never settles".to_owned()));
+                return Err(Failed::Threw("a promise never settles".to_owned(), None));
             }
         }
         match promise.result::<Value<'js>>() {
             Some(result) => self.caught(ctx, result),
-            None => Err(Failed::Threw("a promise never settles".to_owned())),
+            None => Err(Failed::Threw("a promise never settles".to_owned(), None)),
         }
     }
 
@@ -356,9 +356,20 @@ impl Run<'_> {
             // When there is no memory for an error either, the engine throws nothing at all.
             CaughtError::Value(value) if value.is_null() => Failed::MaybeMemory(text),
             _ if text.contains("out of memory") => Failed::MaybeMemory(text),
-            _ => Failed::Threw(text),
+            _ => Failed::Threw(text, place(caught)),
         }
     }
+}
+
+/// Where in the plan's module an error was made: the innermost of its calls there, as the engine wrote it down. Code can
+/// write there what it likes; it misleads only who wrote it.
+fn place(caught: &CaughtError<'_>) -> Option<(u32, u32)> {
+    let CaughtError::Exception(thrown) = caught else { return None };
+    let calls = thrown.stack()?;
+    let (_, after) = calls.split_once(SOURCE)?;
+    let mut numbers = after.strip_prefix(':')?.split(|c: char| !c.is_ascii_digit());
+    let (line, column) = (numbers.next()?.parse().ok()?, numbers.next()?.parse::<u32>().ok()?);
+    Some((line, column.checked_sub(1)?))
 }
 
 /// What an error says, in one text of bounded length.

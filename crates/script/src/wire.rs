@@ -82,8 +82,8 @@ pub(crate) enum Reply {
 /// Why code made nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Failed {
-    /// It threw, or never came to an end by itself.
-    Threw(String),
+    /// It threw, or never came to an end by itself: what was said, and the line and byte of the module where.
+    Threw(String, Option<(u32, u32)>),
     /// It threw what the engine throws when memory is refused. Code can throw the same; whether
     /// memory was used up is for who measured it to say.
     MaybeMemory(String),

@@ -119,7 +119,8 @@ impl Program {
     /// How much of memory it is, nearly.
     fn bytes(&self) -> usize {
         let names = self.module.named.iter().map(|(name, address)| name.len() + address.len());
-        self.module.code.len() + self.bytecode.len() + names.sum::<usize>()
+        let (code, origins) = (self.module.code.len(), self.module.origins.bytes());
+        code + origins + self.bytecode.len() + names.sum::<usize>()
     }
 
     /// The program with the modules of a graph, which began at what it wants.
@@ -368,16 +369,27 @@ impl Worker<'_> {
             }
             Some((Reply::Failed(failed), _)) => {
                 let failed = judged(failed, ran.usage.memory_peak_bytes, task.limits.memory_bytes);
-                if let Failed::Limit(limit) = failed {
-                    receipt.limit = Some(limit);
+                match failed {
+                    Failed::Limit(limit) => {
+                        receipt.limit = Some(limit);
+                        Err(reached(limit, &task.limits))
+                    }
+                    Failed::Threw(why, Some((line, byte))) => {
+                        Err(threw(why, program.module.origins.of(line, byte)))
+                    }
+                    other => Err(refused(other)),
                 }
-                Err(refused(failed))
             }
             Some(_) => Err(nonsense()),
             None => Err(match (receipt.limit, ran.status) {
-                (Some(limit), _) => limited(limit),
+                (Some(limit), _) => reached(limit, &task.limits),
                 (None, Status::Cancelled) => {
                     Error::new(codes::FAILED, "the code was stopped").why("it was cancelled")
+                }
+                (None, Status::Signaled(signal)) => {
+                    Error::new(codes::FAILED, "the engine crashed under the code")
+                        .why(format!("its process ended by signal {signal}"))
+                        .fix("nest calls and iterators less deeply")
                 }
                 (None, status) => Error::new(codes::FAILED, "the engine ended under the code")
                     .why(format!("its process ended with {status:?}")),
@@ -499,16 +511,14 @@ fn judged(failed: Failed, peak_bytes: u64, limit_bytes: usize) -> Failed {
         Failed::MaybeMemory(_) if peak_bytes >= limit_bytes as u64 / 2 => {
             Failed::Limit(Limit::Memory)
         }
-        Failed::MaybeMemory(why) => Failed::Threw(why),
+        Failed::MaybeMemory(why) => Failed::Threw(why, None),
         other => other,
     }
 }
 
 fn refused(failed: Failed) -> Error {
     match failed {
-        Failed::Threw(why) | Failed::MaybeMemory(why) => {
-            Error::new(codes::FAILED, "the code failed").why(why)
-        }
+        Failed::Threw(why, _) | Failed::MaybeMemory(why) => threw(why, None),
         Failed::NoExport(name) => {
             Error::new(codes::EXPORT_MISSING, format!("the source exports no `{name}`"))
         }
@@ -520,6 +530,38 @@ fn refused(failed: Failed) -> Error {
             Error::new(codes::SOURCE_INVALID, "the engine does not take the source").why(why)
         }
     }
+}
+
+/// What code threw, with the place in its source.
+fn threw(why: String, place: Option<(u32, u32)>) -> Error {
+    let Some((line, column)) = place else {
+        return Error::new(codes::FAILED, "the code failed").why(why);
+    };
+    Error::new(codes::FAILED, format!("the code failed at line {line}, column {column}"))
+        .why(why)
+        .fix(format!("correct the code at line {line}, or what it is called with"))
+        .with("line", line)
+        .with("column", column)
+}
+
+/// The limit of a run, with its value and how to stay within it.
+fn reached(limit: Limit, limits: &Limits) -> Error {
+    const MIB: usize = 1 << 20;
+    let Limits { time_ms, memory_bytes, jobs, output_bytes } = *limits;
+    let (value, fix) = match limit {
+        Limit::Time => (
+            format!("{time_ms} ms"),
+            "do less in one run, or ask for more time in `capabilities.maxExecutionMs`, within what the profile allows",
+        ),
+        Limit::Memory => (format!("{} MiB", memory_bytes / MIB), "hold less at a time"),
+        Limit::Jobs => (format!("{jobs} steps of promises"), "wait for fewer promises in one run"),
+        Limit::Output => {
+            (format!("{} MiB of text", output_bytes / MIB), "make fewer or shorter nodes")
+        }
+    };
+    let name = limit.as_str();
+    let what = format!("the code reached its limit of {name}, {value}");
+    Error::new(codes::LIMIT, what).fix(fix).with("limit", name)
 }
 
 fn limited(limit: Limit) -> Error {

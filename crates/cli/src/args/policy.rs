@@ -55,7 +55,7 @@ pub(crate) enum PolicyCommand {
         /// All decisions of this session
         #[arg(long, value_name = "ID")]
         session: Option<SessionId>,
-        /// How many of the newest decisions of all sessions
+        /// How many of the newest decisions of sessions in this directory
         #[arg(long, value_name = "N", default_value = "100", conflicts_with = "session")]
         last: usize,
         /// Differences and the sum as JSON lines on stdout

@@ -4,16 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use glasshouse_kernel::driver::{
-    Changed, PROJECT_POLICY, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile,
+    Changed, PROJECT_POLICY, Past, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile,
     policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
-use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId};
+use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId};
 use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 
 use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
 use crate::error::Error;
+use crate::output::counted;
 use crate::review::{Terminal, ask, ask_phrase};
 use crate::{home, input, output};
 
@@ -66,7 +67,11 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
 fn tried(arguments: &CallArguments, here: &Path) -> Result<Tried, Error> {
     let mut sketch = CallSketch::from_json(&arguments.call)?;
     sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
-    Tried::new(sketch, here, || home::config(Config::default(), here))
+    let tried = Tried::new(sketch, here, || home::config(Config::default(), here))?;
+    if let Some(supposed) = tried.supposed() {
+        output::note(&format!("note: {}", output::visible(&supposed, false)));
+    }
+    Ok(tried)
 }
 
 fn explain(arguments: ExplainArguments, json: bool) -> Result<u8, Error> {
@@ -117,7 +122,13 @@ fn explain_recorded(
 }
 
 fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
-    let policy = load(file, &home::here()?, AsAccepted(false))?;
+    let here = home::here()?;
+    let policy = load(file, &here, AsAccepted(false))?;
+    if !has_file(file, &here) && !json {
+        output::note(
+            "note: the shipped policy was looked at: there is no .glasshouse/policy.yaml here",
+        );
+    }
     let mut findings = glasshouse_policy::lint(&policy);
     // What the program itself wrote is not the reader's to mend.
     findings.retain(|finding| file.is_some() || finding.source != WORKFLOW_POLICY);
@@ -136,9 +147,18 @@ fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
     if json {
         output::json_line(&serde_json::json!({ "warnings": warnings, "advice": advice }));
     } else {
-        output::note(&format!("{warnings} warnings, {advice} pieces of advice"));
+        let advice = match advice {
+            1 => "1 piece of advice".to_owned(),
+            advice => format!("{advice} pieces of advice"),
+        };
+        output::note(&format!("{}, {advice}", counted(warnings, "warning")));
     }
     Ok(if warnings == 0 { Exit::Done } else { Exit::Mismatch }.status())
+}
+
+/// Whether there is a policy file to look at: one that was named, or the project's.
+fn has_file(named: Option<&Path>, here: &Path) -> bool {
+    named.is_some() || input::is_there(&here.join(PROJECT_POLICY))
 }
 
 /// Tests of a project's policy, below its root.
@@ -146,6 +166,7 @@ const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
 
 fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
+    let of_file = has_file(policy, &here);
     // Loading tries the examples. What is tested is what the file will decide, so it counts as accepted.
     let policy = match load(policy, &here, AsAccepted(true)).and_then(to_decide) {
         Err(error) if error.is(glasshouse_policy::codes::EXAMPLE_FAILED) => {
@@ -163,7 +184,11 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
     let tested = match file {
         Some(file) => {
             let text = input::text(file, input::MAX_POLICY_BYTES)?;
-            Suite::read(&file.display().to_string(), &text)?.run(&policy)
+            let setup = test_setup_or_none(&here, &home::config(Config::default(), &here)?)?;
+            let decided = |call: &Call| {
+                Tried::of_call(call.clone(), &here, &setup).map(|it| it.decide(&policy))
+            };
+            Suite::read(&file.display().to_string(), &text)?.run_with(decided)?
         }
         None => Vec::new(),
     };
@@ -195,7 +220,9 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
         }));
     } else {
         output::note(&format!(
-            "{examples} examples of the rules hold; of the file's tests {passed} passed, {} failed",
+            "{} of the rules hold{}; of the file's tests {passed} passed, {} failed",
+            counted(examples, "example"),
+            if of_file { "" } else { " (of the shipped policy: there is no file of the project)" },
             failed.len()
         ));
     }
@@ -292,7 +319,9 @@ fn simulate(
         consent: Consent::Joint,
     };
     let kernel = home::kernel()?;
-    let simulation = kernel.simulate(&candidate, session, last)?;
+    let here = home::here()?;
+    let past = session.map_or(Past::Project(&here), Past::Session);
+    let simulation = kernel.simulate(&candidate, past, last)?;
     let breaking = simulation.changed.iter().filter(|change| change.breaking).count();
     for change in &simulation.changed {
         if json {
@@ -307,7 +336,14 @@ fn simulate(
             "decisions": decisions, "changed": changed, "breaking": breaking,
         }));
     } else {
-        output::note(&format!("{decisions} decisions, {changed} differ, {breaking} breaking"));
+        let of = match session {
+            Some(session) => format!("of the session {session}"),
+            None => {
+                format!("of sessions in {}", output::visible(&here.display().to_string(), false))
+            }
+        };
+        let decisions = counted(decisions, "decision");
+        output::note(&format!("{decisions} {of}, {changed} differ, {breaking} breaking"));
     }
     Ok(Exit::Done.status())
 }
@@ -365,9 +401,15 @@ fn update(
     match digest {
         Some(digest) if digest == own.digest => {
             let phrase = review.phrase();
-            if phrase.is_some() && phrase.as_deref() != confirm {
-                return Err(not_accepted("it would deny what was allowed in many decisions")
-                    .fix(format!("pass --confirm '{}'", phrase.unwrap_or_default())));
+            if let Some(phrase) = phrase.filter(|phrase| Some(phrase.as_str()) != confirm) {
+                let file = file.unwrap_or(Path::new(PROJECT_POLICY)).display();
+                let breaking = review.breaking();
+                return Err(not_accepted(format!(
+                    "it would deny what was allowed in {breaking} of the newest {} decisions of sessions in {}",
+                    review.simulation.decisions,
+                    own.project.display(),
+                ))
+                .fix(format!("`glasshouse policy simulate {file}` lists them; then pass --confirm '{phrase}'")));
             }
         }
         Some(digest) => {
@@ -403,7 +445,7 @@ fn warn_of(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn not_accepted(why: &str) -> Error {
+fn not_accepted(why: impl std::fmt::Display) -> Error {
     Error::new(codes::APPROVAL_NEEDED, "the policy was not accepted").why(why)
 }
 
@@ -418,7 +460,10 @@ fn ask_to_accept(review: &PolicyReview) -> Result<(), Error> {
         output::note(&format!("  {}", change_line(change)));
     }
     let (decisions, changed) = (review.simulation.decisions, review.simulation.changed.len());
-    output::note(&format!("{changed} of the newest {decisions} decisions would be others"));
+    let place = output::visible(&own.project.display().to_string(), false);
+    output::note(&format!(
+        "{changed} of the newest {decisions} decisions of sessions in {place} would be others"
+    ));
     let rejected = || {
         Error::new(codes::APPROVAL_REJECTED, "the policy was not accepted").why("the answer was no")
     };

@@ -57,8 +57,10 @@ fn list(json: bool) -> Result<u8, Error> {
         output::note("nothing waits for a person");
     }
     for one in pending.iter().filter(|_| !json) {
-        let asked: String =
-            visible(&one.request.shown, false).chars().take(MAX_LISTED_CHARS).collect();
+        let asked: String = visible(&in_one_line(&one.request.shown), false)
+            .chars()
+            .take(MAX_LISTED_CHARS)
+            .collect();
         output::data(&format!(
             "{}  {}{}: {}: {asked}",
             one.approval,
@@ -113,6 +115,26 @@ pub(crate) fn asked_lines(request: &ApprovalRequested, patch: Option<&str>) -> V
     lines.into_iter().chain(patch).map(|line| format!("  | {}", visible(&line, false))).collect()
 }
 
+/// Arguments that say what a call is about.
+const SUBJECTS: &[&str] = &["path", "argv", "script", "url", "category", "paths"];
+
+/// What is asked in one line that may be cut: what it is about comes first, and long texts last.
+fn in_one_line(shown: &str) -> String {
+    let Ok(arguments) = serde_json::from_str::<serde_json::Map<_, _>>(shown) else {
+        return shown.to_owned();
+    };
+    let mut each: Vec<_> = arguments
+        .iter()
+        .map(|(name, value)| {
+            let place = SUBJECTS.iter().position(|subject| subject == name);
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (place.unwrap_or(SUBJECTS.len()), text.len(), format!("{name}: {text}"))
+        })
+        .collect();
+    each.sort();
+    each.into_iter().map(|(_, _, text)| text).collect::<Vec<_>>().join(", ")
+}
+
 fn argument(name: &str, value: &serde_json::Value) -> Vec<String> {
     match value.as_str() {
         // A return that no line feed follows stays in its line, where it is made visible.
@@ -127,6 +149,15 @@ fn argument(name: &str, value: &serde_json::Value) -> Vec<String> {
         Some(text) => vec![format!("{name}: {text}")],
         None => vec![format!("{name}: {value}")],
     }
+}
+
+/// Conditions of an offered rule that another one leaves out: it reaches further there.
+fn left_out<'a>(offer: &'a GrantRule, rule: &'a GrantRule) -> impl Iterator<Item = &'a String> {
+    let offered = offer.matching.as_object().into_iter().flat_map(serde_json::Map::keys);
+    offered.filter(|key| {
+        let same = [key.as_str(), if *key == "argv" { "argv_prefix" } else { key }];
+        same.iter().all(|key| rule.matching.get(key).is_none())
+    })
 }
 
 /// A rule with its examples.
@@ -178,11 +209,15 @@ fn answer(
     json: bool,
 ) -> Result<u8, Error> {
     let approved = answer != Answer::Reject;
+    let kernel = home::kernel()?;
     let given = match &answer {
-        Answer::ApproveFor(wider) => Some((wider.scope, wider.rule.clone())),
+        Answer::ApproveFor(wider) => {
+            let rule = kernel.wider_rule(&kernel.pending_approval(name)?, wider)?;
+            Some((wider.scope, rule))
+        }
         _ => None,
     };
-    let answered = home::kernel()?.answer_approval(name, answer, digest, &me())?;
+    let answered = kernel.answer_approval(name, answer, digest, &me())?;
     if json {
         output::json_line(&serde_json::json!({
             "approval": name, "session": answered.session, "approved": approved,
@@ -195,16 +230,12 @@ fn answer(
         let scope = serde_json::to_value(scope).unwrap_or_default();
         let scope = scope.as_str().unwrap_or_default().to_owned();
         output::note(&format!("so are calls like it in this {scope}:"));
-        match rule {
-            Some(rule) => {
-                output::note(&format!("    match {}", visible(&rule.to_string(), false)));
-            }
-            None => answered
-                .request
-                .offer
-                .iter()
-                .flat_map(rule_lines)
-                .for_each(|line| output::note(&line)),
+        rule_lines(&rule).iter().for_each(|line| output::note(line));
+        let free = answered.request.offer.iter().flat_map(|offer| left_out(offer, &rule));
+        for key in free {
+            output::note(&format!(
+                "  note: the offered rule is about one `{key}`; this holds for any"
+            ));
         }
         output::note("  `glasshouse grants list` tells when it ends");
     }
@@ -248,7 +279,7 @@ fn grant_line(row: &GrantRow) -> String {
     };
     let uses = match row.max_uses {
         Some(most) => format!("{} of {most} uses", row.uses),
-        None => format!("{} uses", row.uses),
+        None => output::counted(row.uses, "use"),
     };
     let state = match row.state {
         GrantState::Live => format!("ends in {}", until(row.expires_us)),
@@ -277,6 +308,20 @@ pub(crate) fn lasting(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The failure: a list began with the argument of the first letter, `content`, and the path was cut off.
+    #[test]
+    fn a_list_names_what_a_call_is_about_first() {
+        let check = |shown: &str, expected: &str| assert_eq!(in_one_line(shown), expected);
+        check(r#"{"content":"a long text","path":"a.sh"}"#, "path: a.sh, content: a long text");
+        check(r#"{"cwd":"a","argv":["rm","x"]}"#, r#"argv: ["rm","x"], cwd: a"#);
+        check(
+            r#"{"timeout_ms":5,"url":"https://a.example/"}"#,
+            "url: https://a.example/, timeout_ms: 5",
+        );
+        check(r#"{"b":"longer","a":"long","z":1}"#, "z: 1, a: long, b: longer");
+        check("2 files", "2 files");
+    }
 
     #[test]
     fn a_question_is_shown_in_lines() {

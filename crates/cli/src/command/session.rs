@@ -271,6 +271,8 @@ fn list(kernel: &Kernel, all: bool, json: bool) -> Result<u8, Error> {
         }
         // Of what cannot be read here nobody knows what it was.
         let outside = match view.workflow.filter(|_| view.project.is_none()) {
+            // What failed before its first event.
+            Some(_) if view.events == 0 => Some("nothing was recorded".to_owned()),
             Some(_) => outside(&row, &kernel.log().read(&row.main, 1, 1)?),
             None => None,
         };

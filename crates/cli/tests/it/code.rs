@@ -109,7 +109,9 @@ fn e2e_what_code_throws_cannot_write_to_the_terminal() {
     assert_eq!(ran.stdout, "own root\n");
     assert!(ran.stderr.contains("forged line"), "the control: {ran:?}");
     assert!(!ran.stderr.contains(|c: char| c.is_control() && c != '\n'), "{ran:?}");
-    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{ran:?}");
+    assert!(lines[1].starts_with("  fix: "), "{ran:?}");
 }
 
 #[test]
@@ -151,6 +153,12 @@ fn e2e_what_code_makes_is_checked_like_any_plan() {
             "export default () => { let n = <i/>; for (let d = 0; d < 20; d += 1) n = <b>{n}</b>; return n }",
             "plan_too_deep",
         ),
+        ("long", "export default () => <p>{'x'.repeat(600000)}</p>", "plan_too_large"),
+        (
+            "many",
+            "export default () => <div>{Array.from({length: 2000}, () => <p>a</p>)}</div>",
+            "plan_too_large",
+        ),
     ] {
         for runtime in ["renderify", "preact"] {
             let source = json!({"code": code, "language": "tsx", "runtime": runtime});
@@ -159,6 +167,9 @@ fn e2e_what_code_makes_is_checked_like_any_plan() {
             let refused = refused.expect_status(3);
             assert_eq!(refused.stdout, "", "{id} {runtime}");
             assert!(refused.stderr.contains(want), "{id} {runtime}: {}", refused.stderr);
+            // Whose it is, and no place in a text that nobody wrote.
+            assert!(refused.stderr.contains("the plan's code made"), "{id}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("  line: "), "{id}: {}", refused.stderr);
         }
     }
 }
@@ -196,15 +207,19 @@ fn e2e_what_is_told_of_code_ends_in_words() {
     let place = Place::new();
     let asked = json!({"capabilities": {"maxExecutionMs": 100}});
     for (code, want) in [
-        ("for (;;); export default 1", "limit of time"),
+        ("for (;;); export default 1", "limit of time, 100 ms"),
         ("export const other = 1", "exports no `default`"),
-        ("export default () => { throw new Error('on purpose') }", "on purpose"),
+        (
+            "export default () => {\n throw new Error('on purpose') }",
+            "at line 2, column 12: Error: on purpose",
+        ),
     ] {
         let file = plan(&place, "told", &json!({"code": code, "language": "js"}), &asked);
         let ran = place.run(&["ui", "render-plan", &file, "--profile", "trusted"]).expect_status(0);
         let line = ran.stderr.lines().find(|line| line.contains(want));
         let line = line.unwrap_or_else(|| panic!("{code}: {ran:?}"));
         assert!(!line.trim_end().ends_with(':'), "{line:?}");
+        assert!(ran.stderr.contains("\n  fix: "), "{ran:?}");
     }
 }
 

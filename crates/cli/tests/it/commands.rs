@@ -159,7 +159,7 @@ fn e2e_policy_check_follows_the_contract() {
     check(r#"{"syscall":"fs.write","path":"tests/../../x"}"#, 3, "deny", "workspace-boundary");
     check(r#"{"syscall":"fs.write","path":".glasshouse/policy.yaml"}"#, 3, "deny", "");
     check(r#"{"syscall":"fs.write","path":"src/innocent/config"}"#, 3, "deny", ".git");
-    check(r#"{"syscall":"fs.unknown"}"#, 3, "deny", "");
+    check(r#"{"syscall":"tool.unknown"}"#, 3, "deny", "");
 
     let broken = place.run_in(
         &dir,

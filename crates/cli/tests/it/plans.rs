@@ -298,3 +298,57 @@ fn e2e_what_a_refused_plan_says_is_told_as_text() {
     check(&["ui", "probe-plan", &refused], false);
     check(&["ui", "check", &refused], false);
 }
+
+/// The failure: a plan with code was told to be rendered with `--no-register`, which failed in the same way, because what
+/// runs is recorded first; where the data directory cannot be made, `ui check` named no path and spoke of open files; and a
+/// `HOME` that is not there was made.
+/// Now: each is told what it can do, and what is not there stays so.
+#[test]
+fn e2e_a_place_for_data_that_cannot_be_had_is_named_with_what_helps() {
+    let place = Place::new();
+    let file = |name: &str, text: &str| {
+        std::fs::write(place.path(name), text).unwrap();
+        place.path(name).display().to_string()
+    };
+    let plain = file("plain.json", &plan_of(r#""root":{"type":"text","value":"x"}"#));
+    let code = file(
+        "code.json",
+        &plan_of(
+            r#""root":{"type":"text","value":"x"},"source":{"language":"js","code":"export default null"}"#,
+        ),
+    );
+    let blocked = file("blocked", "no directory");
+    let (none, home) = (place.path("none"), place.path("none").display().to_string());
+    let check = |homeless: bool, arguments: &[&str], status: i32, words: &[&str], not: &str| {
+        let mut command = place.command(arguments);
+        if homeless {
+            command.env_remove("GLASSHOUSE_HOME").env_remove("XDG_STATE_HOME").env("HOME", &home);
+        } else {
+            command.env("GLASSHOUSE_HOME", &blocked);
+        }
+        let ran = Ran::new(&command.output().unwrap());
+        assert_eq!(ran.status, Some(status), "{arguments:?}: {ran:?}");
+        for words in words {
+            assert!(ran.stderr.contains(words), "{arguments:?}: {words}: {ran:?}");
+        }
+        assert!(not.is_empty() || !ran.stderr.contains(not), "{arguments:?}: {not}: {ran:?}");
+    };
+    let render = |file| ["ui", "render-plan", file, "--profile", "trusted"];
+    let alone = |file| ["ui", "render-plan", file, "--profile", "trusted", "--no-register"];
+    for homeless in [true, false] {
+        let own = "set GLASSHOUSE_HOME to";
+        check(homeless, &render(&plain), 9, &["[storage_failed]", "pass `--no-register`"], "");
+        check(homeless, &alone(&plain), 0, &[], "");
+        check(homeless, &render(&code), 9, &["[storage_failed]", "GLASSHOUSE_HOME"], "or pass");
+        check(homeless, &alone(&code), 9, &["[storage_failed]", "recorded first"], "or pass");
+        let place = if homeless { home.as_str() } else { blocked.as_str() };
+        check(homeless, &["session", "list"], 9, &["[storage_failed]", own, place], "");
+        assert!(!none.exists(), "no home is made");
+    }
+    let checked = ["ui", "check", &code, "--profile", "trusted"];
+    check(false, &checked, 9, &["[workspace_io]", &blocked, "GLASSHOUSE_HOME"], "open files");
+}
+
+fn plan_of(more: &str) -> String {
+    format!(r#"{{"specVersion":"runtime-plan/v1","id":"p","version":1,{more}}}"#)
+}

@@ -1,6 +1,6 @@
 //! Who decides: the policy file of a repository before and after a person accepted it.
 
-use glasshouse_model::Kind;
+use glasshouse_model::{Digest, Kind};
 
 use crate::harness::{Place, count};
 
@@ -137,7 +137,7 @@ fn e2e_a_policy_is_tried_on_what_was_decided() {
         std::fs::write(&candidate, text).unwrap();
         let mut arguments = vec!["policy", "simulate", &candidate_name, "--json"];
         arguments.extend(more);
-        place.run(&arguments).expect_status(0)
+        place.run_in(std::path::Path::new(&dir), &arguments).expect_status(0)
     };
     // The same rules change nothing; what a person approved counts as what the rules said.
     let same = simulate(&shipped, &["--last", "100000"]).last();
@@ -159,6 +159,30 @@ fn e2e_a_policy_is_tried_on_what_was_decided() {
     assert_eq!((&first["syscall"], &first["breaking"]), (&"model.call".into(), &true.into()));
     // Nothing was recorded by trying.
     assert_eq!(place.events().1.len(), events.len());
+    // The failure: decisions of other directories counted, and a file was said to break those. Now: only those of
+    // the same project do.
+    let other = place.path("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let elsewhere = ["policy", "simulate", &candidate_name, "--last", "100000"];
+    let told = place.run_in(&other, &elsewhere).expect_status(0);
+    let place_told = format!("0 decisions of sessions in {}, 0 differ", other.display());
+    assert!(told.stderr.contains(&place_told), "{told:?}");
+    std::fs::create_dir_all(other.join(".glasshouse")).unwrap();
+    std::fs::write(other.join(".glasshouse/policy.yaml"), &no_model).unwrap();
+    let digest = Digest::of(no_model.as_bytes()).to_string();
+    place.run_in(&other, &["policy", "update", "--digest", &digest]).expect_status(0);
+    // The control: in the project itself the phrase is asked for, and who asks says how to look.
+    let own = std::path::Path::new(&dir);
+    let update = ["policy", "update", &candidate_name, "--digest", &digest];
+    let refused = place.run_in(own, &update).expect_status(4).stderr;
+    for words in [
+        dir.as_str(),
+        "decisions of sessions in",
+        "glasshouse policy simulate",
+        "--confirm 'accept ",
+    ] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
     place.run(&["policy", "simulate", &candidate_name, "--session", "s_none"]).expect_status(10);
     place.run(&["policy", "simulate", "/nonexistent"]).expect_status(2);
 }

@@ -447,6 +447,10 @@ impl Kernel {
             return Err(Error::new(codes::APPROVAL_MISMATCH, "this was not answered")
                 .why(format!("what is asked for has the digest {}", pending.request.args_digest)));
         }
+        // Before anything is written: a refusal leaves nothing behind.
+        if pending.answered {
+            return Err(answered_already());
+        }
         let (approved, wider) = match answer {
             Answer::Approve => (true, None),
             Answer::ApproveFor(wider) => (true, Some(wider)),
@@ -472,22 +476,14 @@ impl Kernel {
             max_uses: wider.as_ref().and_then(|wider| wider.max_uses),
             answered_us: now_us(),
         };
-        let cell = CellWrite {
-            space: ANSWERS.to_owned(),
-            key: name.to_string(),
-            expected_version: Some(0),
-            bytes: Some(serde_json::to_vec(&body).map_err(|e| {
-                Error::new(codes::TURN_FAILED, "an answer cannot be written").why(e)
-            })?),
-        };
+        let cell = cell_of(name, &body)?;
         let journal = Journal::beside(self, &pending.session)?;
         let drafts = vec![Draft::new(Kind::ApprovalAnswered, &body).by(approver.actor())];
         match journal.append_with(drafts, vec![cell]) {
             Err(error) if error.is(glasshouse_log::codes::CELL_CONFLICT) => {
                 // Taken meanwhile, or closed because its time was over: then nothing asks for it.
                 self.pending_approval(name)?;
-                Err(Error::new(codes::APPROVAL_ANSWERED, "this was answered already")
-                    .why("another answer waits to be taken"))
+                Err(answered_already())
             }
             Err(error) => Err(error),
             Ok(_) => {
@@ -511,8 +507,12 @@ impl Kernel {
         Ok(pending)
     }
 
-    /// The rule of a wider answer, checked against the call at hand.
-    fn wider_rule(
+    /// The rule of a wider answer, checked against the call at hand, with calls that it matches.
+    ///
+    /// # Errors
+    /// `grant_narrow` when it does not match the call, or what is asked for is approved once only;
+    /// `grant_malformed`.
+    pub fn wider_rule(
         &self,
         pending: &PendingApproval,
         wider: &Wider,
@@ -530,6 +530,23 @@ impl Kernel {
         }
         Ok(rule.told(call))
     }
+}
+
+/// The cell in which an answer waits for the owner of the branch.
+fn cell_of(name: &ApprovalName, body: &ApprovalAnswered) -> Result<CellWrite> {
+    let bytes = serde_json::to_vec(body)
+        .map_err(|e| Error::new(codes::TURN_FAILED, "an answer cannot be written").why(e))?;
+    Ok(CellWrite {
+        space: ANSWERS.to_owned(),
+        key: name.to_string(),
+        expected_version: Some(0),
+        bytes: Some(bytes),
+    })
+}
+
+fn answered_already() -> Error {
+    Error::new(codes::APPROVAL_ANSWERED, "this was answered already")
+        .why("another answer waits to be taken")
 }
 
 fn unknown(name: &ApprovalName) -> Error {

@@ -1,7 +1,9 @@
 //! Why something was decided: a recorded decision, made again under its own policy, with what would
 //! have made it another, and where its taint came from.
 
-use glasshouse_model::body::{CallEnd, PolicyDecided, SessionCreated, ToolProposed};
+use glasshouse_model::body::{
+    ApprovalRequested, CallEnd, PolicyDecided, SessionCreated, ToolProposed,
+};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
 use glasshouse_policy::{Explanation, Heard, Request, explain};
 use schemars::JsonSchema;
@@ -51,7 +53,8 @@ pub struct Origin {
 }
 
 impl Kernel {
-    /// Explains the decision that is, or that belongs to the call proposed by, an event.
+    /// Explains the decision that is, or that belongs to the call proposed by, an event; of a question for a person, that of
+    /// the call that it is about.
     ///
     /// # Errors
     /// `event_not_decided` when there is no decision; what reading the log answers.
@@ -93,6 +96,14 @@ impl Kernel {
         let mut last = None;
         for event in self.log.events_from(branch, at) {
             let event = event?;
+            // The number that a list of reviews shows.
+            if event.seq() == at
+                && let Some(call) = event.body_as::<ApprovalRequested>().ok().and_then(|it| it.call)
+                && *event.kind() == Kind::ApprovalRequested
+                && call.0 < at
+            {
+                return self.decision_at(branch, call.0);
+            }
             if event.seq() == at
                 && !matches!(event.kind(), Kind::PolicyDecided | Kind::ToolProposed)
             {

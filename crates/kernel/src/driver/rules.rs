@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::decide::now_us;
 use super::journal::Journal;
 use super::place::real_path;
-use super::simulate::Simulation;
+use super::simulate::{Past, Simulation};
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::config::project_text;
@@ -87,7 +87,7 @@ pub struct PolicyReview {
     pub before: PolicyText,
     /// The difference as a unified diff; empty when the texts are equal.
     pub diff: String,
-    /// Recorded decisions that would come out differently, of the newest hundred.
+    /// Recorded decisions that would come out differently, of the newest hundred of the project.
     pub simulation: Simulation,
 }
 
@@ -243,7 +243,8 @@ impl Kernel {
             .unified_diff()
             .header(&before.name, PROJECT_POLICY)
             .to_string();
-        let simulation = self.simulate(&text, None, LAST_DECISIONS)?;
+        let past = Past::Project(&policy.project);
+        let simulation = self.simulate(&text, past, LAST_DECISIONS)?;
         Ok(PolicyReview { policy, before, diff, simulation })
     }
 

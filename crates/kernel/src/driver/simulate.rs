@@ -1,6 +1,7 @@
 //! Trying a policy on the past: what would have been decided differently.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 
 use glasshouse_log::SessionRow;
 use glasshouse_model::body::{PolicyDecided, SessionCreated};
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use super::Kernel;
 use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, of_session, protected};
+use super::start::canonical_project;
 use crate::session::decided_by_kernel;
 use crate::{Error, Result, codes};
 use glasshouse_policy::limits::MAX_LEARNED;
@@ -46,19 +48,36 @@ pub struct Simulation {
     pub changed: Vec<Changed>,
 }
 
+/// Which recorded decisions are made again.
+#[derive(Debug, Clone, Copy)]
+pub enum Past<'a> {
+    /// The newest of all.
+    All,
+    /// All of one session.
+    Session(&'a SessionId),
+    /// The newest of the sessions of agents in one directory: no other project's file decided those.
+    Project(&'a Path),
+}
+
 impl Kernel {
-    /// Decides again, under `candidate` in the place of the policy file, what was decided: in one
-    /// session, or the `last` decisions of all. What a person approved counts as what the rules said
+    /// Decides again, under `candidate` in the place of the policy file, what was decided: all of one
+    /// session, or the `last` decisions. What a person approved counts as what the rules said
     /// before. Nothing is recorded.
     ///
     /// # Errors
-    /// `session_not_found`, the candidate's load errors, the log's errors.
+    /// `session_not_found`, `project_unreadable`, the candidate's load errors, the log's errors.
     pub fn simulate(
         &self,
         candidate: &PolicyText,
-        session: Option<&SessionId>,
+        past: Past<'_>,
         last: usize,
     ) -> Result<Simulation> {
+        let (session, project) = match past {
+            Past::All => (None, None),
+            Past::Session(session) => (Some(session), None),
+            Past::Project(project) => (None, Some(canonical_project(project)?)),
+        };
+        let project = project.map(|project| project.display().to_string());
         let mut rows = self.log.sessions()?;
         rows.retain(|row| session.is_none_or(|id| *id == row.session));
         if let (Some(id), true) = (session, rows.is_empty()) {
@@ -73,20 +92,21 @@ impl Kernel {
             if left == 0 {
                 break;
             }
-            self.simulate_one(&row, candidate, left, &mut compiled, &mut simulation)?;
+            let of = (&row, project.as_deref());
+            self.simulate_one(of, candidate, left, &mut compiled, &mut simulation)?;
         }
         Ok(simulation)
     }
 
     fn simulate_one(
         &self,
-        row: &SessionRow,
+        (row, project): (&SessionRow, Option<&str>),
         candidate: &PolicyText,
         left: usize,
         compiled: &mut BTreeMap<String, Policy>,
         simulation: &mut Simulation,
     ) -> Result<()> {
-        let Some((beside, decided)) = self.decided_in(row, left)? else { return Ok(()) };
+        let Some((beside, decided)) = self.decided_in(row, project, left)? else { return Ok(()) };
         let key = beside.iter().map(|text| text.text.as_str()).collect::<Vec<_>>().join("\0");
         if !compiled.contains_key(&key) {
             let mut texts = beside;
@@ -116,11 +136,13 @@ impl Kernel {
     }
 
     /// The rules of a session that no candidate takes the place of, the workflow's and the tenant's, and its newest
-    /// decisions that rules alone made, with all that they were made on. `None` for what no session can be read from.
+    /// decisions that rules alone made, with all that they were made on. `None` for what no session can be read from, and
+    /// for one of another project than is asked for.
     #[expect(clippy::type_complexity, reason = "one caller's pair of lists")]
     fn decided_in(
         &self,
         row: &SessionRow,
+        project: Option<&str>,
         left: usize,
     ) -> Result<Option<(Vec<PolicyText>, VecDeque<(Seq, PolicyDecided)>)>> {
         let mut beside = Vec::new();
@@ -128,8 +150,14 @@ impl Kernel {
         for event in self.log.events(&row.main) {
             let event = event?;
             match event.kind() {
+                kind if project.is_some() && event.seq() == 1 && *kind != Kind::SessionCreated => {
+                    return Ok(None);
+                }
                 Kind::SessionCreated => {
                     let Ok(created) = event.body_as::<SessionCreated>() else { return Ok(None) };
+                    if project.is_some_and(|project| created.project != project) {
+                        return Ok(None);
+                    }
                     let texts = of_session(self, &created.policy)?;
                     beside = texts;
                     beside.retain(|text| [WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name));
@@ -159,7 +187,8 @@ impl Kernel {
         let unknown =
             || Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"));
         let row = row.ok_or_else(unknown)?;
-        let (beside, decided) = self.decided_in(&row, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
+        let (beside, decided) =
+            self.decided_in(&row, None, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
         let calls: Vec<_> = decided
             .into_iter()
             .filter_map(|(_, decided)| Some((decided.input.clone()?, by_rules(&decided))))

@@ -4,13 +4,16 @@ use std::path::Path;
 
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CanonicalPath, Decision, Exit, State};
+use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Exit, State};
 use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Request};
-use glasshouse_sandbox::view::{Intent, View};
+use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
+use glasshouse_sandbox::workspace::ignored_now;
 
 use super::decide::{boundary_denial, fitting, now_us};
 use super::rules::PolicyText;
+use super::workbench::content;
 use super::{Kernel, test_setup};
+use crate::classify::{Classifier, Contents};
 use crate::session::exemption::Wanted;
 use crate::{Config, Error, Result, codes};
 
@@ -22,46 +25,96 @@ pub enum Tried {
         call: Box<Call>,
         /// Why the workflow refuses it, whatever the rules say.
         misfit: Option<String>,
+        /// Whether what is written would decide what the write changes: taken for a source.
+        by_content: bool,
     },
     /// It is not, and why.
     Outside(String),
 }
 
 impl Tried {
-    /// Resolves the path of a call as a session in `root` would: links followed, nothing outside.
+    /// Resolves the path of a call as a session in `root` would: links followed, nothing outside. What a
+    /// session finds out by itself is found out in the same way where the call leaves it out: whether a write
+    /// changes a test, a source or what the repository ignores, and which command runs the tests.
     /// `config` is asked for where what the project's tests are makes a difference.
     ///
     /// # Errors
-    /// `usage` for a workflow state that is none; `project_unreadable`; what the path is refused for; what
+    /// `call_malformed`; `usage` for a workflow state that is none; `project_unreadable`; what the path is refused for; what
     /// reading the configuration answers.
     pub fn new<E: From<Error>>(
         mut sketch: CallSketch,
         root: &Path,
         config: impl FnOnce() -> std::result::Result<Config, E>,
     ) -> std::result::Result<Self, E> {
-        let state = sketch.state_machine_state.as_deref().map(workflow_state).transpose()?;
+        sketch.check_syscall().map_err(Error::from)?;
+        let setup = || Ok(test_setup_or_none(root, &config()?)?);
         if let Some(text) = sketch.path.take() {
             match resolved(&text, root)? {
-                Ok(path) => sketch.path = Some(path),
+                Ok(path) => sketch.path = Some(path.canonical().to_string()),
                 Err(outside) => return Ok(Self::Outside(outside)),
             }
         }
-        let call = Box::new(sketch.into_call().map_err(Error::from)?);
-        let misfit = if call.syscall == name::WORKFLOW_REQUEST_EXEMPTION {
-            let setup = test_setup_or_none(root, &config()?)?;
-            let paths = call.path.iter().map(CanonicalPath::as_str).collect();
-            Wanted { workflow: state, category: None, paths }.misfit(&setup.test_globs)
-        } else {
-            None
-        };
-        Ok(Self::Inside { call, misfit })
+        Self::resolved(sketch.into_call().map_err(Error::from)?, root, setup)
+    }
+
+    /// The same for a call that is one already.
+    ///
+    /// # Errors
+    /// As [`Tried::new`].
+    pub fn of_call(mut call: Call, root: &Path, setup: &TestSetup) -> Result<Self> {
+        if let Some(path) = call.path.take() {
+            match resolved(path.as_str(), root)? {
+                Ok(path) => call.path = Some(path.canonical().clone()),
+                Err(outside) => return Ok(Self::Outside(outside)),
+            }
+        }
+        Self::resolved(call, root, || Ok::<_, Error>(setup.clone()))
+    }
+
+    fn resolved<E: From<Error>>(
+        mut call: Call,
+        root: &Path,
+        setup: impl FnOnce() -> std::result::Result<TestSetup, E>,
+    ) -> std::result::Result<Self, E> {
+        let state = call.state.as_deref().map(workflow_state).transpose()?;
+        let (mut misfit, mut by_content) = (None, false);
+        match call.syscall.as_str() {
+            name::WORKFLOW_REQUEST_EXEMPTION => {
+                let paths = call.path.iter().map(CanonicalPath::as_str).collect();
+                let wanted = Wanted { workflow: state, category: None, paths };
+                misfit = wanted.misfit(&setup()?.test_globs);
+            }
+            name::TEST_RUN if call.argv.is_none() => {
+                call.argv = Some(setup()?.argv).filter(|argv| !argv.is_empty());
+            }
+            name::FS_WRITE | name::FS_EDIT | name::FS_DELETE if call.change.is_none() => {
+                if let Some(path) = &call.path {
+                    let is_gone = call.syscall == name::FS_DELETE;
+                    let (class, told) = class_of(path, is_gone, root, &setup()?)?;
+                    (call.change, by_content) = (Some(class), !told);
+                }
+            }
+            _ => {}
+        }
+        Ok(Self::Inside { call: Box::new(call), misfit, by_content })
+    }
+
+    /// What was supposed about the call, in words for people.
+    #[must_use]
+    pub fn supposed(&self) -> Option<String> {
+        let Self::Inside { call, by_content: true, .. } = self else { return None };
+        Some(format!(
+            "what is written to {} decides whether it changes a test, a source or both; it is taken for a \
+             source. Give `change` to try another.",
+            call.path.as_ref().map_or("", CanonicalPath::as_str)
+        ))
     }
 
     /// What a policy decides.
     #[must_use]
     pub fn decide(&self, policy: &Policy) -> Decision {
         match self {
-            Self::Inside { call, misfit } => {
+            Self::Inside { call, misfit, .. } => {
                 let request = Request::new(call, now_us());
                 fitting(glasshouse_policy::decide(policy, &request).decision, misfit.as_ref())
             }
@@ -73,7 +126,7 @@ impl Tried {
     #[must_use]
     pub fn explain(&self, policy: &Policy) -> Explanation {
         match self {
-            Self::Inside { call, misfit: None } => {
+            Self::Inside { call, misfit: None, .. } => {
                 glasshouse_policy::explain(policy, &Request::new(call, now_us()))
             }
             // Neither rules nor what they look at change a denial of the kernel's.
@@ -98,15 +151,39 @@ fn workflow_state(text: &str) -> Result<State> {
 }
 
 /// The path that a text means in a project, or why it means none.
-fn resolved(text: &str, root: &Path) -> Result<std::result::Result<String, String>> {
+fn resolved(text: &str, root: &Path) -> Result<std::result::Result<ResolvedPath, String>> {
     let root = std::fs::File::open(root).map_err(|e| {
         Error::new(codes::PROJECT_UNREADABLE, "cannot open the project's directory").why(e)
     })?;
     match View::new(root.into())?.resolve(text, Intent::Any) {
-        Ok(resolved) => Ok(Ok(resolved.canonical().to_string())),
+        Ok(resolved) => Ok(Ok(resolved)),
         Err(error) if error.exit() == Exit::Denied => Ok(Err(error.to_string())),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What a write changes, as the classifier of a session tells it, and whether that is certain: in Rust
+/// the content decides, and of what would be written there is none yet.
+fn class_of(
+    path: &CanonicalPath,
+    is_gone: bool,
+    root: &Path,
+    setup: &TestSetup,
+) -> Result<(ChangeClass, bool)> {
+    let classifier = Classifier::new(&setup.test_globs)?;
+    // In a repository that git cannot read no session could start, but a call can still be explained.
+    let is_ignored = || ignored_now(root, [path]).is_ok_and(|ignored| ignored.contains(path));
+    let ignored = !classifier.is_test_path(path) && is_ignored();
+    let by_path = classifier.is_test_path(path) || ignored || !Classifier::needs_content(path);
+    if !by_path && !is_gone {
+        return Ok((ChangeClass::Source, false));
+    }
+    let old = match resolved(path.as_str(), root)? {
+        Ok(file) if !by_path => content(&file)?,
+        _ => None,
+    };
+    let contents = Contents { old: old.as_deref(), new: None };
+    Ok((classifier.classify(path, ignored, &contents), true))
 }
 
 impl Kernel {

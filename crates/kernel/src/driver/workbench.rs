@@ -22,6 +22,7 @@ use glasshouse_sandbox::{
     Backend, Cancel, Command, Confined, RunResult, SandboxSpec, Stream, TemplateName, WritableMount,
 };
 
+pub(super) use self::files::content;
 use super::grounds::Grounds;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running};

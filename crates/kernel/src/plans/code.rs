@@ -550,6 +550,11 @@ pub fn told(code: &PlanCode) -> Vec<String> {
         told.push("what the plan's code keeps in storage is not durable: it is in memory, and each run begins with none".to_owned());
     }
     told.extend(made_nothing(code));
+    told.extend(
+        code.error
+            .as_ref()
+            .and_then(|error| Some(format!("  fix: {}", error.get("fix")?.as_str()?))),
+    );
     told
 }
 
@@ -560,7 +565,10 @@ fn made_nothing(code: &PlanCode) -> Option<String> {
         let parts = [text("code"), text("what"), text("why")];
         let why: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let why = why.join(": ");
-        return Some(format!("the plan's code made nothing, so its own root is shown: {why}"));
+        let crashed = if code.killed.as_deref() == Some("crashed") { " (crashed)" } else { "" };
+        return Some(format!(
+            "the plan's code made nothing{crashed}, so its own root is shown: {why}"
+        ));
     }
     let components = code.components.as_ref()?;
     let first = components.faults.first()?;

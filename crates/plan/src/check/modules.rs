@@ -95,9 +95,15 @@ fn coverage(plan: &Plan, profile: &Profile, uses: &Uses<'_>, report: &mut Report
         }
         let entry = plan.manifest_entry(specifier);
         let bare = module::is_bare(specifier);
-        let mut miss = |code, why: &str| report.refuse(code, || (at.pointer(), why.to_owned()));
+        let mut miss = |code, why: &str| {
+            report.refuse(code, || (at.pointer(), format!("{specifier:?}: {why}")));
+        };
         if bare && entry.is_none() {
             if profile.require_module_manifest_for_bare_specifiers {
+                // What the source imports is told with the source.
+                if matches!(at, Place::Source) {
+                    continue;
+                }
                 miss(codes::MANIFEST_MISSING, "the manifest does not cover this module");
             } else {
                 miss(codes::INTEGRITY_MISSING, "without an entry the module has no integrity");

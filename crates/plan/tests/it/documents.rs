@@ -258,3 +258,30 @@ fn the_example_of_the_documentation_is_shown_by_every_profile() {
         );
     }
 }
+
+/// The failure: `import 'lodash'` in a source was told twice, and once without its name.
+/// Now: each module is named, and what the source imports is told once, with the source.
+#[test]
+fn a_module_without_an_entry_is_told_once_and_by_name() {
+    let told = |more: Value| {
+        let mut plan = json!({"specVersion": "runtime-plan/v1", "id": "p", "version": 1,
+            "root": {"type": "text", "value": "x"}});
+        for (key, value) in more.as_object().unwrap() {
+            plan[key] = value.clone();
+        }
+        let profile = Profile::named(ProfileName::Trusted);
+        let report = check_text(&plan.to_string(), &Limits::default(), &profile);
+        let issues = report.issues.into_iter().filter(|it| it.code == "plan_manifest_missing");
+        issues.map(|issue| (issue.pointer, issue.message)).collect::<Vec<_>>()
+    };
+    let code = "import a from 'lodash'; export default a";
+    let source = json!({"source": {"language": "js", "code": code}});
+    for (more, pointer) in
+        [(source, "/source/code"), (json!({"imports": ["lodash"]}), "/imports/0")]
+    {
+        let told = told(more);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, pointer);
+        assert!(told[0].1.contains("lodash"), "{told:?}");
+    }
+}

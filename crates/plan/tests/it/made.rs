@@ -154,3 +154,48 @@ fn templates_filled_in_ahead_are_those_that_rendering_fills_in() {
         assert_eq!(shown(&again, ProfileName::Trusted).markup, want.markup, "{root}");
     }
 }
+
+/// The failure: a root beyond the limits was refused at a line and column of a text that nobody wrote, as if the plan had
+/// them, and an element that code made at `/root`, where the plan has another.
+/// Now: who made it is told, and what was written keeps its places.
+#[test]
+fn what_was_made_is_refused_as_made() {
+    let root = json!({"type": "text", "value": "own"});
+    let document = json!({"specVersion": "runtime-plan/v1", "id": "p", "version": 1, "root": root});
+    let plan = parse(&document.to_string(), &Limits::default()).unwrap();
+    let limits = Limits { string_bytes: 64, nodes: 8, ..Limits::default() };
+    let long = json!({"type": "text", "value": "x".repeat(100)});
+    let many = json!({"type": "element", "tag": "p", "children": vec![json!({"type": "text", "value": "a"}); 20]});
+    for made in [&long, &many] {
+        let none = Written::default();
+        for (error, maker) in [
+            (plan.after_code(Some(made), &limits).unwrap_err(), "the plan's code"),
+            (
+                plan.after_components(made.clone(), (&[], &none), &limits).unwrap_err(),
+                "a component",
+            ),
+        ] {
+            let report = error.report();
+            assert_eq!(report.code, "plan_too_large");
+            assert!(report.what.contains(maker), "{report:?}");
+            assert!(!report.context.contains_key("line"), "{report:?}");
+        }
+    }
+    let mut written = document.clone();
+    written["root"] = long;
+    let error = parse(&written.to_string(), &limits).unwrap_err().report();
+    assert!(error.context.contains_key("line") && !error.what.contains("made"), "the control");
+    let script = json!({"type": "element", "tag": "script"});
+    let profile = Profile::named(ProfileName::Trusted);
+    let refused = |plan: &Plan| {
+        glasshouse_plan::render(plan, &profile, &Context::new("s").unwrap())
+            .unwrap_err()
+            .report()
+            .what
+    };
+    let coded = plan.after_code(Some(&script), &Limits::default()).unwrap();
+    assert!(refused(&coded).contains("the plan's code made"), "{}", refused(&coded));
+    written["root"] = script;
+    let plain = parse(&written.to_string(), &Limits::default()).unwrap();
+    assert!(!refused(&plain).contains("code made"), "the control");
+}

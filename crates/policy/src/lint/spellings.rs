@@ -99,6 +99,11 @@ const ALIKE: &[Alike] = &[
     flag(&["terraform", "tofu"], None, &["-auto-approve", "--auto-approve"]),
 ];
 
+/// Whether a command has a word in it that stands for any of a kind, so that no list has all of them.
+pub(super) fn stands_for_any(command: &str) -> bool {
+    ["+BRANCH", ":BRANCH"].iter().any(|word| command.contains(word))
+}
+
 /// The same commands in the other words that are known.
 pub(super) fn others(words: &[Box<str>]) -> Vec<Vec<String>> {
     let Some((program, more)) = words.split_first() else { return Vec::new() };

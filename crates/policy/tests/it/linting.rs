@@ -197,3 +197,31 @@ fn regression_a_denial_of_one_spelling_of_an_option_is_told() {
         "`curl --request POST` can be said as `curl --request=POST`, `curl -X POST`, which it does not find"
     );
 }
+
+/// The failure: a denial of force pushes was warned of once for each of its words, all for `+BRANCH`, which no rule can list;
+/// nothing that denies only force pushes was clean.
+/// Now: one fault is told once for a rule, and what no list has is advice.
+#[test]
+fn one_fault_of_a_rule_is_told_once() {
+    let found = |commands: &str| {
+        let text = format!(
+            "capabilities: [{{ name: d, match: {{ syscall: shell.run, argv_prefix: {commands} }}, action: deny }}]"
+        );
+        let findings = lint(&compile(&text).unwrap()).into_iter();
+        let found: Vec<_> = findings.filter(|one| one.kind == "other_spelling").collect();
+        assert!(found.len() <= 1, "{commands}: {found:?}");
+        found.into_iter().next().map(|one| (one.level, one.message))
+    };
+    let forced = "git push --force, git push -f, git push --force-with-lease";
+    let (level, message) = found(&format!("[{forced}]")).unwrap();
+    assert_eq!(level, Level::Warning, "`--mirror` can be listed: {message}");
+    assert!(message.contains("`git push --mirror`, `git push +BRANCH`"), "{message}");
+    let deletes = "git push --delete, git push -d, git push --prune";
+    let (level, message) = found(&format!("[{forced}, {deletes}, git push --mirror]")).unwrap();
+    assert_eq!(level, Level::Advice, "{message}");
+    assert!(message.contains("+BRANCH") && message.contains(":BRANCH"), "{message}");
+    assert_eq!(found("git push"), None, "the control");
+    let (level, message) = found("[[curl, -X, POST], [npm, install, -g]]").unwrap();
+    assert_eq!(level, Level::Warning);
+    assert!(message.starts_with("`curl -X POST`, `npm install -g` can be said as"), "{message}");
+}

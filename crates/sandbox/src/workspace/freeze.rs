@@ -129,30 +129,53 @@ impl FrozenBase {
         &self,
         paths: impl IntoIterator<Item = &'a CanonicalPath>,
     ) -> Result<BTreeSet<CanonicalPath>> {
-        let mut input = Vec::new();
-        for path in paths {
-            // `./` keeps a leading colon from being read as pathspec magic.
-            input.extend_from_slice(b"./");
-            input.extend_from_slice(path.as_str().as_bytes());
-            input.push(0);
-        }
+        let input = names_for_git(paths);
         if self.git.is_none() || input.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let Some(git) = Git::discover(&self.project)? else { return Ok(BTreeSet::new()) };
-        let git = git.for_reading();
-        let args = ["check-ignore", "-z", "--stdin"];
         // Rules come from the frozen copy, so that an agent cannot hide a change by writing a rule.
-        // Below a repository's root the copy holds only the project, not the rules above it.
-        let output = if git.prefix().is_none() {
-            git.run_on(&self.dir, &args, &input, &[])?
-        } else {
-            git.run(&args, &input, &[])?
-        };
-        // Exit 1 means "none of them".
-        let output = if output.code == 1 { output } else { git.expect_ok("check-ignore", output)? };
-        split_names(&output.stdout).map(|name| canonical(None, name)).collect()
+        ask_ignored(&self.project, Some(&self.dir), &input)
     }
+}
+
+/// Which of these paths a project's ignore rules exclude as they stand now. Tracked files are never ignored.
+///
+/// # Errors
+/// `git_failed`.
+pub fn ignored_now<'a>(
+    project: &Path,
+    paths: impl IntoIterator<Item = &'a CanonicalPath>,
+) -> Result<BTreeSet<CanonicalPath>> {
+    ask_ignored(project, None, &names_for_git(paths))
+}
+
+fn names_for_git<'a>(paths: impl IntoIterator<Item = &'a CanonicalPath>) -> Vec<u8> {
+    let mut input = Vec::new();
+    for path in paths {
+        // `./` keeps a leading colon from being read as pathspec magic.
+        input.extend_from_slice(b"./");
+        input.extend_from_slice(path.as_str().as_bytes());
+        input.push(0);
+    }
+    input
+}
+
+fn ask_ignored(
+    project: &Path,
+    frozen: Option<&Path>,
+    input: &[u8],
+) -> Result<BTreeSet<CanonicalPath>> {
+    let Some(git) = Git::discover(project)? else { return Ok(BTreeSet::new()) };
+    let git = git.for_reading();
+    let args = ["check-ignore", "-z", "--stdin"];
+    // Below a repository's root a frozen copy holds only the project, not the rules above it.
+    let output = match frozen {
+        Some(dir) if git.prefix().is_none() => git.run_on(dir, &args, input, &[])?,
+        _ => git.run(&args, input, &[])?,
+    };
+    // Exit 1 means "none of them".
+    let output = if output.code == 1 { output } else { git.expect_ok("check-ignore", output)? };
+    split_names(&output.stdout).map(|name| canonical(None, name)).collect()
 }
 
 /// Freezes a project into `cache`, giving the copy to `owner`.

@@ -42,7 +42,7 @@ fn ended(code: &str, time_ms: u64) -> String {
         }
         Reply::Made(node, _) => node.to_string(),
         Reply::Failed(Failed::NoNode(_)) => "script_output_invalid".to_owned(),
-        Reply::Failed(Failed::Threw(_)) => "script_failed".to_owned(),
+        Reply::Failed(Failed::Threw(..)) => "script_failed".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -267,3 +267,67 @@ fn h7_storage_is_in_memory_and_bounded() {
     let used = ran("export default 1", &task(Runtime::Renderify)).unwrap();
     assert!(!used.receipt.storage_in_memory, "the control");
 }
+
+/// The failure: code that threw had no place, and those of `Error.stack` were of the text that the compiler made, which
+/// nobody sees: line 5 for line 7. Now: the place is of the source as it was written, through types, markup, comments and
+/// signs of any width, and where none is known there is none. In a line it is the last part that the engine noted of what
+/// failed, such as an argument.
+#[test]
+fn what_throws_names_its_place_in_the_source() {
+    let check = |runtime: Runtime, code: &str, expected: Option<(u64, u64)>| {
+        let error = ran(code, &task(runtime)).unwrap().node.unwrap_err();
+        let report = error.report();
+        assert_eq!(report.code, "script_failed", "{code}: {report:?}");
+        let number = |key: &str| report.context.get(key).and_then(Value::as_u64);
+        assert_eq!(number("line").zip(number("column")), expected, "{code}: {report:?}");
+        assert_eq!(report.what.contains("line"), expected.is_some(), "{report:?}");
+    };
+    let (nodes, preact) = (Runtime::Renderify, Runtime::Preact);
+    check(nodes, "export default () => { throw new Error('boom') }", Some((1, 34)));
+    // Types and comments make lines that the compiler leaves out.
+    let typed = "interface A {\n  a: number;\n}\n/* one\n two */\nfunction f(a: A): number {\n  throw new Error('boom' + a.a);\n}\nexport default () => f({ a: 1 });";
+    check(nodes, typed, Some((7, 28)));
+    check(preact, typed, Some((7, 28)));
+    // Markup over several lines becomes one, and the function in it has a place of its own.
+    let markup = "type P = { n: number };\nexport default (p: P) => (\n  <div>\n    <p>\u{e4}\u{1f600}</p>\n    {[1].map(() => {\n      throw new TypeError('in markup');\n    })}\n  </div>\n);";
+    check(nodes, markup, Some((6, 17)));
+    let component = "const Inner = (p: { n: any }) => {\n\n  return <i>{p.n.a.b}</i>;\n};\nexport default () => <p><Inner n={{}}/></p>;";
+    check(preact, component, Some((3, 14)));
+    // What the language itself throws, and at the top of the module.
+    check(nodes, "const a: any = null;\n\nexport default a.b;", Some((3, 16)));
+    check(
+        nodes,
+        "export default () => {\n  const s = '\u{e4}\u{1f600}'; throw new Error(s)\n}",
+        Some((2, 35)),
+    );
+    check(
+        nodes,
+        "export default async () => {\n  await 1;\n  throw new RangeError('later')\n}",
+        Some((3, 13)),
+    );
+    // No error of the engine's has no place.
+    check(nodes, "export default () => { throw 'a text' }", None);
+    check(nodes, "export default () => { throw { stack: 'plan:source:1:1' } }", None);
+    check(nodes, "export default () => new Promise(() => {})", None);
+    check(
+        nodes,
+        "export default () => { const e = new Error('x'); e.stack = 'at plan:source:999:1'; throw e }",
+        None,
+    );
+}
+
+/// Limits are told with their value and with what helps.
+#[test]
+fn a_limit_is_told_with_its_value() {
+    let mut task = task(Runtime::Renderify);
+    task.limits.time_ms = 200;
+    for (code, value, fix) in [
+        ("export default () => { for (;;); }", "time, 200 ms", "maxExecutionMs"),
+        ("export default () => 'x'.repeat(3000000)", "output, 2 MiB", "nodes"),
+        ("export default async () => { for (;;) await 0 }", "", ""),
+    ] {
+        let report = ran(code, &task).unwrap().node.unwrap_err().report();
+        assert_eq!(report.code, "script_limit", "{report:?}");
+        assert!(report.what.contains(value) && report.fix.contains(fix), "{report:?}");
+    }
+}

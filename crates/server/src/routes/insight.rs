@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use glasshouse_kernel::driver::PolicyText;
+use glasshouse_kernel::driver::{Past, PolicyText};
 use glasshouse_kernel::session::{Charge, Difference, Ledger, Replayed, Total};
 use glasshouse_model::{BranchId, Seq, SessionId};
 use glasshouse_policy::Consent;
@@ -206,5 +206,6 @@ pub(crate) fn simulate(service: &Service, ask: &Ask) -> Result<Reply> {
     }
     let candidate =
         PolicyText { name: "candidate".to_owned(), text: policy, consent: Consent::Joint };
-    Ok(Reply::ok(&service.kernel.simulate(&candidate, session.as_ref(), last)?))
+    let past = session.as_ref().map_or(Past::All, Past::Session);
+    Ok(Reply::ok(&service.kernel.simulate(&candidate, past, last)?))
 }

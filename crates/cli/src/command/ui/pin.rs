@@ -44,7 +44,12 @@ pub(super) fn run(arguments: &PinArguments) -> Result<u8, Error> {
         let line = format!("{}  {} bytes  {}", module.kind, module.bytes, module.chain.join(" > "));
         output::note(&output::visible(&line, false));
     }
-    output::note(&format!("{} modules, {fetched} fetched now", modules.len()));
+    let fetched = format!("{fetched} fetched now");
+    output::note(&match modules.len() {
+        // What the program carries needs no digest; the plan may have got addresses of it.
+        0 => format!("no modules to lock but what the program carries, {fetched}"),
+        number => format!("{}, {fetched}", output::counted(number, "module")),
+    });
     Ok(Exit::Done.status())
 }
 

@@ -2,7 +2,7 @@
 //! that are kept in the log.
 
 use glasshouse_kernel::plans::{
-    Expected, History, LANES, Plans, Plugin, Plugins, Quota, Run, ScriptPlugin, Stages,
+    Expected, History, LANES, Plans, Plugin, Plugins, Quota, Run, ScriptPlugin, Stages, runs_code,
 };
 use glasshouse_kernel::{Cancel, Kernel, codes};
 use glasshouse_model::body::{PlanCode, RunMode};
@@ -79,7 +79,11 @@ pub(super) fn plugins(kernel: &Kernel, files: &[PathBuf]) -> Result<Plugins, Err
 /// `ui render-plan`: a plan that is refused is recorded, too.
 pub(super) fn render(text: &str, keep_input: bool, options: &RunOptions) -> Result<u8, Error> {
     let mut took = Stages::default();
-    let plans = took.of("open", || running_plans(&options.plugins)).map_err(unrecorded)?;
+    let opened = took.of("open", || running_plans(&options.plugins));
+    let plans = opened.map_err(|error| {
+        let plan = show::parse(text, &options.profile.profile());
+        unrecorded(error, plan.is_ok_and(|plan| runs_code(&plan)))
+    })?;
     render_in(plans, (text, keep_input), options, took)
 }
 
@@ -114,14 +118,18 @@ fn refusal(plan: &Plan, report: &Report, error: glasshouse_kernel::Error) -> Res
     if report.safe { Err(error.into()) } else { Ok(show::refuse_plan(plan, report)) }
 }
 
-/// What cannot be decided and recorded is not shown; checking and rendering alone needs no log.
-fn unrecorded(error: Error) -> Error {
+/// What cannot be decided and recorded is not shown; checking and rendering alone needs no log, running code does.
+pub(super) fn unrecorded(error: Error, has_code: bool) -> Error {
     use glasshouse_log::codes::{LOG_READ_ONLY, STORAGE_FAILED};
-    if error.is(STORAGE_FAILED) || error.is(LOG_READ_ONLY) {
-        return error
-            .fix("make the data directory writable, or pass `--no-register` to only render");
+    if !error.is(STORAGE_FAILED) && !error.is(LOG_READ_ONLY) {
+        return error;
     }
-    error
+    error.fix(if has_code {
+        "make the data directory writable, or set GLASSHOUSE_HOME to one that is: this plan has code, and what runs is \
+         recorded first, with `--no-register` too"
+    } else {
+        "make the data directory writable, or pass `--no-register` to only render"
+    })
 }
 
 fn tell(run: &Run, options: ShowOptions, mut took: Stages) -> u8 {
@@ -284,7 +292,11 @@ pub(super) fn clear_history(as_json: bool) -> Result<u8, Error> {
             "cleared": true, "plans": cleared.plans, "runs": cleared.runs, "kept_in_log": true,
         }));
     } else {
-        output::data(&format!("cleared {} plans and {} runs", cleared.plans, cleared.runs));
+        output::data(&format!(
+            "cleared {} and {}",
+            output::counted(cleared.plans, "plan"),
+            output::counted(cleared.runs, "run")
+        ));
         output::note("the log keeps their events");
     }
     Ok(Exit::Done.status())

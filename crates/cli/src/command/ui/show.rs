@@ -73,7 +73,8 @@ pub(super) fn render(text: &str, asked: ProfileName, options: ShowOptions) -> Re
     let context = Context::new(SURFACE).map_err(|error| fault(&error))?;
     let coded = match report.safe && runs_code(&plan) {
         true => took.of("code", || -> Result<_, Error> {
-            Ok(runs::running_plans(&[])?.run_aside(&plan, asked)?)
+            let plans = runs::running_plans(&[]).map_err(|error| runs::unrecorded(error, true))?;
+            Ok(plans.run_aside(&plan, asked)?)
         })?,
         false => None,
     };

@@ -203,7 +203,10 @@ fn code(
     let mut report = ended.report.take().unwrap_or_else(|| check_to_run(&plan, profile, LANES));
     super::show::inspect(&plan, profile, &mut report)?;
     let coded = match report.safe {
-        true => runs::running_plans(&[])?.run_aside(&plan, asked)?,
+        true => {
+            let plans = runs::running_plans(&[]).map_err(|error| runs::unrecorded(error, true))?;
+            plans.run_aside(&plan, asked)?
+        }
         false => None,
     };
     // An own root that was shown in frames, or comes with the last one, makes room.

@@ -97,7 +97,7 @@ impl Workbench {
 }
 
 /// The bytes of the file that would be replaced, if there is one.
-fn content(target: &ResolvedPath) -> Result<Option<Vec<u8>>> {
+pub(in crate::driver) fn content(target: &ResolvedPath) -> Result<Option<Vec<u8>>> {
     if !target.exists() {
         return Ok(None);
     }
