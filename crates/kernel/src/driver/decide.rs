@@ -131,7 +131,8 @@ pub(crate) fn masked(masker: &Masker, mut decided: PolicyDecided) -> PolicyDecid
             masked => CanonicalPath::parse(&masked).ok(),
         });
         call.argv.iter_mut().flatten().for_each(mask);
-        let places = [&mut call.host_path, &mut call.host, &mut call.http_path];
+        let places =
+            [&mut call.host_path, &mut call.host, &mut call.http_path, &mut call.http_query];
         places.into_iter().flatten().for_each(mask);
     }
     decided.subject.iter_mut().for_each(mask);
@@ -287,6 +288,7 @@ impl Session {
             call.host = Some(url.host().to_owned());
             call.port = Some(url.port());
             call.http_path = Some(url.path().to_owned());
+            call.http_query = url.query().map(str::to_owned);
             call.method = Some("GET".to_owned());
         }
         let Some((text, intent)) = arguments.target() else {
