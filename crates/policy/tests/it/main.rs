@@ -9,6 +9,7 @@ mod documents;
 mod explaining;
 mod extension;
 mod grants;
+mod learning;
 mod linting;
 mod load_errors;
 mod names;
