@@ -309,7 +309,7 @@ mod tests {
             &[r#"argv: ["rm","-rf","a b"]"#, "timeout_ms: 5"],
         );
         // What would write over the line, or turn it around, is seen.
-        check(r#"{"path":"a\rb\u001b[2K\u202ec"}"#, &["path: a\u{fffd}b\u{fffd}[2K\u{fffd}c"]);
+        check(r#"{"path":"a\rb\u001b[2K\u202ec"}"#, &["path: a\\u{d}b\\u{1b}[2K\\u{202e}c"]);
         // A text that was cut, or is no object, is shown as it is.
         check(r#"{"path":"a… (9 bytes in all)"#, &[r#"{"path":"a… (9 bytes in all)"#]);
         check("2 files\nsrc/a", &["2 files", "src/a"]);
