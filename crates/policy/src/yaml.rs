@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use glasshouse_model::yaml::first_mark;
 use glasshouse_model::{Code, suggest};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -52,6 +53,11 @@ impl Reader<'_> {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(Error::new(codes::LIMIT, format!("policy source `{}`", self.source))
                 .why(format!("{} bytes, at most {MAX_SOURCE_BYTES} are read", text.len())));
+        }
+        if let Some(mark) = first_mark(text) {
+            return Err(self
+                .error_at(codes::SYNTAX, mark.line, mark.column, "unreadable YAML")
+                .why(mark));
         }
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! {
@@ -184,9 +190,6 @@ fn why(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::budget::BudgetBreach;
     match error.without_snippet() {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
-                "an anchor (`&`) or an alias (`*`): quote a text that begins so".to_owned()
-            }
             BudgetBreach::MergeKeys { .. } => "a merge key (`<<`)".to_owned(),
             BudgetBreach::Documents { .. } => "more than one document in a file".to_owned(),
             BudgetBreach::Depth { .. } => format!("it nests deeper than {MAX_YAML_DEPTH} levels"),

@@ -609,6 +609,44 @@ fn regression_yaml_errors_are_in_words_of_ours() {
     let twice = "the key `action` stands twice in one map";
     check("capabilities:\n  - name: a\n    action: deny\n    action: allow\n", 4, 5, twice);
     check("version: 1\nversion: 1\n", 2, 1, "the key `version` stands twice in one map");
-    let anchor = "an anchor (`&`) or an alias (`*`): quote a text that begins so";
-    check("capabilities: &x []\n", 1, 18, anchor);
+    let anchor = "an anchor (`&`): quote a text that begins so";
+    check("capabilities: &x []\n", 1, 15, anchor);
+    check("capabilities: &a\n  - { name: r, match: {}, action: deny }\n", 1, 15, anchor);
+    check("version: 1\ncapabilities: *x\n", 2, 15, "an alias (`*`): quote a text that begins so");
+}
+
+/// The failure: `action: !!binary YWxsb3c=` allowed, `!deny allow` too, and neither looks so to who accepts the file.
+#[test]
+fn no_value_has_a_tag() {
+    let tag = "a tag (`!`): quote a text that begins so";
+    let refused = |text: &str, line: u64, column: u64| {
+        check(text, "policy_syntax", line, column, &[]);
+        assert_eq!(compile(text).unwrap_err().report().why, tag, "{text}");
+    };
+    let rule =
+        |action: &str| format!("capabilities:\n  - {{ name: r, match: {{}}, action: {action} }}\n");
+    for action in [
+        "!!binary YWxsb3c=",
+        "!deny allow",
+        "!!str allow",
+        "! allow",
+        "!<tag:x,1:y> allow",
+        "!!null ''",
+    ] {
+        refused(&rule(action), 2, 35);
+    }
+    refused(
+        "capabilities:\n  - { name: r, match: !!set { syscall: fs.read }, action: allow }\n",
+        2,
+        23,
+    );
+    refused("capabilities:\n  - { !x name: r, match: {}, action: allow }\n", 2, 7);
+    refused("capabilities: !include other.yaml\n", 1, 15);
+    refused("capabilities: !!seq []\n", 1, 15);
+    refused("!!map\nversion: 1\n", 1, 1);
+    refused("extension: !!str |\n  export function evaluate() {}\n", 1, 12);
+    refused("secret_patterns: { a: !!binary eHh4 }\n", 1, 23);
+    // The control: the same words as texts.
+    compile(&rule("deny, reason: '!!binary YWxsb3c='")).unwrap();
+    compile(&rule("deny, reason: is !important")).unwrap();
 }

@@ -277,6 +277,7 @@ fn files_that_cannot_be_used() {
         &["approve"],
     );
     check("steps: [", Some(1), &[]);
+    check("steps: !!seq [ { emit: [ { text: x } ] } ]", None, &["a tag", "line 1, column 8"]);
     check(&format!("# {}", "x".repeat(4 << 20)), None, &["larger than"]);
 }
 
