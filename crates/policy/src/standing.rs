@@ -283,6 +283,10 @@ impl Standing {
             (same(narrow.branch == parent.branch, parent.branch.is_some()), "branch"),
             (same(narrow.turn == parent.turn, parent.turn.is_some()), "turn"),
             (same(narrow.workspace == parent.workspace, parent.workspace.is_some()), "workspace"),
+            (
+                same(narrow.repository == parent.repository, parent.repository.is_some()),
+                "repository",
+            ),
             (self.rule.covers(&child.rule), "rule"),
             (narrow.labels.is_subset(&parent.labels), "labels"),
             (narrow.policy_version == parent.policy_version, "policy_version"),
@@ -312,6 +316,8 @@ pub struct StandingUse<'a> {
     pub turn: Option<Seq>,
     /// Directory of the project.
     pub workspace: &'a str,
+    /// The repository in it, as [`StandingTerms::repository`] names it.
+    pub repository: Option<&'a str>,
 }
 
 /// Why a standing grant for this very call did not count.
@@ -406,6 +412,7 @@ impl<'a> StandingUse<'a> {
             && terms.branch.as_ref().is_none_or(|branch| branch == self.branch)
             && terms.turn.is_none_or(|turn| Some(turn) == self.turn)
             && terms.workspace.as_deref().is_none_or(|dir| dir == self.workspace)
+            && terms.repository.as_deref().is_none_or(|one| Some(one) == self.repository)
             && grant.rule.matches(call)
     }
 

@@ -220,10 +220,13 @@ fn answer(
 fn list_grants(all: bool, json: bool) -> Result<u8, Error> {
     let config = |project: &Path| home::config(Config::default(), project).ok();
     let mut rows = home::kernel()?.grants(config)?;
-    let dead = rows.iter().filter(|row| row.state == GrantState::PolicyChanged).count();
+    let is_void = |row: &&GrantRow| {
+        matches!(row.state, GrantState::PolicyChanged | GrantState::RepositoryChanged)
+    };
+    let dead = rows.iter().filter(is_void).count();
     if dead > 0 && !all {
         output::note(&format!(
-            "{dead} more ended with a change of the policy; --all lists them too"
+            "{dead} more ended with a change of the policy or the repository; --all lists them too"
         ));
     }
     rows.retain(|row| all || row.state == GrantState::Live);
@@ -252,6 +255,7 @@ fn grant_line(row: &GrantRow) -> String {
     };
     let state = match row.state {
         GrantState::Live => format!("ends in {}", until(row.expires_us)),
+        GrantState::RepositoryChanged => "dead: another repository".to_owned(),
         GrantState::PolicyChanged => "dead: policy changed".to_owned(),
         state => words(serde_json::to_value(state).unwrap_or_default()).replace('_', " "),
     };

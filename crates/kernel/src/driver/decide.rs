@@ -1,5 +1,7 @@
 //! Deciding a call: arguments checked, paths resolved to what they really are, policy asked.
 
+use std::path::Path;
+
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{CallStatus, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
@@ -185,11 +187,14 @@ impl Session {
         // Asked once a decision: what it said stays said.
         let heard = Heard::in_decision(&verdict.decision);
         request.extension = Some(&heard);
+        let project = self.state().created.as_ref().map_or("", |created| &created.project);
+        let repository = in_place(|| grants::repository(Path::new(project)));
         request.standing = Some(StandingUse {
             grants: &grants,
             branch: self.branch(),
             turn: self.state().turn,
-            workspace: self.state().created.as_ref().map_or("", |created| &created.project),
+            workspace: project,
+            repository: repository.as_deref(),
         });
         glasshouse_policy::decide(&self.policy, &request)
     }

@@ -36,6 +36,7 @@ fn terms(policy: &Policy, matching: Value) -> StandingTerms {
         branch: Some(branch(1)),
         turn: None,
         workspace: None,
+        repository: None,
         rule: Told { matching, matches: Vec::new(), not_matches: Vec::new() },
         labels: ["user".to_owned()].into(),
         policy_version: policy.version(),
@@ -55,13 +56,21 @@ struct Now {
     branch: u8,
     turn: Option<u64>,
     workspace: &'static str,
+    repository: Option<&'static str>,
     at_us: u64,
     counters: BTreeMap<GrantId, u64>,
 }
 
 impl Default for Now {
     fn default() -> Self {
-        Self { branch: 1, turn: Some(7), workspace: "/p", at_us: 1, counters: BTreeMap::new() }
+        Self {
+            branch: 1,
+            turn: Some(7),
+            workspace: "/p",
+            repository: Some("r"),
+            at_us: 1,
+            counters: BTreeMap::new(),
+        }
     }
 }
 
@@ -70,8 +79,13 @@ fn verdict(policy: &Policy, call: &Call, grants: &[Standing], now: &Now) -> Verd
     let branch = branch(now.branch);
     let mut request = Request::new(call, now.at_us);
     request.counters = &counters;
-    request.standing =
-        Some(StandingUse { grants, branch: &branch, turn: now.turn, workspace: now.workspace });
+    request.standing = Some(StandingUse {
+        grants,
+        branch: &branch,
+        turn: now.turn,
+        workspace: now.workspace,
+        repository: now.repository,
+    });
     decide(policy, &request)
 }
 
@@ -366,6 +380,7 @@ fn each_scope_reaches_where_it_says() {
             branch: (scope != GrantScope::Workspace).then(|| branch(1)),
             turn: (scope == GrantScope::Turn).then_some(7),
             workspace: (scope == GrantScope::Workspace).then(|| "/p".to_owned()),
+            repository: (scope == GrantScope::Workspace).then(|| "r".to_owned()),
             ..terms(&policy, gh())
         };
         let grant = Standing::new(id(1), terms).unwrap();
@@ -384,6 +399,10 @@ fn each_scope_reaches_where_it_says() {
     check(GrantScope::Session, &|now| now.workspace = "/q", Effect::Allow);
     check(GrantScope::Workspace, &|now| now.branch = 2, Effect::Allow);
     check(GrantScope::Workspace, &|now| now.workspace = "/q", Effect::RequireReview);
+    // The failure: another repository in the same directory inherited what was granted for the one before.
+    check(GrantScope::Workspace, &|now| now.repository = Some("s"), Effect::RequireReview);
+    check(GrantScope::Workspace, &|now| now.repository = None, Effect::RequireReview);
+    check(GrantScope::Session, &|now| now.repository = Some("s"), Effect::Allow);
 }
 
 /// A built-in rule that allows is no reason to ask a person: what a file's rule asks for is granted there as
