@@ -42,6 +42,21 @@ pub(crate) enum HostPattern {
 }
 
 impl HostPattern {
+    /// A name that a resolver of old reads as an address, in a spelling that no connection is decided by.
+    pub(crate) fn misspelt_address(&self) -> Option<&str> {
+        let Self::Exact(name) = self else { return None };
+        let is_number = |label: &str| {
+            let hex = label.strip_prefix("0x").filter(|hex| !hex.is_empty());
+            let digits = hex.unwrap_or(label).bytes();
+            !label.is_empty()
+                && digits
+                    .clone()
+                    .all(|b| if hex.is_some() { b.is_ascii_hexdigit() } else { b.is_ascii_digit() })
+        };
+        let is_numeric = name.split('.').count() <= 4 && name.split('.').all(is_number);
+        (is_numeric && name.parse::<std::net::Ipv4Addr>().is_err()).then_some(name)
+    }
+
     /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text == "*" {
