@@ -63,6 +63,7 @@ pub use learn::{KeptBack, Learned, learn};
 pub use lint::{Finding, Level, lint};
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
+pub use reserved::is_reserved;
 pub use rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 pub use schema::policy_schema;
 pub use shipped::{default_source, workflow_source};

@@ -59,7 +59,17 @@ impl GrantRule {
         Self::parse(&Value::Object(matching))
     }
 
-    /// Reads a rule that a person wrote.
+    /// Reads the text of a rule that a person wrote: JSON, in which no key stands twice.
+    ///
+    /// # Errors
+    /// `policy_syntax` for what is no such text; what [`GrantRule::parse`] answers.
+    pub fn read(text: &str) -> Result<Value> {
+        let reader = Reader { source: "the rule of a grant" };
+        let matching = reader.parse(text)?.to_json();
+        Self::parse(&matching).map(|_| matching)
+    }
+
+    /// Checks a rule that a person wrote.
     ///
     /// # Errors
     /// The load errors of a policy's `match`; `grant_malformed` when it names no syscall.
@@ -224,7 +234,9 @@ const CWD: &str = "cwd";
 const TARGET: &str = "http_target";
 
 fn malformed(why: &str) -> Error {
-    Error::new(codes::GRANT_MALFORMED, "a standing grant").why(why)
+    Error::new(codes::GRANT_MALFORMED, "a standing grant")
+        .why(why)
+        .fix("write a rule as `glasshouse review show` prints it: {\"syscall\":\"fs.read\",\"path_glob\":\"docs/**\"}")
 }
 
 impl Standing {

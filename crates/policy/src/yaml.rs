@@ -185,6 +185,13 @@ impl Reader<'_> {
     }
 }
 
+/// Words of the library that mean something to who programs with it, and what they say of a file.
+const WORDS: [(&str, &str); 3] = [
+    ("Option<", "a key of a map is nothing; write a text"),
+    ("string scalar", "a key of a map is a list or a map; write a text"),
+    ("configured policy", "a merge key (`<<`)"),
+];
+
 /// What is wrong, without the place, which is told before it.
 fn why(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::budget::BudgetBreach;
@@ -200,8 +207,12 @@ fn why(error: &serde_saphyr::Error) -> String {
         }
         other => {
             let text = other.to_string();
+            let ours = WORDS.iter().find(|(theirs, _)| text.contains(theirs));
             let place = text.rfind(" at line ");
-            place.map_or(text.as_str(), |at| &text[..at]).to_owned()
+            ours.map_or_else(
+                || place.map_or(text.as_str(), |at| &text[..at]).to_owned(),
+                |(_, ours)| (*ours).to_owned(),
+            )
         }
     }
 }

@@ -148,11 +148,7 @@ fn approve(arguments: &ApproveArguments) -> Result<u8, Error> {
         ScopeArgument::Session => GrantScope::Session,
         ScopeArgument::Workspace => GrantScope::Workspace,
     };
-    let rule = matching
-        .as_deref()
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|e| Error::new(codes::USAGE, "`--match` is no JSON").why(e))?;
+    let rule = matching.as_deref().map(glasshouse_policy::GrantRule::read).transpose()?;
     let wider = Wider {
         scope,
         rule,

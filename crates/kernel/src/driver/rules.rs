@@ -44,7 +44,7 @@ pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// How many recorded decisions an update is tried on.
 const LAST_DECISIONS: usize = 100;
 /// Largest policy file in bytes.
-const MAX_POLICY_BYTES: u64 = 1 << 20;
+const MAX_POLICY_BYTES: u64 = MAX_SOURCE_BYTES as u64;
 /// Cells that say which policy of a project a person accepted last. An index over the
 /// `policy.updated` events.
 pub(super) const ACCEPTED_SPACE: &str = "policy.accepted";

@@ -615,6 +615,46 @@ fn regression_yaml_errors_are_in_words_of_ours() {
     check("version: 1\ncapabilities: *x\n", 2, 15, "an alias (`*`): quote a text that begins so");
 }
 
+/// What the library says to whoever programs with it is no help to whoever writes a file.
+#[test]
+fn no_words_of_the_library_are_told() {
+    let texts = [
+        "~: x",
+        "? [a]\n: b",
+        "? {a: b}\n: c",
+        "a: {<<: {b: c}}",
+        "[1, 2",
+        "a: 'x",
+        "\ta: b",
+        "a: b: c",
+        "{a: b, a: c}",
+        "a: \"\\q\"",
+        "%YAML 9.9\n---\na: b",
+        "---\na\n---\nb",
+        "a: 0x",
+        "a: 1e999999",
+        "? \n: x",
+    ];
+    let deep = format!("a: {}", "[".repeat(40));
+    for text in texts.into_iter().chain([deep.as_str()]) {
+        let Err(error) = compile(text) else { continue };
+        let report = error.report();
+        let told = format!("{} {} {}", report.what, report.why, report.fix);
+        for word in [
+            "Option<",
+            "Rust",
+            "serde",
+            "string scalar",
+            "configured",
+            "recursion",
+            "String",
+            "deserializ",
+        ] {
+            assert!(!told.contains(word), "{text:?}: {told}");
+        }
+    }
+}
+
 /// The failure: `action: !!binary YWxsb3c=` allowed, `!deny allow` too, and neither looks so to who accepts the file.
 #[test]
 fn no_value_has_a_tag() {

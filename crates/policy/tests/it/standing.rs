@@ -213,6 +213,27 @@ fn f4_a_granted_request_is_granted_with_its_path_and_query() {
     }
 }
 
+/// Of a key that stood twice the last one counted, and what was told of a rule without a syscall was about sealed bytes.
+#[test]
+fn a_rule_that_a_person_writes_is_read_strictly() {
+    let check = |text: &str, expected: Option<(&str, &str)>| match (GrantRule::read(text), expected)
+    {
+        (Ok(_), None) => {}
+        (Err(error), Some((code, words))) => {
+            let report = error.report();
+            assert_eq!(error.code(), code, "{text}");
+            let told = format!("{} {} {}", report.what, report.why, report.fix);
+            assert!(told.contains(words) && !told.contains("byte for byte"), "{told}");
+        }
+        (read, expected) => panic!("{text}: {read:?} for {expected:?}"),
+    };
+    check(r#"{"syscall":"fs.read","path_glob":"a"}"#, None);
+    check(r#"{"syscall":"fs.read","syscall":"fs.write"}"#, Some(("policy_syntax", "stands twice")));
+    check("{}", Some(("grant_malformed", "review show")));
+    check("{", Some(("policy_syntax", "YAML")));
+    check("[1]", Some(("policy_bad_value", "")));
+}
+
 /// The failure: a grant for a listing of the top was one for every path.
 #[test]
 fn f4_a_granted_listing_of_the_top_is_granted_for_the_top() {
