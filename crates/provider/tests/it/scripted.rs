@@ -277,8 +277,15 @@ fn files_that_cannot_be_used() {
         &["approve"],
     );
     check("steps: [", Some(1), &[]);
-    check("steps: !!seq [ { emit: [ { text: x } ] } ]", None, &["a tag", "line 1, column 8"]);
     check(&format!("# {}", "x".repeat(4 << 20)), None, &["larger than"]);
+}
+
+#[test]
+fn a_tag_is_refused() {
+    let error =
+        Scripted::parse("steps: !!seq [ { emit: [ { text: x } ] } ]", "tagged").unwrap_err();
+    assert!(error.is(codes::SCENARIO_INVALID));
+    assert!(error.to_string().contains("line 1, column 8"), "{error}");
 }
 
 #[tokio::test]
