@@ -3,8 +3,6 @@
 mod rivals;
 mod spellings;
 
-use std::collections::HashMap;
-
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Effect, suggest};
 use serde::Serialize;
@@ -114,7 +112,10 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
     let mut linter = Linter {
         policy,
         rivals: Rivals::new(&policy.rules),
-        commands: commands(policy),
+        runs: policy.rules.iter().find(|rule| {
+            let commands = [name::SHELL_RUN, name::TEST_RUN];
+            rule.effect < Effect::Deny && rule.when.paths().is_none() && is_about(rule, &commands)
+        }),
         found: &mut found,
         tries: MAX_TRIED_WORDS,
         comparisons: MAX_COMPARISONS,
@@ -140,23 +141,9 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
     found
 }
 
-fn commands(policy: &Policy) -> HashMap<&str, Vec<(Effect, &Vec<Box<str>>)>> {
-    let only_commands = |rule: &&Rule| {
-        let is_command = |condition: &Condition| match condition {
-            Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
-            condition => matches!(condition, Condition::Command(_)),
-        };
-        rule.excepts.is_empty() && rule.when.iter().all(is_command)
-    };
-    let mut commands: HashMap<&str, Vec<_>> = HashMap::new();
-    for rule in policy.rules.iter().filter(only_commands) {
-        for words in rule.when.commands().into_iter().flatten() {
-            if let Some(program) = words.first() {
-                commands.entry(base_name(program)).or_default().push((rule.effect, words));
-            }
-        }
-    }
-    commands
+/// Whether calls of one of these names are among a rule's.
+fn is_about(rule: &Rule, names: &[&str]) -> bool {
+    rule.when.syscalls().is_none_or(|own| own.iter().any(|name| names.contains(&&**name)))
 }
 
 /// A group of hosts is a rule that nobody wrote as one.
@@ -167,8 +154,8 @@ fn is_generated(rule: &Rule) -> bool {
 struct Linter<'a> {
     policy: &'a Policy,
     rivals: Rivals,
-    /// Commands that rules name without any other condition, by their programs.
-    commands: HashMap<&'a str, Vec<(Effect, &'a Vec<Box<str>>)>>,
+    /// A rule that lets commands run.
+    runs: Option<&'a Rule>,
     found: &'a mut Vec<Finding>,
     /// How often a command is still looked for in other words.
     tries: usize,
@@ -345,27 +332,18 @@ impl<'a> Linter<'a> {
 
     /// A denial of reading a path beside a rule that allows commands, which open files by themselves.
     fn reads_of_commands(&mut self, rule: &Rule) {
-        let names = |other: &Rule, names: &[&str]| {
-            other.when.syscalls().is_none_or(|own| own.iter().any(|name| names.contains(&&**name)))
-        };
         let denies = rule.effect == Effect::Deny && rule.when.paths().is_some();
-        if !denies || !names(rule, &[name::FS_READ]) {
+        let Some(other) = self.runs.filter(|_| denies && is_about(rule, &[name::FS_READ])) else {
             return;
-        }
-        let runs = |other: &&Rule| {
-            other.effect < Effect::Deny
-                && other.when.paths().is_none()
-                && names(other, &[name::SHELL_RUN, name::TEST_RUN])
         };
-        if let Some(other) = self.policy.rules.iter().find(runs) {
-            let message = format!(
-                "commands of {} read these paths all the same: a rule about paths binds calls that name one, not \
-                 what a command opens",
-                self.place(other)
-            );
-            let fix = "keep what no command may read out of the project, or let a person see each command";
-            self.add(Level::Advice, "commands_read", rule, message, fix);
-        }
+        let message = format!(
+            "commands of {} read these paths all the same: a rule about paths binds calls that name one, not \
+             what a command opens",
+            self.place(other)
+        );
+        let fix =
+            "keep what no command may read out of the project, or let a person see each command";
+        self.add(Level::Advice, "commands_read", rule, message, fix);
     }
 
     /// Words that nothing carries.
@@ -439,6 +417,20 @@ impl<'a> Linter<'a> {
     fn other_words(&mut self, rule: &Rule) {
         let wanted = rule.effect != Effect::Allow && self.tries > 0;
         let Some(prefixes) = rule.when.commands().filter(|_| wanted) else { return };
+        // Of most commands nobody knows other words, and the comparison below is with all rules.
+        if prefixes.iter().all(|words| spellings::others(words).is_empty()) {
+            return;
+        }
+        let is_as_strict = |other: &&Rule| {
+            let only_commands = other.when.iter().all(|condition| match condition {
+                Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
+                condition => matches!(condition, Condition::Command(_)),
+            });
+            other.effect >= rule.effect && only_commands && other.excepts.is_empty()
+        };
+        let beside = self.policy.rules.iter().filter(is_as_strict);
+        let beside = beside.filter_map(|other| other.when.commands()).flatten();
+        let all: Vec<&Vec<Box<str>>> = prefixes.iter().chain(beside).collect();
         for words in prefixes {
             let mut missed = spellings::others(words);
             if missed.is_empty() {
@@ -446,14 +438,8 @@ impl<'a> Linter<'a> {
             }
             let program = words.first().map(|word| base_name(word));
             let of_program =
-                |other: &&Vec<Box<str>>| other.first().map(|word| base_name(word)) == program;
-            let own = prefixes.iter().filter(of_program).cloned();
-            let beside =
-                program.and_then(|program| self.commands.get(program)).into_iter().flatten();
-            let beside =
-                beside.filter(|(effect, _)| *effect >= rule.effect).map(|(_, words)| words);
-            let found: Vec<Vec<Box<str>>> =
-                own.chain(beside.map(|words| (*words).clone())).collect();
+                all.iter().filter(|other| other.first().map(|word| base_name(word)) == program);
+            let found: Vec<Vec<Box<str>>> = of_program.map(|words| (*words).clone()).collect();
             self.tries = self.tries.saturating_sub(found.len() * missed.len());
             if self.tries == 0 {
                 return;
