@@ -10,7 +10,7 @@ use crate::error::Error;
 use glasshouse_kernel::codes;
 
 /// Largest policy file, in bytes; as large as a project's own may be.
-pub(crate) const MAX_POLICY_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_POLICY_BYTES: u64 = glasshouse_policy::limits::MAX_SOURCE_BYTES as u64;
 /// Largest scenario file, in bytes; the scenario's own limit is lower.
 pub(crate) const MAX_SCENARIO_BYTES: u64 = 16 << 20;
 /// Largest plan file or model answer, in bytes; the profile's own limit is lower.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use glasshouse_log::Keeping;
 use glasshouse_model::body::ModelSettings;
 use glasshouse_model::units::{parse_money_micros, parse_size_bytes, parse_time_ms};
+use glasshouse_model::yaml::refuse_tags;
 use glasshouse_model::{Budget, CanonicalPath, Mode};
 use glasshouse_sandbox::workspace::beneath::Root;
 use serde::{Deserialize, Serialize};
@@ -204,9 +205,11 @@ impl Config {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let config: Self = serde_saphyr::from_str(text).map_err(|e| {
-            Error::new(codes::CONFIG_INVALID, format!("cannot read {origin}")).why(e)
-        })?;
+        let unreadable = |why: String| {
+            Error::new(codes::CONFIG_INVALID, format!("cannot read {origin}")).why(why)
+        };
+        refuse_tags(text).map_err(unreadable)?;
+        let config: Self = serde_saphyr::from_str(text).map_err(|e| unreadable(e.to_string()))?;
         config.budget()?;
         config.keeping()?;
         config.settings()?;
@@ -441,6 +444,9 @@ mod tests {
         check("log: {max_bytes: many}\n", Err("log.max_bytes"));
         check("log: {retention: 5}\n", Err("retention"));
         check("[1, 2]\n", Err("c.yaml"));
+        check("model: !!binary bQ==\n", Err("a tag (`!`)"));
+        check("mode: !strict explore\n", Err("line 1, column 7"));
+        check("model: '!x'\n", Ok(Config { model: Some("!x".to_owned()), ..Config::default() }));
     }
 
     #[test]

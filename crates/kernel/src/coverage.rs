@@ -39,7 +39,8 @@ type Ran = BTreeMap<CanonicalPath, BTreeMap<u32, bool>>;
 /// Reads a report in either form.
 ///
 /// `roots` are the directories under which absolute paths are the workspace's; `is_source` tells which
-/// files count.
+/// files count, and `lines_of` how many lines such a file has: a line that it does not have counts for nothing,
+/// covered or not.
 ///
 /// # Errors
 /// In words: what is wrong with it.
@@ -47,6 +48,7 @@ pub fn read_report(
     bytes: &[u8],
     roots: &[&str],
     is_source: &dyn Fn(&CanonicalPath) -> bool,
+    lines_of: &dyn Fn(&CanonicalPath) -> u32,
 ) -> Result<Lines, String> {
     if bytes.len() > MAX_REPORT_BYTES {
         return Err(format!("it has more than {MAX_REPORT_BYTES} bytes"));
@@ -57,16 +59,25 @@ pub fn read_report(
         true => istanbul(text, &locate)?,
         false => lcov(text, &locate)?,
     };
-    let lines = ran.values().flat_map(BTreeMap::values);
     let mut found = Lines::default();
-    for ran in lines {
-        found.all += 1;
-        found.covered += u64::from(*ran);
+    for (file, lines) in &ran {
+        for ran in lines.range(..=lines_of(file)).map(|(_, ran)| ran) {
+            found.all += 1;
+            found.covered += u64::from(*ran);
+        }
     }
     if found.all == 0 {
         return Err("it names no line of a source of this project".to_owned());
     }
     Ok(found)
+}
+
+/// Lines of a text.
+#[must_use]
+pub fn count_lines(text: &[u8]) -> u32 {
+    let ends = text.iter().filter(|byte| **byte == b'\n').count();
+    let is_open = text.last().is_some_and(|last| *last != b'\n');
+    u32::try_from(ends + usize::from(is_open)).unwrap_or(u32::MAX)
 }
 
 /// A file's name in the workspace, if it is there.
@@ -168,7 +179,7 @@ mod tests {
 
     fn read(text: &[u8]) -> Result<(u64, u64), String> {
         let is_source = |path: &CanonicalPath| ["src/a.js", "src/b.js"].contains(&path.as_str());
-        read_report(text, &ROOTS, &is_source).map(|lines| (lines.covered, lines.all))
+        read_report(text, &ROOTS, &is_source, &|_| 9).map(|lines| (lines.covered, lines.all))
     }
 
     #[test]
@@ -237,6 +248,24 @@ mod tests {
         assert!(read(deep.as_bytes()).unwrap_err().contains("line 1"));
     }
 
+    /// The failure: a million lines of a file with one counted, and covered ones hid what was owed.
+    #[test]
+    fn lines_that_a_file_does_not_have_count_for_nothing() {
+        let check = |text: &[u8], records: &str, expected: Option<(u64, u64)>| {
+            let report = format!("SF:src/a.js\n{records}end_of_record\n");
+            let lines = |_: &CanonicalPath| count_lines(text);
+            let found = read_report(report.as_bytes(), &ROOTS, &|_| true, &lines);
+            assert_eq!(found.ok().map(|lines| (lines.covered, lines.all)), expected, "{records}");
+        };
+        let many: String = (1..=10_000).map(|line| format!("DA:{line},1\n")).collect();
+        check(b"one\n", &many, Some((1, 1)));
+        check(b"one\ntwo", &many, Some((2, 2)));
+        check(b"one\n\n", &many, Some((2, 2)));
+        check(b"one\n", "DA:1,0\nDA:2,1\n", Some((0, 1)));
+        check(b"one\n", "DA:2,1\n", None);
+        check(b"", &many, None);
+    }
+
     #[test]
     fn a_report_is_bounded() {
         assert!(read(b"\xff\xfe").unwrap_err().contains("UTF-8"));
@@ -246,7 +275,7 @@ mod tests {
         let files = |count: usize| {
             let text: String =
                 (0..count).map(|n| format!("SF:{n}\nDA:1,1\nend_of_record\n")).collect();
-            read_report(text.as_bytes(), &ROOTS, &any)
+            read_report(text.as_bytes(), &ROOTS, &any, &|_| 1)
         };
         assert_eq!(files(MAX_FILES).unwrap().all, MAX_FILES as u64);
         assert!(files(MAX_FILES + 1).unwrap_err().contains("files"));

@@ -51,13 +51,14 @@ mod turning;
 mod views;
 mod workbench;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use glasshouse_log::{Deviation, Keeping, Lease, Log};
 use glasshouse_model::body::{
-    BranchMerged, CallEnd, CallStatus, LogRecovered, Outcome, SessionCreated, TurnEnd,
+    BranchMerged, CallEnd, CallStatus, LogRecovered, Outcome, SessionCreated, SessionResumed,
+    TurnEnd,
 };
 use glasshouse_model::{BranchId, CallId, Draft, Fault, Kind, Seq, SessionId, TenantId};
 use glasshouse_plan::{Plan, Profile};
@@ -98,8 +99,8 @@ pub use people::{
 };
 pub use place::real_path;
 pub use rules::{
-    PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY, compile,
-    policy_texts, project_policy, protected, served,
+    ACCEPTED_SINCE, PROJECT_POLICY, PolicyReview, PolicyText, ProjectPolicy, WORKFLOW_POLICY,
+    compile, policy_texts, project_policy, protected, served,
 };
 pub use search::{Find, Found, Search, SearchPlace};
 pub use simulate::{Changed, Past, Simulation};
@@ -376,11 +377,13 @@ impl Kernel {
         let imported: BTreeSet<_> =
             rows.iter().filter(|row| row.is_imported).map(|row| &row.branch).collect();
         let (recorded, ours) = (policy(false)?, policy(!imported.is_empty())?);
+        let since = self.policies_since(branch)?;
         let mut replay = Replay::new(&tools, recorded.as_ref());
         for event in self.log.events(branch) {
             let event = event?;
             if !imported.contains(&event.header.branch) {
-                replay.decide_by(ours.as_ref());
+                let resumed = since.range(..event.seq()).next_back().map(|(_, policy)| policy);
+                replay.decide_by(resumed.or(ours.as_ref()));
             }
             if to.is_some_and(|to| event.seq() > to) {
                 break;
@@ -395,6 +398,22 @@ impl Kernel {
             }
         }
         Ok(Ok(replay.finish()))
+    }
+
+    /// The policies that decided from resumptions on, by the sequences of these.
+    fn policies_since(&self, branch: &BranchId) -> Result<BTreeMap<Seq, Policy>> {
+        let mut policies = BTreeMap::new();
+        for event in self.log.events(branch) {
+            let event = event?;
+            if *event.kind() == Kind::SessionResumed
+                && let Ok(resumed) = event.body_as::<SessionResumed>()
+                && !resumed.policy.is_empty()
+            {
+                let texts = rules::of_session(self, &resumed.policy)?;
+                policies.insert(event.seq(), self.compile_to_look(&texts)?);
+            }
+        }
+        Ok(policies)
     }
 
     /// What a merge must have brought besides files; `None` when a branch cannot be folded any more,

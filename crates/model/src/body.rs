@@ -23,7 +23,7 @@ use crate::Digest;
 pub use call::{
     ApprovalAnswered, ApprovalRequested, ApprovalResolved, ApprovalSubject, CallEnd, CallStatus,
     CommandUsage, FileMutated, GrantUsed, MergeAsked, PolicyDecided, SandboxEvent, SandboxExamined,
-    ToolProposed, ToolStarted,
+    ToolProposed, ToolStarted, Withheld, WithheldEntry,
 };
 pub use contents::{NamedBlob, named_blobs, sealed_files};
 pub use grant::{

@@ -20,6 +20,7 @@ pub mod suggest;
 pub mod syscall;
 pub mod units;
 pub mod workflow;
+pub mod yaml;
 
 pub use budget::{Budget, Usage};
 pub use decision::{Constraints, Decision, Effect, Layer, Rate, RuleTrace};

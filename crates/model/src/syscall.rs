@@ -143,6 +143,9 @@ pub struct Call {
     /// Path of an HTTP request without its query; absent where it cannot be seen, as in a tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_path: Option<String>,
+    /// Query of an HTTP request, without its `?`; known of what is fetched, and looked at by grants alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_query: Option<String>,
     /// Bytes that would be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
@@ -177,6 +180,7 @@ impl Call {
             port: None,
             method: None,
             http_path: None,
+            http_query: None,
             size_bytes: None,
             change: None,
             labels: BTreeSet::new(),

@@ -7,7 +7,7 @@ pub const SYNTAX: Code = Code::new(
     "policy_syntax",
     Exit::Usage,
     false,
-    "correct the YAML at the place named; anchors, aliases and merge keys are not accepted",
+    "correct the YAML at the place named; tags, anchors, aliases and merge keys are not accepted",
 );
 /// A key nobody knows.
 pub const UNKNOWN_KEY: Code = Code::new(

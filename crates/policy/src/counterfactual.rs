@@ -21,7 +21,7 @@ use crate::rule::{Asked, Condition, LabelPattern, Rule};
 use crate::write::new_rule_for;
 
 /// Fewest values that are tried, however long one decision takes.
-const MIN_TRIED: usize = 32;
+const MIN_TRIED: usize = 8;
 /// Most values that are tried, so that a policy of any size is explained in a moment.
 const MAX_EDITS: usize = 512;
 /// Most values of which pairs are tried.
@@ -165,7 +165,7 @@ fn nearly(policy: &Policy, asked: Asked<'_>, now: Effect) -> Vec<Near> {
 
 fn other_call(policy: &Policy, trial: &Trial<'_>, now: Effect) -> Vec<CallChange> {
     let mut edits = edits(policy, trial.call());
-    let most = (MAX_EXPLAINED / policy.effort().max(1)).max(MIN_TRIED);
+    let most = (MAX_EXPLAINED / policy.effort(trial.call()).max(1)).max(MIN_TRIED);
     edits.truncate(most.min(MAX_EDITS));
     let change = |edits: &[&Value]| {
         let mut call = trial.call().clone();

@@ -2,7 +2,9 @@
 //!
 //! Every call that was allowed or asked for gets the narrowest rule that matches it; calls that differ only
 //! in a path or a command share one. What was denied gets none. Where a rule would match a denied call as
-//! well, because the two differ only in taint or size, a stricter rule tells them apart.
+//! well, because the two differ only in taint or size, a stricter rule tells them apart. A look at the top
+//! directory needs a rule for all that is below; what the look kept back stays denied, and where that is not
+//! known the rule is for the top alone.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +24,15 @@ use crate::write::{match_for, name_part};
 /// Keys whose values may be listed together in one rule.
 const LISTED: [&str; 2] = ["path_glob", "argv"];
 
+/// What recorded looks found and did not tell, because it was not allowed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeptBack {
+    /// Calls that ask for it, each as the look asked.
+    pub calls: Vec<Call>,
+    /// Whether that is all of it. If not, no rule is learned for what is below a directory.
+    pub is_all: bool,
+}
+
 /// A policy that was learned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
@@ -30,7 +41,7 @@ pub struct Learned {
     /// Rules in it.
     pub rules: usize,
     /// Which of the calls, by their places, are decided differently: equal calls that were not decided
-    /// equally, or that no condition can tell apart.
+    /// equally, or that no condition can tell apart. What was kept back has the places behind them.
     pub unequal: Vec<usize>,
 }
 
@@ -54,14 +65,14 @@ fn name_of(at: usize, rule: &Value) -> String {
 ///
 /// ```
 /// use glasshouse_model::Effect;
-/// use glasshouse_policy::{CallSketch, Protected, learn};
+/// use glasshouse_policy::{CallSketch, KeptBack, Protected, learn};
 /// let call = |path: &str| {
 ///     let sketch = format!(r#"{{"syscall":"fs.read","path":"{path}"}}"#);
 ///     CallSketch::from_json(&sketch).and_then(CallSketch::into_call).unwrap()
 /// };
 /// let decided =
 ///     [(call("a"), Effect::Allow), (call("b"), Effect::Allow), (call("c"), Effect::Deny)];
-/// let learned = learn(&decided, &[], &Protected::default()).unwrap();
+/// let learned = learn(&decided, &KeptBack::default(), &[], &Protected::default()).unwrap();
 /// assert_eq!((learned.rules, learned.unequal.len()), (1, 0));
 /// assert!(learned.text.contains(r#"["/a","/b"]"#));
 /// ```
@@ -70,68 +81,113 @@ fn name_of(at: usize, rule: &Value) -> String {
 /// The load errors of `beside`; `policy_limit` when it would take more rules than a policy has, or the calls
 /// are more than can be learned from.
 pub fn learn(
-    decided: &[(Call, Effect)],
+    recorded: &[(Call, Effect)],
+    kept_back: &KeptBack,
     beside: &[Source<'_>],
     protected: &Protected,
 ) -> Result<Learned> {
+    let denied = kept_back.calls.iter().map(|call| (call.clone(), Effect::Deny));
+    let decided: Vec<_> = recorded.iter().cloned().chain(denied).collect();
     if decided.len() > MAX_LEARNED {
         return Err(Error::new(codes::LIMIT, "no policy can be learned from so many calls")
             .why(format!("there are {}", decided.len()))
             .with("limit", MAX_LEARNED));
     }
+    let past = Past { decided: &decided, kept_back_from: recorded.len(), beside, protected };
     let alone = Policy::compile(beside, protected)?;
-    let wanted = decided
+    let wanted = recorded
         .iter()
         .filter(|(call, effect)| !opens_every_host(call, *effect))
         .filter(|(call, effect)| *effect != Effect::Deny && effect_of(&alone, call) != *effect);
-    let rules = together(wanted);
-    let mut learned = write(&rules, decided, beside, protected)?;
+    let rules = together(wanted, kept_back.is_all);
+    let mut learned = past.write(&rules)?;
     // Stricter rules for what is decided too mildly, then exceptions from what is too strict.
     let mut stricter = rules;
-    stricter.extend(learned.unequal.iter().filter_map(|at| tell_apart(*at, decided)));
+    let (unequal, kept): (Vec<usize>, Vec<usize>) =
+        learned.unequal.iter().partition(|at| **at < recorded.len());
+    stricter.extend(unequal.into_iter().filter_map(|at| tell_apart(at, &decided)));
+    stricter.extend(together(kept.into_iter().map(|at| &decided[at]), false));
     for _ in 0..2 {
         if learned.unequal.is_empty() {
             break;
         }
-        let tried = write(&stricter, decided, beside, protected)?;
-        lift(&mut stricter, &tried, decided, (beside, protected))?;
+        let tried = past.write(&stricter)?;
+        past.lift(&mut stricter, &tried)?;
         if tried.unequal.len() < learned.unequal.len() {
             learned = tried;
         }
     }
-    Ok(learned)
+    // What cannot be kept denied beside a rule for all is not reached by one.
+    match learned.unequal.iter().any(|at| *at >= recorded.len()) && kept_back.is_all {
+        true => {
+            learn(recorded, &KeptBack { is_all: false, ..kept_back.clone() }, beside, protected)
+        }
+        false => Ok(learned),
+    }
 }
 
-/// Adds an exception to each rule that was learned and decides a call too strictly: for calls that have
-/// what this one has and the rule does not speak of.
-fn lift(
-    rules: &mut [Value],
-    tried: &Learned,
-    decided: &[(Call, Effect)],
-    (beside, protected): (&[Source<'_>], &Protected),
-) -> Result<()> {
-    let policy = tried.compile(beside, protected)?;
-    for (call, effect) in tried.unequal.iter().map(|at| &decided[*at]) {
-        let decision = decide(&policy, &Request::new(call, 0)).decision;
-        for trace in decision.rules.iter().filter(|trace| trace.action > *effect) {
-            let own = |at: &usize| trace.name == name_of(*at, &rules[*at]);
-            let Some(at) = (0..rules.len()).find(own) else { continue };
-            let mut more = match_for(call);
-            let matching = rules[at]["match"].as_object();
-            more.retain(|key, _| matching.is_some_and(|keys| !keys.contains_key(key)));
-            let Some(rule) = rules[at].as_object_mut().filter(|_| !more.is_empty()) else {
-                continue;
-            };
-            let excepts = rule.entry("except").or_insert_with(|| json!([]));
-            if let Value::Array(excepts) = excepts
-                && excepts.len() < crate::limits::MAX_EXCEPTS
-                && !excepts.contains(&Value::Object(more.clone()))
-            {
-                excepts.push(Value::Object(more));
+/// What is learned from, and what decides beside what is learned.
+struct Past<'a> {
+    decided: &'a [(Call, Effect)],
+    /// Where among them begins what was kept back.
+    kept_back_from: usize,
+    beside: &'a [Source<'a>],
+    protected: &'a Protected,
+}
+
+impl Past<'_> {
+    /// Adds an exception to each rule that was learned and decides a call too strictly: for calls that have
+    /// what this one has and the rule does not speak of.
+    fn lift(&self, rules: &mut [Value], tried: &Learned) -> Result<()> {
+        let policy = tried.compile(self.beside, self.protected)?;
+        // Whether something kept back would be asked for or denied makes no difference.
+        let lifted = tried.unequal.iter().filter(|at| **at < self.kept_back_from);
+        for (call, effect) in lifted.map(|at| &self.decided[*at]) {
+            let decision = decide(&policy, &Request::new(call, 0)).decision;
+            for trace in decision.rules.iter().filter(|trace| trace.action > *effect) {
+                let own = |at: &usize| trace.name == name_of(*at, &rules[*at]);
+                let Some(at) = (0..rules.len()).find(own) else { continue };
+                let mut more = match_for(call);
+                let matching = rules[at]["match"].as_object();
+                more.retain(|key, _| matching.is_some_and(|keys| !keys.contains_key(key)));
+                let Some(rule) = rules[at].as_object_mut().filter(|_| !more.is_empty()) else {
+                    continue;
+                };
+                let excepts = rule.entry("except").or_insert_with(|| json!([]));
+                if let Value::Array(excepts) = excepts
+                    && excepts.len() < crate::limits::MAX_EXCEPTS
+                    && !excepts.contains(&Value::Object(more.clone()))
+                {
+                    excepts.push(Value::Object(more));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// The file of these rules, and what it decides differently.
+    fn write(&self, rules: &[Value]) -> Result<Learned> {
+        let mut text = String::from("version: 1\ncapabilities:\n");
+        for (at, rule) in rules.iter().enumerate() {
+            let mut named = Map::new();
+            named.insert("name".to_owned(), json!(name_of(at, rule)));
+            named.extend(rule.as_object().cloned().unwrap_or_default());
+            // JSON is YAML, and quotes whatever YAML would read.
+            text.push_str(&format!("  - {}\n", Value::Object(named)));
+        }
+        if rules.is_empty() {
+            text = "version: 1\n".to_owned();
+        }
+        let mut learned = Learned { text, rules: rules.len(), unequal: Vec::new() };
+        let policy = learned.compile(self.beside, self.protected)?;
+        let differs = |(at, (call, effect)): (usize, &(Call, Effect))| {
+            let now = effect_of(&policy, call);
+            let is_kept = at >= self.kept_back_from && now != Effect::Allow;
+            (now != *effect && !is_kept).then_some(at)
+        };
+        learned.unequal = self.decided.iter().enumerate().filter_map(differs).collect();
+        Ok(learned)
+    }
 }
 
 fn effect_of(policy: &Policy, call: &Call) -> Effect {
@@ -142,13 +198,24 @@ fn effect_of(policy: &Policy, call: &Call) -> Effect {
 type Group = (Map<String, Value>, Vec<Value>);
 
 /// One rule for calls that differ in nothing but a listed key.
-fn together<'a>(calls: impl Iterator<Item = &'a (Call, Effect)>) -> Vec<Value> {
+fn together<'a>(
+    calls: impl Iterator<Item = &'a (Call, Effect)>,
+    with_all_below: bool,
+) -> Vec<Value> {
     let mut groups: BTreeMap<(String, Effect), Group> = BTreeMap::new();
     for (call, effect) in calls {
         let mut rest = match_for(call);
+        if with_all_below && looks_below(call) {
+            rest.insert("path_glob".to_owned(), json!("**"));
+        }
         let listed = LISTED.iter().find_map(|key| rest.remove(*key).map(|value| (*key, value)));
         let (key, values) = match listed {
             Some(("argv", Value::Array(one))) => ("argv", one),
+            // What is taken away from one path is not to be taken away from others.
+            Some((key, value @ Value::Array(_))) => {
+                rest.insert(key.to_owned(), value);
+                ("", Vec::new())
+            }
             Some((key, value)) => (key, vec![value]),
             None => ("", Vec::new()),
         };
@@ -173,6 +240,12 @@ fn together<'a>(calls: impl Iterator<Item = &'a (Call, Effect)>) -> Vec<Value> {
         }
     }
     rules
+}
+
+/// Whether a call looks at the top directory and tells of what is below it.
+fn looks_below(call: &Call) -> bool {
+    let looks = [name::FS_LIST, name::SEARCH_GREP, name::SEARCH_GLOB];
+    looks.contains(&call.syscall.as_str()) && call.path.as_ref().is_some_and(|path| path.is_root())
 }
 
 /// Whether a rule for a call would open every host there is: such a rule does not load.
@@ -218,31 +291,4 @@ fn tell_apart(at: usize, decided: &[(Call, Effect)]) -> Option<Value> {
         [] => json!({ "match": matching, "action": effect }),
         excepts => json!({ "match": matching, "action": effect, "except": excepts }),
     })
-}
-
-/// The file of these rules, and what it decides differently.
-fn write(
-    rules: &[Value],
-    decided: &[(Call, Effect)],
-    beside: &[Source<'_>],
-    protected: &Protected,
-) -> Result<Learned> {
-    let mut text = String::from("version: 1\ncapabilities:\n");
-    for (at, rule) in rules.iter().enumerate() {
-        let mut named = Map::new();
-        named.insert("name".to_owned(), json!(name_of(at, rule)));
-        named.extend(rule.as_object().cloned().unwrap_or_default());
-        // JSON is YAML, and quotes whatever YAML would read.
-        text.push_str(&format!("  - {}\n", Value::Object(named)));
-    }
-    if rules.is_empty() {
-        text = "version: 1\n".to_owned();
-    }
-    let mut learned = Learned { text, rules: rules.len(), unequal: Vec::new() };
-    let policy = learned.compile(beside, protected)?;
-    let differs = |(at, (call, effect)): (usize, &(Call, Effect))| {
-        (effect_of(&policy, call) != *effect).then_some(at)
-    };
-    learned.unequal = decided.iter().enumerate().filter_map(differs).collect();
-    Ok(learned)
 }

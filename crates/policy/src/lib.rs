@@ -59,10 +59,11 @@ pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,
 };
-pub use learn::{Learned, learn};
+pub use learn::{KeptBack, Learned, learn};
 pub use lint::{Finding, Level, lint};
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};
+pub use reserved::is_reserved;
 pub use rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
 pub use schema::policy_schema;
 pub use shipped::{default_source, workflow_source};

@@ -14,8 +14,8 @@ pub const MAX_PATTERNS: usize = 50_000;
 /// Most characters of all path patterns together that stand in a name with a `*`: each may be tried at each
 /// place of a name. So many take some 75 ms on the longest path; ten thousand patterns like `*_test.py` fit.
 pub const MAX_STARRED_CHARS: usize = 100_000;
-/// Most rules and starred characters that one explanation looks at, each as often as it does: what takes a
-/// decision long is tried on fewer calls, so that the answer comes in seconds.
+/// Most rules, starred characters and sought commands that one explanation looks at, each as often as it does: what
+/// takes a decision long is tried on fewer calls, so that the answer comes in seconds.
 pub const MAX_EXPLAINED: usize = 5_000_000;
 /// Longest path pattern in bytes; a path component rarely exceeds 255.
 pub const MAX_PATTERN_BYTES: usize = 512;

@@ -1,12 +1,15 @@
 //! What a policy says that its author can hardly have meant.
 
+mod rivals;
 mod spellings;
 
-use glasshouse_model::Effect;
 use glasshouse_model::syscall::name;
+use glasshouse_model::{Effect, suggest};
 use serde::Serialize;
 
+use self::rivals::Rivals;
 use crate::command::{Seen, base_name};
+use crate::network::HostPattern;
 use crate::policy::Policy;
 use crate::rule::{Condition, Conditions, Demands, LabelPattern, Rule};
 
@@ -46,8 +49,30 @@ const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
 
+/// Methods of requests.
+const METHODS: [&str; 16] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+];
+
 /// Most commands in other words that are looked for: a file of a machine has thousands of rules for one program.
 const MAX_TRIED_WORDS: usize = 1_000_000;
+/// Most rules that are compared with one another: of rules that name nothing in particular each may cover each.
+const MAX_COMPARISONS: usize = 2_000_000;
 /// Most other words for a command that one finding names.
 const MAX_OTHER_WORDS: usize = 4;
 
@@ -84,13 +109,28 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
             fix: "correct the rule, or remove it".to_owned(),
         })
         .collect();
-    let mut linter = Linter { policy, found: &mut found, tries: MAX_TRIED_WORDS };
+    let mut linter = Linter {
+        policy,
+        rivals: Rivals::new(&policy.rules),
+        runs: policy.rules.iter().find(|rule| {
+            let commands = [name::SHELL_RUN, name::TEST_RUN];
+            rule.effect < Effect::Deny && rule.when.paths().is_none() && is_about(rule, &commands)
+        }),
+        found: &mut found,
+        tries: MAX_TRIED_WORDS,
+        comparisons: MAX_COMPARISONS,
+    };
     for rule in policy.rules.iter().filter(|rule| !is_generated(rule)) {
-        linter.reach(rule);
-        linter.excepts(rule);
-        linter.ways_around(rule);
+        if linter.comparisons > 0 {
+            linter.reach(rule);
+            linter.excepts(rule);
+            linter.ways_around(rule);
+            linter.tell_exhausted(rule);
+        }
+        linter.reads_of_commands(rule);
         linter.words(rule);
         linter.lacks(rule);
+        linter.no_connection(rule);
         linter.other_words(rule);
         linter.manners(rule);
     }
@@ -101,6 +141,11 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
     found
 }
 
+/// Whether calls of one of these names are among a rule's.
+fn is_about(rule: &Rule, names: &[&str]) -> bool {
+    rule.when.syscalls().is_none_or(|own| own.iter().any(|name| names.contains(&&**name)))
+}
+
 /// A group of hosts is a rule that nobody wrote as one.
 fn is_generated(rule: &Rule) -> bool {
     rule.name.starts_with("network_whitelist.")
@@ -108,12 +153,17 @@ fn is_generated(rule: &Rule) -> bool {
 
 struct Linter<'a> {
     policy: &'a Policy,
+    rivals: Rivals,
+    /// A rule that lets commands run.
+    runs: Option<&'a Rule>,
     found: &'a mut Vec<Finding>,
     /// How often a command is still looked for in other words.
     tries: usize,
+    /// How often a rule is still compared with another.
+    comparisons: usize,
 }
 
-impl Linter<'_> {
+impl<'a> Linter<'a> {
     fn add(&mut self, level: Level, kind: &'static str, rule: &Rule, message: String, fix: &str) {
         self.found.push(Finding {
             level,
@@ -124,6 +174,25 @@ impl Linter<'_> {
             message,
             fix: fix.to_owned(),
         });
+    }
+
+    /// The rules that could cover these conditions.
+    fn rivals(&mut self, conditions: &Conditions) -> Vec<&'a Rule> {
+        let ids = self.rivals.of(conditions);
+        self.comparisons = self.comparisons.saturating_sub(ids.len());
+        let rules: &'a [Rule] = &self.policy.rules;
+        ids.into_iter().map(|id| &rules[id]).collect()
+    }
+
+    /// Tells that the rules from here on are not compared.
+    fn tell_exhausted(&mut self, rule: &Rule) {
+        if self.comparisons == 0 {
+            let message = "this rule and those behind it are not compared with all others: there are too many \
+                           that name no file, command or host"
+                .to_owned();
+            let fix = "name what a rule is for, or lint parts of the file";
+            self.add(Level::Advice, "not_compared", rule, message, fix);
+        }
     }
 
     fn place(&self, rule: &Rule) -> String {
@@ -145,10 +214,11 @@ impl Linter<'_> {
         if rule.effect == Effect::Deny || rule.when.is_empty() {
             return;
         }
-        let others = self.policy.rules.iter().filter(|other| {
+        let mut others = self.rivals(&rule.when);
+        others.retain(|other| {
             !std::ptr::eq(*other, rule) && other.excepts.is_empty() && other.when.cover(&rule.when)
         });
-        let stricter = others.clone().find(|other| {
+        let stricter = others.iter().find(|other| {
             let spares = rule.demands == Demands::default();
             other.effect == Effect::Deny
                 || (other.effect > rule.effect && spares && other.source == rule.source)
@@ -164,7 +234,7 @@ impl Linter<'_> {
                 "remove it, or give the stricter rule an except item",
             );
         } else if rule.effect == Effect::Allow
-            && let Some(other) = others.clone().find(|other| {
+            && let Some(other) = others.iter().find(|other| {
                 let plain = Demands::default();
                 other.effect == Effect::Allow
                     && other.source == rule.source
@@ -197,13 +267,17 @@ impl Linter<'_> {
                 self.add(Level::Warning, "shadowed_except", rule, message, fix);
                 continue;
             }
-            let caught = self.policy.rules.iter().find(|other| {
+            let is_around = |other: &&Rule| {
                 !std::ptr::eq(*other, rule)
                     && rule.effect != Effect::Allow
                     && other.effect >= rule.effect
                     && other.excepts.is_empty()
-                    && (other.when.cover(&rule.when) || other.when.cover(item))
-            });
+            };
+            let of_rule = self.rivals(&rule.when).into_iter().filter(is_around);
+            let mut of_rule = of_rule.filter(|other| other.when.cover(&rule.when));
+            let of_item = self.rivals(item).into_iter().filter(is_around);
+            let mut of_item = of_item.filter(|other| other.when.cover(item));
+            let caught = of_rule.next().or_else(|| of_item.next());
             if let Some(other) = caught {
                 let verb = if other.effect == Effect::Deny { "denies" } else { "asks for review" };
                 let message = format!(
@@ -222,8 +296,9 @@ impl Linter<'_> {
         if rule.effect != Effect::Deny || !closed.iter().any(|name| WRITES.contains(&&**name)) {
             return;
         }
+        let others = self.rivals(&rule.when);
         let elsewhere = |name: &str| {
-            self.policy.rules.iter().any(|other| {
+            others.iter().any(|other| {
                 other.effect == Effect::Deny
                     && other.when.syscalls().is_none_or(|names| names.iter().any(|n| **n == *name))
                     && rest(&other.when)
@@ -232,7 +307,7 @@ impl Linter<'_> {
             })
         };
         let open: Vec<&str> = WRITES.into_iter().filter(|name| !elsewhere(name)).collect();
-        let allowing = self.policy.rules.iter().find_map(|other| {
+        let allowing = others.iter().find_map(|other| {
             let opens = |name: &&&str| {
                 other.when.syscalls().is_none_or(|names| names.iter().any(|n| **n == ***name))
             };
@@ -253,6 +328,22 @@ impl Linter<'_> {
                 "list every way to change a file: [fs.write, fs.edit, fs.delete, merge.apply]";
             self.add(Level::Warning, "allow_wider_than_deny", rule, message, fix);
         }
+    }
+
+    /// A denial of reading a path beside a rule that allows commands, which open files by themselves.
+    fn reads_of_commands(&mut self, rule: &Rule) {
+        let denies = rule.effect == Effect::Deny && rule.when.paths().is_some();
+        let Some(other) = self.runs.filter(|_| denies && is_about(rule, &[name::FS_READ])) else {
+            return;
+        };
+        let message = format!(
+            "commands of {} read these paths all the same: a rule about paths binds calls that name one, not \
+             what a command opens",
+            self.place(other)
+        );
+        let fix =
+            "keep what no command may read out of the project, or let a person see each command";
+        self.add(Level::Advice, "commands_read", rule, message, fix);
     }
 
     /// Words that nothing carries.
@@ -306,10 +397,30 @@ impl Linter<'_> {
         }
     }
 
+    /// Words of a connection that no connection has.
+    fn no_connection(&mut self, rule: &Rule) {
+        for condition in rule.when.iter().chain(rule.excepts.iter().flat_map(Conditions::iter)) {
+            let found = match condition {
+                Condition::Method(methods) => {
+                    methods.iter().filter_map(|one| odd_method(one)).collect()
+                }
+                Condition::Host(hosts) => hosts.iter().filter_map(odd_host).collect(),
+                _ => Vec::new(),
+            };
+            for (message, fix) in found {
+                self.add(Level::Warning, "never_matches", rule, message, &fix);
+            }
+        }
+    }
+
     /// Options that the program of a command knows by other words, which a denial of these does not find.
     fn other_words(&mut self, rule: &Rule) {
         let wanted = rule.effect != Effect::Allow && self.tries > 0;
         let Some(prefixes) = rule.when.commands().filter(|_| wanted) else { return };
+        // Of most commands nobody knows other words, and the comparison below is with all rules.
+        if prefixes.iter().all(|words| spellings::others(words).is_empty()) {
+            return;
+        }
         let is_as_strict = |other: &&Rule| {
             let only_commands = other.when.iter().all(|condition| match condition {
                 Condition::Syscall(names) => names.iter().any(|name| **name == *name::SHELL_RUN),
@@ -410,4 +521,19 @@ fn unknown_label(label: &LabelPattern) -> Option<String> {
             || (prefix && known.starts_with(&**text))
     });
     (!known).then_some(shown)
+}
+
+/// A method that is nearly a known one. A server may know others of its own.
+fn odd_method(method: &str) -> Option<(String, String)> {
+    let upper = method.to_ascii_uppercase();
+    let meant = suggest::nearest(&upper, METHODS.iter().copied())?;
+    let is_known = METHODS.contains(&&*upper);
+    let message = format!("no request has the method `{method}`");
+    (!is_known).then(|| (message, format!("did you mean `{meant}`?")))
+}
+
+fn odd_host(host: &HostPattern) -> Option<(String, String)> {
+    let address = host.misspelt_address()?;
+    let message = format!("no connection goes to `{address}`: an address has one spelling");
+    Some((message, "write the address as it is connected to, such as 127.0.0.1".to_owned()))
 }

@@ -42,6 +42,21 @@ pub(crate) enum HostPattern {
 }
 
 impl HostPattern {
+    /// A name that a resolver of old reads as an address, in a spelling that no connection is decided by.
+    pub(crate) fn misspelt_address(&self) -> Option<&str> {
+        let Self::Exact(name) = self else { return None };
+        let is_number = |label: &str| {
+            let hex = label.strip_prefix("0x").filter(|hex| !hex.is_empty());
+            let digits = hex.unwrap_or(label).bytes();
+            !label.is_empty()
+                && digits
+                    .clone()
+                    .all(|b| if hex.is_some() { b.is_ascii_hexdigit() } else { b.is_ascii_digit() })
+        };
+        let is_numeric = name.split('.').count() <= 4 && name.split('.').all(is_number);
+        (is_numeric && name.parse::<std::net::Ipv4Addr>().is_err()).then_some(name)
+    }
+
     /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text == "*" {
@@ -97,9 +112,12 @@ impl HostPattern {
     }
 }
 
-/// `/exact/path`, or `/prefix/*`.
+/// `/exact/path`, or `/prefix/*`; what is written with `%` is the character that it stands for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HttpPathPattern {
+    /// As servers read it.
+    path: Box<[u8]>,
+    /// As written, without the `*`.
     text: Box<str>,
     prefix: bool,
 }
@@ -110,24 +128,37 @@ impl HttpPathPattern {
             Some(path) => (path, true),
             None => (text, false),
         };
-        if !path.starts_with('/') || path.contains(['*', '?', '#', '%']) || path.contains("//") {
+        if !path.starts_with('/') || path.contains(['*', '?', '#']) || path.contains("//") {
             return Err("a path begins with `/` and is written plainly, with one `*` at its end \
                         for all that begins so; a query is never looked at");
         }
-        Ok(Self { text: path.into(), prefix })
+        if !escapes_are_whole(path) {
+            return Err("`%` is followed by the two digits of a character, as in `/a%20b`");
+        }
+        Ok(Self { path: plain(path).into(), text: path.into(), prefix })
     }
 
-    /// Whether a path can be written as a pattern that matches it alone.
-    pub(crate) fn is_plain(path: &str) -> bool {
-        !path.contains('*') && Self::parse(path).is_ok()
+    /// The pattern that matches this path, however it is spelt, and no other. What is no path of a resource
+    /// (`OPTIONS *`) has none; the answer matches nothing then.
+    pub(crate) fn literal(path: &str) -> String {
+        let mut out = if path.starts_with('/') { String::new() } else { "/".to_owned() };
+        for byte in plain(path) {
+            match byte {
+                b'*' | b'?' | b'#' | b'%' | 0..=b' ' | 0x7f.. => {
+                    out.push_str(&format!("%{byte:02X}"))
+                }
+                plain => out.push(char::from(plain)),
+            }
+        }
+        out
     }
 
     /// Whether this matches everything that another does.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         match (self.prefix, other.prefix) {
-            (true, _) => other.text.starts_with(&*self.text),
+            (true, _) => other.path.starts_with(&self.path),
             (false, true) => false,
-            (false, false) => self.text == other.text,
+            (false, false) => self.path == other.path,
         }
     }
 
@@ -139,10 +170,18 @@ impl HttpPathPattern {
     pub(crate) fn matches(&self, path: &str) -> bool {
         let path = plain(path);
         match self.prefix {
-            true => path.starts_with(self.text.as_bytes()),
-            false => path == self.text.as_bytes(),
+            true => path.starts_with(&self.path),
+            false => *path == *self.path,
         }
     }
+}
+
+/// Whether each `%` stands before two digits.
+fn escapes_are_whole(path: &str) -> bool {
+    path.split('%').skip(1).all(|rest| {
+        let mut digits = rest.bytes();
+        (0..2).all(|_| digits.next().is_some_and(|byte| byte.is_ascii_hexdigit()))
+    })
 }
 
 /// A path as servers read it: escapes resolved, repeated slashes one.
@@ -230,8 +269,36 @@ mod tests {
         check("/a/*", "/A/b", false);
         check("/*", "/", true);
         check("/a", "/a%", false);
-        for bad in ["", "a", "*", "/a*b", "/a?b", "/%61", "//a"] {
+        check("/a%20b", "/a b", true);
+        check("/%61", "/a", true);
+        check("/a%2A", "/a*", true);
+        check("/a%2A", "/ab", false);
+        check("/a%20*", "/a%20b", true);
+        check("/a%20*", "/ab", false);
+        for bad in ["", "a", "*", "/a*b", "/a?b", "/%6", "/a%", "/%zz", "/%+1", "//a"] {
             assert!(HttpPathPattern::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    /// The failure: a path that no pattern could say made a rule for the whole host.
+    #[test]
+    fn every_path_has_a_pattern_of_its_own() {
+        let check = |path: &str, pattern: &str| {
+            assert_eq!(HttpPathPattern::literal(path), pattern, "{path}");
+            let parsed = HttpPathPattern::parse(pattern).unwrap();
+            assert!(parsed.matches(path), "{path}");
+            for other in ["/", "/upload", "/a", "/a/*", &format!("{path}x")] {
+                assert!(!parsed.matches(other) || other == path, "{path} {other}");
+            }
+        };
+        check("/a", "/a");
+        check("/a%20b", "/a%20b");
+        check("/a//b", "/a/b");
+        check("/a*", "/a%2A");
+        check("/*", "/%2A");
+        check("/a%", "/a%25");
+        check("/a%3Fb", "/a%3Fb");
+        check("/%ff%00", "/%FF%00");
+        check("/ä", "/%C3%A4");
     }
 }

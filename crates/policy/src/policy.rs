@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use glasshouse_model::{Digest, Effect, Layer};
+use glasshouse_model::{Call, Digest, Effect, Layer};
 
 use crate::builtin::{BUILT_INS, Guard, Protected};
 use crate::codes;
@@ -44,6 +44,11 @@ pub struct Policy {
     extension: Option<ExtensionText>,
     serving: Option<Serving>,
 }
+
+/// How much more it takes to look for a command than to look at a rule, and bytes of a script that take as much as a
+/// rule.
+const COMMAND_EFFORT: usize = 20;
+const BYTES_PER_EFFORT: usize = 1_024;
 
 /// One rule of a policy, for lists and documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +116,14 @@ impl Policy {
             .flat_map(|paths| paths.include.iter().chain(&paths.exclude))
     }
 
-    /// How much one decision may have to look at: rules, and places in names that patterns are tried at.
-    pub(crate) fn effort(&self) -> usize {
-        self.rules.len() + self.globs().map(Glob::effort).sum::<usize>()
+    /// How much a decision on a call may have to look at: rules, places in names that patterns are tried at, and
+    /// commands that are looked for in that of the call.
+    pub(crate) fn effort(&self, call: &Call) -> usize {
+        let bytes: usize = call.argv.iter().flatten().map(String::len).sum();
+        let sought = self.rules.iter().filter_map(|rule| rule.when.commands()).map(<[_]>::len);
+        let sought = if call.argv.is_some() { sought.sum() } else { 0 };
+        let commands = sought * (COMMAND_EFFORT + bytes / BYTES_PER_EFFORT);
+        self.rules.len() + self.globs().map(Glob::effort).sum::<usize>() + commands
     }
 
     /// A second program would need an order among the two.

@@ -5,6 +5,8 @@
 //! spaces or reads a stream name after a colon (NTFS), or that knows short names (`GIT~1`). What
 //! any of them would open as the protected directory is the protected directory.
 
+use glasshouse_model::CanonicalPath;
+
 /// A directory that nothing writes to through a workspace path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reserved {
@@ -12,6 +14,12 @@ pub(crate) enum Reserved {
     Git,
     /// `.glasshouse`: policy, configuration, and whatever lies beside them.
     Glasshouse,
+}
+
+/// Whether a path leads to or into a directory that nothing writes to, in any spelling.
+#[must_use]
+pub fn is_reserved(path: &CanonicalPath) -> bool {
+    path.as_str().split('/').any(|component| reserved(component).is_some())
 }
 
 /// What a path component stands for, if it is reserved.

@@ -123,7 +123,10 @@ impl CallSketch {
     /// `call_malformed` for a text that is no JSON object, an unknown key or a wrong type.
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| {
-            Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(error)
+            let why = error.to_string();
+            let is_deep = why.starts_with("recursion limit exceeded");
+            let why = if is_deep { "it nests too deeply".to_owned() } else { why };
+            Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(why)
         })
     }
 

@@ -25,6 +25,8 @@ use crate::yaml::Reader;
 const OWN_LABELS: [&str; 2] = ["user", "repo"];
 /// Most examples of each kind that a person is shown.
 const MAX_SHOWN: usize = 2;
+/// The same of connections, which differ in more places.
+const MAX_SHOWN_CONNECTIONS: usize = 4;
 
 /// Which calls a grant is for: the `match` of a rule that allows.
 #[derive(Debug, Clone)]
@@ -33,10 +35,13 @@ pub struct GrantRule {
     conditions: Conditions,
     /// Directory that a command runs in; `./check` is another program in each. None is the top.
     cwd: Option<CanonicalPath>,
+    /// Path and query of a request, byte for byte: what stands in either is what leaves. None looks at neither.
+    target: Option<String>,
 }
 
 impl GrantRule {
-    /// The narrowest rule for a call: the same act on the same thing, in any state of the workflow.
+    /// The narrowest rule for a call: the same act on the same thing, in any state of the workflow. What no
+    /// condition of a policy can say, such as a query, has a key of its own here.
     ///
     /// # Errors
     /// `grant_malformed` for a call that no rule can name.
@@ -47,10 +52,24 @@ impl GrantRule {
         if let Some(cwd) = &call.cwd {
             matching.insert(CWD.to_owned(), cwd.as_str().into());
         }
+        if let Some(target) = target(call) {
+            matching.remove("http_path");
+            matching.insert(TARGET.to_owned(), target.into());
+        }
         Self::parse(&Value::Object(matching))
     }
 
-    /// Reads a rule that a person wrote.
+    /// Reads the text of a rule that a person wrote: JSON, in which no key stands twice.
+    ///
+    /// # Errors
+    /// `policy_syntax` for what is no such text; what [`GrantRule::parse`] answers.
+    pub fn read(text: &str) -> Result<Value> {
+        let reader = Reader { source: "the rule of a grant" };
+        let matching = reader.parse(text)?.to_json();
+        Self::parse(&matching).map(|_| matching)
+    }
+
+    /// Checks a rule that a person wrote.
     ///
     /// # Errors
     /// The load errors of a policy's `match`; `grant_malformed` when it names no syscall.
@@ -67,17 +86,31 @@ impl GrantRule {
             _ => Err(malformed("`cwd` is no directory of the workspace")),
         });
         let cwd = cwd.transpose()?.filter(|cwd| *cwd != CanonicalPath::root());
+        let target = match rest.as_object_mut().and_then(|keys| keys.remove(TARGET)) {
+            None => None,
+            Some(Value::String(target)) if target.starts_with('/') => Some(target),
+            Some(_) => return Err(malformed("`http_target` is no path with or without a query")),
+        };
         let conditions = conditions::read(&reader, &reader.parse(&rest.to_string())?, false)?;
         if conditions.syscalls().is_none_or(<[_]>::is_empty) {
             return Err(malformed("it names no syscall"));
         }
-        Ok(Self { matching: matching.clone(), conditions, cwd })
+        Ok(Self { matching: matching.clone(), conditions, cwd, target })
     }
 
     /// Whether a call is one of those.
     #[must_use]
     pub fn matches(&self, call: &Call) -> bool {
-        call.cwd == self.cwd && self.conditions.match_call(Asked { call, seen: &Seen::default() })
+        call.cwd == self.cwd
+            && (self.target.is_none() || self.target == target(call))
+            && self.conditions.match_call(Asked { call, seen: &Seen::default() })
+    }
+
+    /// Whether this matches everything that another does.
+    fn covers(&self, other: &Self) -> bool {
+        self.cwd == other.cwd
+            && (self.target.is_none() || self.target == other.target)
+            && self.conditions.cover(&other.conditions)
     }
 
     /// The rule as a person is shown it: with calls that it matches, and near ones that it does not.
@@ -85,10 +118,11 @@ impl GrantRule {
     pub fn told(&self, call: &Call) -> Told {
         let mut told =
             Told { matching: self.matching.clone(), matches: Vec::new(), not_matches: Vec::new() };
+        let most = if call.host.is_some() { MAX_SHOWN_CONNECTIONS } else { MAX_SHOWN };
         for near in self.near(call) {
             let list = if self.matches(&near) { &mut told.matches } else { &mut told.not_matches };
             let text = subject(&near);
-            if list.len() < MAX_SHOWN && !list.contains(&text) {
+            if list.len() < most && !list.contains(&text) {
                 list.push(text);
             }
         }
@@ -131,6 +165,10 @@ impl GrantRule {
             }
         }
         if call.host.is_some() {
+            if call.http_path.is_some() {
+                add(&|c| (c.http_path, c.http_query) = (Some("/other".to_owned()), None));
+                add(&|c| c.http_query = Some("other".to_owned()));
+            }
             add(&|c| c.host = Some("other.example".to_owned()));
             add(&|c| c.method = Some("DELETE".to_owned()));
         }
@@ -145,6 +183,12 @@ impl GrantRule {
         let words = commands.flatten().map(|words| words.iter().map(|w| w.to_string()).collect());
         words.collect()
     }
+}
+
+/// What a request asks its host for, as it is sent.
+fn target(call: &Call) -> Option<String> {
+    let path = call.http_path.as_ref()?;
+    Some(call.http_query.as_ref().map_or_else(|| path.clone(), |query| format!("{path}?{query}")))
 }
 
 /// Words as a shell would be given them.
@@ -168,7 +212,7 @@ fn subject(call: &Call) -> String {
     }
     let place = call.host.as_ref().map(|host| {
         let method = call.method.as_deref().unwrap_or_default();
-        format!("{method} {host}{}", call.http_path.as_deref().unwrap_or_default())
+        format!("{method} {host}{}", target(call).unwrap_or_default())
     });
     let path = call.path.as_ref().map(ToString::to_string);
     let about = path.or(place).unwrap_or_default();
@@ -186,9 +230,13 @@ pub struct Standing {
 
 /// Key of a rule's directory, beside those of a policy's `match`.
 const CWD: &str = "cwd";
+/// Key of a request's path and query.
+const TARGET: &str = "http_target";
 
 fn malformed(why: &str) -> Error {
-    Error::new(codes::GRANT_MALFORMED, "a standing grant").why(why)
+    Error::new(codes::GRANT_MALFORMED, "a standing grant")
+        .why(why)
+        .fix("write a rule as `glasshouse review show` prints it: {\"syscall\":\"fs.read\",\"path_glob\":\"docs/**\"}")
 }
 
 impl Standing {
@@ -248,10 +296,10 @@ impl Standing {
             (same(narrow.turn == parent.turn, parent.turn.is_some()), "turn"),
             (same(narrow.workspace == parent.workspace, parent.workspace.is_some()), "workspace"),
             (
-                self.rule.cwd == child.rule.cwd
-                    && self.rule.conditions.cover(&child.rule.conditions),
-                "rule",
+                same(narrow.repository == parent.repository, parent.repository.is_some()),
+                "repository",
             ),
+            (self.rule.covers(&child.rule), "rule"),
             (narrow.labels.is_subset(&parent.labels), "labels"),
             (narrow.policy_version == parent.policy_version, "policy_version"),
             (narrow.expires_us <= parent.expires_us, "expires_us"),
@@ -280,6 +328,8 @@ pub struct StandingUse<'a> {
     pub turn: Option<Seq>,
     /// Directory of the project.
     pub workspace: &'a str,
+    /// The repository in it, as [`StandingTerms::repository`] names it.
+    pub repository: Option<&'a str>,
 }
 
 /// Why a standing grant for this very call did not count.
@@ -374,6 +424,7 @@ impl<'a> StandingUse<'a> {
             && terms.branch.as_ref().is_none_or(|branch| branch == self.branch)
             && terms.turn.is_none_or(|turn| Some(turn) == self.turn)
             && terms.workspace.as_deref().is_none_or(|dir| dir == self.workspace)
+            && terms.repository.as_deref().is_none_or(|one| Some(one) == self.repository)
             && grant.rule.matches(call)
     }
 

@@ -26,9 +26,10 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     }
     keys.insert("caller".to_owned(), json!(caller_word(call.caller.kind)));
     if let Some(path) = &call.path {
-        // The root has no name; a pattern for it alone does not exist.
-        let pattern = if path.is_root() { "**".to_owned() } else { literal(path.as_str()) };
-        keys.insert("path_glob".to_owned(), json!(pattern));
+        // The root has no name: it is what is left without all that have one.
+        let pattern =
+            if path.is_root() { json!(["**", "!*"]) } else { json!(literal(path.as_str())) };
+        keys.insert("path_glob".to_owned(), pattern);
     }
     if let Some(argv) = call.argv.as_ref().filter(|argv| !argv.is_empty()) {
         keys.insert("argv".to_owned(), json!([argv]));
@@ -42,8 +43,8 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     if let Some(port) = call.port {
         keys.insert("port".to_owned(), json!(port));
     }
-    if let Some(path) = call.http_path.as_ref().filter(|path| HttpPathPattern::is_plain(path)) {
-        keys.insert("http_path".to_owned(), json!(path));
+    if let Some(path) = &call.http_path {
+        keys.insert("http_path".to_owned(), json!(HttpPathPattern::literal(path)));
     }
     if let Some(change) = call.change {
         keys.insert("change".to_owned(), json!(change.as_str()));

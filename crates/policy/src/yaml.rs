@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use glasshouse_model::yaml::first_mark;
 use glasshouse_model::{Code, suggest};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -52,6 +53,11 @@ impl Reader<'_> {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(Error::new(codes::LIMIT, format!("policy source `{}`", self.source))
                 .why(format!("{} bytes, at most {MAX_SOURCE_BYTES} are read", text.len())));
+        }
+        if let Some(mark) = first_mark(text) {
+            return Err(self
+                .error_at(codes::SYNTAX, mark.line, mark.column, "unreadable YAML")
+                .why(mark));
         }
         let options = serde_saphyr::options! {
             budget: serde_saphyr::budget! {
@@ -179,14 +185,18 @@ impl Reader<'_> {
     }
 }
 
+/// Words of the library that mean something to who programs with it, and what they say of a file.
+const WORDS: [(&str, &str); 3] = [
+    ("Option<", "a key of a map is nothing; write a text"),
+    ("string scalar", "a key of a map is a list or a map; write a text"),
+    ("configured policy", "a merge key (`<<`)"),
+];
+
 /// What is wrong, without the place, which is told before it.
 fn why(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::budget::BudgetBreach;
     match error.without_snippet() {
         serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => {
-                "an anchor (`&`) or an alias (`*`): quote a text that begins so".to_owned()
-            }
             BudgetBreach::MergeKeys { .. } => "a merge key (`<<`)".to_owned(),
             BudgetBreach::Documents { .. } => "more than one document in a file".to_owned(),
             BudgetBreach::Depth { .. } => format!("it nests deeper than {MAX_YAML_DEPTH} levels"),
@@ -197,8 +207,12 @@ fn why(error: &serde_saphyr::Error) -> String {
         }
         other => {
             let text = other.to_string();
+            let ours = WORDS.iter().find(|(theirs, _)| text.contains(theirs));
             let place = text.rfind(" at line ");
-            place.map_or(text.as_str(), |at| &text[..at]).to_owned()
+            ours.map_or_else(
+                || place.map_or(text.as_str(), |at| &text[..at]).to_owned(),
+                |(_, ours)| (*ours).to_owned(),
+            )
         }
     }
 }

@@ -103,6 +103,7 @@ impl Prices {
         if yaml.len() > Self::MAX_BYTES {
             return Err(refuse(&format!("it is larger than {} bytes", Self::MAX_BYTES)));
         }
+        glasshouse_model::yaml::refuse_tags(yaml).map_err(|why| refuse(&why))?;
         let prices: Self = serde_saphyr::from_str(yaml).map_err(|error| refuse(&error))?;
         match prices.version {
             None | Some(1) => Ok(prices),
@@ -212,6 +213,7 @@ models:
             assert!(error.to_string().contains(words), "{error}");
         };
         check("version: 2", "version 2");
+        check("models: { m: { input: !!int 1, output: 1 } }", "a tag (`!`)");
         check("modells: {}", "modells");
         check("models: { m: { input: 1 } }", "output");
         check("models: { m: { input: -1, output: 1 } }", "number");

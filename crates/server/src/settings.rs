@@ -60,6 +60,7 @@ impl Listening {
             return Err(fail(format!("it is no file of at most {MAX_FILE_BYTES} bytes")));
         }
         let text = std::fs::read_to_string(file).map_err(|e| fail(e.to_string()))?;
+        glasshouse_model::yaml::refuse_tags(&text).map_err(fail)?;
         let read: Self = serde_saphyr::from_str(&text).map_err(|e| fail(e.to_string()))?;
         if read.requests_per_minute == 0 {
             return Err(fail("`requests_per_minute` is 0".to_owned()));
@@ -114,6 +115,24 @@ fn is_host(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_what_it_reads_like() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let check = |text: &str, expected: Option<&str>| {
+            std::fs::write(file.path(), text).unwrap();
+            let read = Listening::read(file.path()).map_err(|error| error.to_string());
+            match (read, expected) {
+                (Ok(_), None) => {}
+                (Err(error), Some(word)) => assert!(error.contains(word), "{text}: {error}"),
+                (read, _) => panic!("{text}: {read:?}"),
+            }
+        };
+        check("hosts: [glass.example]\n", None);
+        check("hosts: [!!binary Z2xhc3M=]\n", Some("a tag (`!`)"));
+        check("insecure_plaintext: !off true\n", Some("line 1, column 21"));
+        check("host: a\n", Some("host"));
+    }
 
     /// The failure: names that no request can have were taken without a word, so a server was not known by the name
     /// that its operator had written. The mend: they are refused before it listens.

@@ -342,6 +342,12 @@ pub fn parse_arguments(tool: &str, raw: &str) -> Result<Arguments> {
         json::parse(raw)
             .map_err(|e| refuse(&e.why).with("line", e.line).with("column", e.column))?
     };
+    // What no event could hold was replaced by a text that says so.
+    if let Value::String(said) = &value
+        && said.contains(REPLACED)
+    {
+        return Err(refuse(&format!("{said}; a larger file is written in parts")));
+    }
     schema::drop_optional_nulls(schema, &mut value);
     let misfit = |problem: Problem| refuse(&problem.why).with("pointer", problem.pointer);
     schema::check(schema, &value).map_err(misfit)?;
@@ -352,9 +358,26 @@ pub fn parse_arguments(tool: &str, raw: &str) -> Result<Arguments> {
     Ok(arguments)
 }
 
+/// Stands, between two numbers of bytes, in the text that takes the place of arguments which are too large to keep.
+pub const REPLACED: &str = " bytes of arguments; the limit is ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file that is too large for one call was told to be "an object, found a text".
+    #[test]
+    fn arguments_that_were_too_large_are_told_so() {
+        let check = |raw: &str, expected: &str| {
+            let error = parse_arguments("fs.write", raw).unwrap_err();
+            assert!(error.to_string().contains(expected), "{raw}: {error}");
+        };
+        check(
+            &format!("\"400000{REPLACED}262144\""),
+            "limit is 262144; a larger file is written in parts",
+        );
+        check("\"text\"", "expected an object");
+    }
 
     #[test]
     fn digests_ignore_spelling_and_see_meaning() {

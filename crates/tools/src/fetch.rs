@@ -63,6 +63,7 @@ impl Url {
     /// let url = Url::parse("https://Docs.Example.org/a?b#c").unwrap();
     /// assert_eq!((url.host(), url.port()), ("docs.example.org", 443));
     /// assert_eq!(url.to_string(), "https://docs.example.org/a?b");
+    /// assert_eq!((url.path(), url.query()), ("/a", Some("b")));
     /// assert!(Url::parse("file:///etc/passwd").is_err());
     /// ```
     ///
@@ -124,6 +125,12 @@ impl Url {
     #[must_use]
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// What stands behind the first `?`, if there is one.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.target.split_once('?').map(|(_, query)| query)
     }
 
     fn authority(&self) -> String {

@@ -23,7 +23,7 @@ pub mod sanitise;
 
 pub use access::{Access, Reach};
 pub use arguments::{
-    Arguments, MAX_ARGUMENTS_BYTES, MAX_PATTERN_CHARS, MAX_TIMEOUT_MS, parse_arguments,
+    Arguments, MAX_ARGUMENTS_BYTES, MAX_PATTERN_CHARS, MAX_TIMEOUT_MS, REPLACED, parse_arguments,
 };
 pub use edit::{MAX_EDIT_RESULT_BYTES, edit_text};
 pub use error::{Error, Result};

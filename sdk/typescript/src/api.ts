@@ -517,7 +517,7 @@ export type GrantRule = {
 export type GrantScope = 'call' | 'turn' | 'session' | 'workspace'
 
 /** How a grant stands. */
-export type GrantState = 'live' | 'expired' | 'turn_over' | 'used_up' | 'revoked' | 'policy_changed'
+export type GrantState = 'live' | 'expired' | 'turn_over' | 'used_up' | 'revoked' | 'policy_changed' | 'repository_changed'
 
 export type Grants = {
   grants: Array<Grant>

@@ -179,11 +179,7 @@ fn approve(arguments: &ApproveArguments) -> Result<u8, Error> {
         ScopeArgument::Session => GrantScope::Session,
         ScopeArgument::Workspace => GrantScope::Workspace,
     };
-    let rule = matching
-        .as_deref()
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|e| Error::new(codes::USAGE, "`--match` is no JSON").why(e))?;
+    let rule = matching.as_deref().map(glasshouse_policy::GrantRule::read).transpose()?;
     let wider = Wider {
         scope,
         rule,
@@ -251,10 +247,13 @@ fn answer(
 fn list_grants(all: bool, json: bool) -> Result<u8, Error> {
     let config = |project: &Path| home::config(Config::default(), project).ok();
     let mut rows = home::kernel()?.grants(config)?;
-    let dead = rows.iter().filter(|row| row.state == GrantState::PolicyChanged).count();
+    let is_void = |row: &&GrantRow| {
+        matches!(row.state, GrantState::PolicyChanged | GrantState::RepositoryChanged)
+    };
+    let dead = rows.iter().filter(is_void).count();
     if dead > 0 && !all {
         output::note(&format!(
-            "{dead} more ended with a change of the policy; --all lists them too"
+            "{dead} more ended with a change of the policy or the repository; --all lists them too"
         ));
     }
     rows.retain(|row| all || row.state == GrantState::Live);
@@ -283,6 +282,7 @@ fn grant_line(row: &GrantRow) -> String {
     };
     let state = match row.state {
         GrantState::Live => format!("ends in {}", until(row.expires_us)),
+        GrantState::RepositoryChanged => "dead: another repository".to_owned(),
         GrantState::PolicyChanged => "dead: policy changed".to_owned(),
         state => words(serde_json::to_value(state).unwrap_or_default()).replace('_', " "),
     };
@@ -354,7 +354,7 @@ mod tests {
             &[r#"argv: ["rm","-rf","a b"]"#, "timeout_ms: 5"],
         );
         // What would write over the line, or turn it around, is seen.
-        check(r#"{"path":"a\rb\u001b[2K\u202ec"}"#, &["path: a\u{fffd}b\u{fffd}[2K\u{fffd}c"]);
+        check(r#"{"path":"a\rb\u001b[2K\u202ec"}"#, &["path: a\\u{d}b\\u{1b}[2K\\u{202e}c"]);
         // A text that was cut, or is no object, is shown as it is.
         check(r#"{"path":"a… (9 bytes in all)"#, &[r#"{"path":"a… (9 bytes in all)"#]);
         check("2 files\nsrc/a", &["2 files", "src/a"]);

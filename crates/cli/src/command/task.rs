@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use glasshouse_kernel::driver::ACCEPTED_SINCE;
 use glasshouse_kernel::session::State;
 use glasshouse_kernel::{
     Cancel, Config, Elsewhere, Kernel, NewSession, NoReviewer, Reviewer, Session, TurnReport, codes,
@@ -201,6 +202,12 @@ pub(crate) fn resume(
         observer,
         people.secrets,
     ))?;
+    if session.state().policy_in_force().iter().any(|source| source.name == ACCEPTED_SINCE) {
+        output::note(
+            "another policy was accepted since this session began: it decides beside the session's own, and \
+             each must allow; what was approved and granted before does not count",
+        );
+    }
     let report = drive(&runtime, &mut session, message)?;
     let (id, branch) = put_away(session);
     tell(kernel, &id, &branch, &report, json)

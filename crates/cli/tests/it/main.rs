@@ -11,6 +11,7 @@ mod audit;
 mod backends;
 mod branches;
 mod cancel;
+mod carried_on;
 mod cases;
 mod code;
 mod commands;

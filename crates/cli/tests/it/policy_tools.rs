@@ -1,5 +1,8 @@
 //! Explaining, checking and testing a policy from the command line.
 
+use glasshouse_model::Kind;
+use glasshouse_model::body::CallEnd;
+
 use crate::harness::{Place, git};
 
 const RULES: &str = "
@@ -119,6 +122,70 @@ steps:
     check(&format!(r#"{{"syscall":"shell.run","argv":["ls","src"],{state}}}"#), 0);
     check(&format!(r#"{{"syscall":"shell.run","argv":["ls","src","/"],{state}}}"#), 3);
     place.run(&["policy", "learn", "s_p0rcd7dq0ctn"]).expect_status(10);
+}
+
+/// The failure: looks whose answers said that entries were withheld became rules for every path, no trial told the
+/// difference, and under what was learned the same looks told everything.
+#[test]
+fn e2e_what_a_look_kept_back_is_learned_and_tried() {
+    let place = Place::new();
+    let project = place.shell_project();
+    std::fs::create_dir_all(project.join("hidden")).unwrap();
+    for file in [".env", "hidden/a.txt"] {
+        std::fs::write(project.join(file), "key\n").unwrap();
+    }
+    let accept = |text: &str| {
+        std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+        let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+        place.run_in(&project, &["policy", "update", "--digest", &digest]).expect_status(0);
+    };
+    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
+    accept(&format!(
+        "{shipped}\n  - {{ name: no-env, match: {{ path_glob: ['.env', 'hidden/**', hidden] }}, action: deny }}\n"
+    ));
+    let yaml = "
+version: 1
+steps:
+  - emit:
+      - { call: { id: a, tool: fs.list, args: { path: ., recursive: true } } }
+      - { call: { id: b, tool: search.glob, args: { pattern: '**' } } }
+      - { call: { id: c, tool: search.grep, args: { pattern: key } } }
+  - expect: { results: { a: completed, b: completed, c: completed } }
+    emit: [ { text: done } ]
+";
+    let looks = || {
+        let session = place.scenario(&project, yaml).expect_status(0).last()["session"].clone();
+        let session = session.as_str().unwrap().to_owned();
+        let log = place.log();
+        let rows = log.sessions().unwrap();
+        let row = rows.iter().find(|row| row.session.as_str() == session).unwrap();
+        let events = log.read(&row.main, 1, 100_000).unwrap();
+        let ends = events.iter().filter(|event| *event.kind() == Kind::ToolCompleted);
+        let ends: Vec<CallEnd> = ends.map(|event| event.body_as().unwrap()).collect();
+        (session, ends)
+    };
+    let (session, before) = looks();
+    assert_eq!(before.len(), 3);
+    for end in &before {
+        assert!(end.text.contains("withheld by policy") && !end.text.contains("hidden"), "{end:?}");
+        assert!(end.withheld.as_ref().unwrap().entries.len() >= 2, "{end:?}");
+    }
+    let simulate = |file: &str| {
+        let arguments = ["policy", "simulate", file, "--session", &session, "--json"];
+        place.run(&arguments).expect_status(0).last()
+    };
+    let learned = place.path("learned.yaml").display().to_string();
+    let told = place.run(&["policy", "learn", &session, "--out", &learned, "--json"]);
+    assert_eq!(told.expect_status(0).last()["unequal"], 0);
+    assert_eq!(simulate(&learned)["changed"], 0);
+    // The control: a policy without the denial tells what was kept back, and the trial says so.
+    let wide = place.path("wide.yaml");
+    std::fs::write(&wide, &shipped).unwrap();
+    assert_eq!(simulate(&wide.display().to_string())["changed"], 7);
+    accept(&std::fs::read_to_string(&learned).unwrap());
+    for end in looks().1 {
+        assert!(!end.text.contains(".env") && !end.text.contains("hidden"), "{end:?}");
+    }
 }
 
 /// A policy is put in the place of another one whole, after its changes were seen; many breaking changes

@@ -29,7 +29,7 @@ pub(crate) fn asking_project(place: &Place) -> PathBuf {
     project
 }
 
-fn start(place: &Place, project: &Path, yaml: &str) -> Running {
+pub(crate) fn start(place: &Place, project: &Path, yaml: &str) -> Running {
     let mut command = place.scenario_command(project, yaml);
     command.args(["--wait-for-review", "60s"]);
     place.spawn(command)
@@ -40,7 +40,7 @@ fn kernel(place: &Place) -> Kernel {
 }
 
 /// Waits until so many questions wait that nobody has answered.
-fn pending(place: &Place, wanted: usize) -> Vec<PendingApproval> {
+pub(crate) fn pending(place: &Place, wanted: usize) -> Vec<PendingApproval> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if place.home().join("log.db").exists() {
@@ -69,7 +69,7 @@ fn next_after(place: &Place, before: &PendingApproval) -> PendingApproval {
 }
 
 /// Events of the sessions in which an agent worked.
-fn events(place: &Place) -> Vec<Event> {
+pub(crate) fn events(place: &Place) -> Vec<Event> {
     let log = place.log();
     let mut all = Vec::new();
     for row in log.sessions().unwrap() {

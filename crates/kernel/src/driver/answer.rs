@@ -7,6 +7,7 @@ use glasshouse_log::Log;
 use glasshouse_model::body::{self, BlobRef, ModelCompleted, WrittenCall};
 use glasshouse_model::event::MAX_BODY_BYTES;
 use glasshouse_provider::{Carry, Completion, Finish, TokenUsage};
+use glasshouse_tools::REPLACED;
 use glasshouse_tools::sanitise::Masker;
 
 use crate::plans::plainly;
@@ -28,7 +29,7 @@ fn bounded(arguments: String) -> String {
     if arguments.len() <= MAX_INLINE_ARGUMENTS_BYTES {
         return arguments;
     }
-    format!("\"{} bytes of arguments; the limit is {MAX_INLINE_ARGUMENTS_BYTES}\"", arguments.len())
+    format!("\"{}{REPLACED}{MAX_INLINE_ARGUMENTS_BYTES}\"", arguments.len())
 }
 
 /// Most bytes of what a model thought aloud that an event holds; the raw answer has all of it.

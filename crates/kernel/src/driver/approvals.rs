@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::decide::now_us;
-use super::grants::NewGrant;
+use super::grants::{NewGrant, repository};
 use super::journal::Journal;
 use super::people::{Answer, ReviewItem, Wider, Withdrawn};
 use super::{Kernel, Session, TaskEnd};
@@ -356,14 +357,16 @@ impl Session {
         });
         let in_branch = matches!(wider.scope, GrantScope::Turn | GrantScope::Session);
         let created = self.state().created.as_ref();
+        let workspace = created
+            .filter(|_| wider.scope == GrantScope::Workspace)
+            .map(|created| created.project.clone());
         let terms = StandingTerms {
             scope: wider.scope,
             tenant: self.recorder.log().tenant().clone(),
             branch: in_branch.then(|| self.branch().clone()),
             turn: self.state().turn.filter(|_| wider.scope == GrantScope::Turn),
-            workspace: created
-                .filter(|_| wider.scope == GrantScope::Workspace)
-                .map(|created| created.project.clone()),
+            repository: workspace.as_ref().and_then(|project| repository(Path::new(project))),
+            workspace,
             rule,
             labels: call.labels,
             policy_version: request.policy_version,

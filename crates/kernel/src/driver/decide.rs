@@ -1,5 +1,7 @@
 //! Deciding a call: arguments checked, paths resolved to what they really are, policy asked.
 
+use std::path::Path;
+
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{CallStatus, GrantUsed, PolicyDecided, ToolProposed};
 use glasshouse_model::syscall::name;
@@ -131,7 +133,8 @@ pub(crate) fn masked(masker: &Masker, mut decided: PolicyDecided) -> PolicyDecid
             masked => CanonicalPath::parse(&masked).ok(),
         });
         call.argv.iter_mut().flatten().for_each(mask);
-        let places = [&mut call.host_path, &mut call.host, &mut call.http_path];
+        let places =
+            [&mut call.host_path, &mut call.host, &mut call.http_path, &mut call.http_query];
         places.into_iter().flatten().for_each(mask);
     }
     decided.subject.iter_mut().for_each(mask);
@@ -184,11 +187,14 @@ impl Session {
         // Asked once a decision: what it said stays said.
         let heard = Heard::in_decision(&verdict.decision);
         request.extension = Some(&heard);
+        let project = self.state().created.as_ref().map_or("", |created| &created.project);
+        let repository = in_place(|| grants::repository(Path::new(project)));
         request.standing = Some(StandingUse {
             grants: &grants,
             branch: self.branch(),
             turn: self.state().turn,
-            workspace: self.state().created.as_ref().map_or("", |created| &created.project),
+            workspace: project,
+            repository: repository.as_deref(),
         });
         glasshouse_policy::decide(&self.policy, &request)
     }
@@ -287,6 +293,7 @@ impl Session {
             call.host = Some(url.host().to_owned());
             call.port = Some(url.port());
             call.http_path = Some(url.path().to_owned());
+            call.http_query = url.query().map(str::to_owned);
             call.method = Some("GET".to_owned());
         }
         let Some((text, intent)) = arguments.target() else {

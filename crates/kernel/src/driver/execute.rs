@@ -3,6 +3,7 @@
 mod evidence;
 mod render;
 mod settle;
+mod withheld;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
-    CallEnd, CallStatus, ChangedPath, CommandUsage, Coverage, ToolStarted,
+    CallEnd, CallStatus, ChangedPath, CommandUsage, Coverage, ToolStarted, Withheld,
 };
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Draft, Fault, Kind, Principal, SessionId, State,
@@ -25,6 +26,7 @@ use glasshouse_tools::{Arguments, FetchLimits, Registry, Url, edit_text, read_to
 use tokio::task::JoinSet;
 
 use self::evidence::Heard;
+use self::withheld::KeptBack;
 use super::decide::now_us;
 use super::fetch::{self, Outside};
 use super::model::elapsed_us;
@@ -101,6 +103,8 @@ struct End {
     strategy: Strategy,
     background_processes: u32,
     usage: Option<CommandUsage>,
+    /// Of a look.
+    withheld: Option<Withheld>,
     /// Of a test run.
     verdict: Option<Verdict>,
     /// Of a validating test run: see [`TestEvidence::earlier_exit_code`].
@@ -119,6 +123,7 @@ impl End {
             strategy: Strategy::Head,
             background_processes: 0,
             usage: None,
+            withheld: None,
             verdict: None,
             earlier_exit_code: None,
             coverage: None,
@@ -350,24 +355,28 @@ impl Execution {
             truncated: false,
             background_processes: end.background_processes,
             usage: end.usage,
+            withheld: end.withheld.clone(),
         })
     }
 
     fn read(&self) -> Result<End> {
         let view = lock(&self.workbench).shared_view()?;
+        let kept_back = KeptBack::new(&self.masker);
         let permit = |syscall: &str, path: &CanonicalPath| {
             let mut call = Call::new(syscall, self.agent.clone()).at(path.clone());
             call.session = Some(self.session.clone());
             call.state = Some(self.state.clone());
             let request = glasshouse_policy::Request::new(&call, now_us());
-            glasshouse_policy::decide(&self.policy, &request).decision.is_allowed()
+            let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            kept_back.hear(syscall, path, decision.is_allowed())
         };
         // What is read is what was opened for the decision, whatever has its name by now. Where
         // nothing was, another look tells the reason.
         let is_question = matches!(self.arguments, Arguments::FsExists { .. });
         let opened = self.opened.as_ref().filter(|opened| is_question || opened.exists());
         let output = read_tool(&view, &self.arguments, opened, &permit)?;
-        Ok(End { strategy: Strategy::Head, ..End::done(output.bytes) })
+        let withheld = kept_back.told();
+        Ok(End { strategy: Strategy::Head, withheld, ..End::done(output.bytes) })
     }
 
     fn diff(&self) -> Result<End> {

@@ -1,9 +1,7 @@
 //! Why something was decided: a recorded decision, made again under its own policy, with what would
 //! have made it another, and where its taint came from.
 
-use glasshouse_model::body::{
-    ApprovalRequested, CallEnd, PolicyDecided, SessionCreated, ToolProposed,
-};
+use glasshouse_model::body::{ApprovalRequested, CallEnd, PolicyDecided, ToolProposed};
 use glasshouse_model::{BranchId, Event, Kind, Seq};
 use glasshouse_policy::{Explanation, Heard, Request, explain};
 use schemars::JsonSchema;
@@ -63,10 +61,9 @@ impl Kernel {
         let Some(input) = decided.input.clone() else {
             return Err(none(branch, at).why("one event tells of many paths; name another one"));
         };
-        let first = self.log.read(branch, 1, 1)?;
-        let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
-        let texts = match created {
-            Some(created) => of_session(self, &created.policy)?,
+        let state = fold_to(&self.log, branch, event.seq().saturating_sub(1))?;
+        let texts = match &state.created {
+            Some(_) => of_session(self, state.policy_in_force())?,
             None => vec![super::rules::shipped(glasshouse_policy::Consent::Joint)],
         };
         let policy = self.compile_to_look(&texts)?;
@@ -75,7 +72,6 @@ impl Kernel {
             Request { extension: Some(&heard), ..Request::new(&input, event.header.time_us) };
         let mut explanation = explain(&policy, &request);
         explanation.decision = decided.decision;
-        let state = fold_to(&self.log, branch, event.seq().saturating_sub(1))?;
         let mut origins = Vec::new();
         for label in &input.labels {
             if let Some(seq) = state.taint.origin(label) {

@@ -16,13 +16,14 @@ use glasshouse_model::{
     Actor, BranchId, Call, Digest, Draft, Event, Kind, Principal, PrincipalKind, Seq, SessionId,
 };
 use glasshouse_policy::{GrantId, GrantUse, REVOKED, Standing, UseCounters};
+use glasshouse_sandbox::workspace::git::Git;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::decide::now_us;
 use super::journal::Journal;
-use super::rules::of_session;
+use super::rules::{carried_on, of_session};
 use super::start::random;
 use super::tried::test_setup_or_none;
 use crate::session::{CallPhase, State};
@@ -62,6 +63,8 @@ pub enum GrantState {
     Revoked,
     /// It was given under another policy than the one that decides there now.
     PolicyChanged,
+    /// It was given for another repository than the one in that directory now.
+    RepositoryChanged,
 }
 
 /// One grant, for lists.
@@ -290,6 +293,26 @@ pub(super) fn expected_end(log: &Log, grant: &str, uses: u64) -> Result<(String,
     Ok(if is_old { without_uses } else { ended_counter(uses) })
 }
 
+/// What tells the repository of a project from one that is made in its place: the file number of its `.git`, of the
+/// directory itself where there is none, and when that was made. It is moved and its commits change, and it is the
+/// same; copied, it is another.
+pub(super) fn repository(project: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let git = Git::discover(project).ok()?;
+    let git_dir = git.map_or_else(|| project.to_owned(), |git| git.work_tree().join(".git"));
+    let git_dir = git_dir.symlink_metadata().ok()?;
+    // Some file systems do not say when.
+    let made = git_dir.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    Some(format!("{}-{}", git_dir.ino(), made.unwrap_or_default().as_nanos()))
+}
+
+fn is_of_another_repository(terms: &StandingTerms) -> bool {
+    match (&terms.workspace, &terms.repository) {
+        (Some(project), Some(given)) => repository(Path::new(project)).as_ref() != Some(given),
+        _ => false,
+    }
+}
+
 impl Kernel {
     /// Every grant that was given, the newest first: standing ones, and approvals that wait to be used.
     /// `config` is that of a session that would start in a project; where there is none, no session
@@ -315,8 +338,13 @@ impl Kernel {
     ) -> Option<Digest> {
         let policy = match (&terms.branch, &terms.workspace) {
             (Some(branch), _) => {
-                let created = self.state_of(branch).ok()?.created?;
-                self.compile_to_look(&of_session(self, &created.policy).ok()?)
+                let state = self.state_of(branch).ok()?;
+                // One that rests decides as it will when it is carried on.
+                let sources = match self.log.is_owned(branch).ok()? {
+                    true => state.policy_in_force().to_vec(),
+                    false => carried_on(self, state.created.as_ref()?).ok()?,
+                };
+                self.compile_to_look(&of_session(self, &sources).ok()?)
             }
             (None, Some(project)) => {
                 let project = Path::new(project);
@@ -345,6 +373,8 @@ impl Kernel {
                 GrantState::UsedUp
             } else if self.turn_is_over(&terms)? {
                 GrantState::TurnOver
+            } else if is_of_another_repository(&terms) {
+                GrantState::RepositoryChanged
             } else if in_force(&terms) {
                 GrantState::Live
             } else {

@@ -63,7 +63,7 @@ impl Kernel {
         Ok(self.log.branches(session)?.first().is_some_and(|main| main.is_imported))
     }
 
-    /// The policy that decides on a session's own branches; nothing runs its rules in TypeScript.
+    /// The policy that a session was started with, as it decides here; nothing runs its rules in TypeScript.
     pub(super) fn policy_of(&self, created: &SessionCreated, is_imported: bool) -> Result<Policy> {
         let texts = if is_imported {
             rules::of_stranger(self, created)?

@@ -425,6 +425,7 @@ fn end(
         truncated: false,
         background_processes: 0,
         usage: None,
+        withheld: None,
     }
 }
 

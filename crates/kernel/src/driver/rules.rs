@@ -9,11 +9,12 @@ use std::sync::{Arc, PoisonError};
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope, PolicyChange, PolicyDecided,
-    PolicySource, SessionCreated, TestSetup,
+    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, GrantScope, PolicyChange,
+    PolicyDecided, PolicySource, SessionCreated, TestSetup,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
+use glasshouse_policy::limits::MAX_SOURCE_BYTES;
 use glasshouse_policy::{Consent, ExtensionText, Policy, Protected, Source};
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_script::Language;
@@ -34,6 +35,8 @@ use crate::{Error, Result, codes};
 pub const PROJECT_POLICY: &str = ".glasshouse/policy.yaml";
 /// Name of the shipped policy in explanations.
 const SHIPPED_POLICY: &str = "default.yaml";
+/// Name in explanations of the project's policy that was accepted after a session had begun.
+pub const ACCEPTED_SINCE: &str = ".glasshouse/policy.yaml (accepted since)";
 /// Name of a tenant's policy in explanations.
 pub(super) const TENANT_POLICY: &str = "tenant.yaml";
 /// Name of the workflow's generated rules in explanations.
@@ -41,7 +44,7 @@ pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// How many recorded decisions an update is tried on.
 const LAST_DECISIONS: usize = 100;
 /// Largest policy file in bytes.
-const MAX_POLICY_BYTES: u64 = 1 << 20;
+const MAX_POLICY_BYTES: u64 = MAX_SOURCE_BYTES as u64;
 /// Cells that say which policy of a project a person accepted last. An index over the
 /// `policy.updated` events.
 pub(super) const ACCEPTED_SPACE: &str = "policy.accepted";
@@ -469,6 +472,30 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
             Ok(PolicyText::new(&source.name, text, consent))
         })
         .collect()
+}
+
+/// What decides in a session that is carried on: what it was started with; and where a person accepted another
+/// file for the project since, that file too, and then each of them has to allow a call itself. So nothing that
+/// the person denied since happens, and nothing opens that the session was not started with. The policy is
+/// another one then, and no grant or approval of before counts.
+pub(super) fn carried_on(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicySource>> {
+    let started = &created.policy;
+    let Some(last) = kernel.accepted(Path::new(&created.project))? else {
+        return Ok(started.clone());
+    };
+    let is_there =
+        |source: &PolicySource| source.name == PROJECT_POLICY && source.text.blob == last.digest;
+    if started.iter().any(is_there) {
+        return Ok(started.clone());
+    }
+    let bytes = kernel.log.blob(&last.digest)?.len() as u64;
+    let text = BlobRef { blob: last.digest, bytes };
+    let since = PolicySource { name: ACCEPTED_SINCE.to_owned(), text, apart: true };
+    let kept = started.iter().cloned().map(|source| PolicySource {
+        apart: ![WORKFLOW_POLICY, TENANT_POLICY].contains(&&*source.name),
+        ..source
+    });
+    Ok(kept.chain([since]).collect())
 }
 
 /// The policy files of the project among recorded texts.

@@ -1,12 +1,12 @@
 //! Trying a policy on the past: what would have been decided differently.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::Path;
 
 use glasshouse_log::SessionRow;
-use glasshouse_model::body::{PolicyDecided, SessionCreated};
-use glasshouse_model::{Effect, Kind, Layer, Seq, SessionId};
-use glasshouse_policy::{Consent, Learned, Policy, Request, Source};
+use glasshouse_model::body::{CallEnd, PolicyDecided, SessionCreated, Withheld};
+use glasshouse_model::{Call, CallId, Effect, Kind, Layer, Seq, SessionId};
+use glasshouse_policy::{Consent, KeptBack, Learned, Policy, Request, Source};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub enum Past<'a> {
 impl Kernel {
     /// Decides again, under `candidate` in the place of the policy file, what was decided: all of one
     /// session, or the `last` decisions. What a person approved counts as what the rules said
-    /// before. Nothing is recorded.
+    /// before. What a look kept back is decided again with it: that was a denial too. Nothing is recorded.
     ///
     /// # Errors
     /// `session_not_found`, `project_unreadable`, the candidate's load errors, the log's errors.
@@ -106,7 +106,8 @@ impl Kernel {
         compiled: &mut BTreeMap<String, Policy>,
         simulation: &mut Simulation,
     ) -> Result<()> {
-        let Some((beside, decided)) = self.decided_in(row, project, left)? else { return Ok(()) };
+        let Some(decided) = self.decided_in(row, project, left)? else { return Ok(()) };
+        let Decided { beside, decided, withheld } = decided;
         let key = beside.iter().map(|text| text.text.as_str()).collect::<Vec<_>>().join("\0");
         if !compiled.contains_key(&key) {
             let mut texts = beside;
@@ -119,6 +120,9 @@ impl Kernel {
             simulation.decisions += 1;
             let now = glasshouse_policy::decide(policy, &Request::new(input, 0)).decision;
             let was = by_rules(&decided);
+            let kept_back = kept_back(&decided, &withheld);
+            simulation.decisions += kept_back.len() as u64;
+            simulation.changed.extend(opened(policy, kept_back, (&row.session, seq)));
             if was != now.effect {
                 simulation.changed.push(Changed {
                     session: row.session.clone(),
@@ -135,18 +139,16 @@ impl Kernel {
         Ok(())
     }
 
-    /// The rules of a session that no candidate takes the place of, the workflow's and the tenant's, and its newest
-    /// decisions that rules alone made, with all that they were made on. `None` for what no session can be read from, and
-    /// for one of another project than is asked for.
-    #[expect(clippy::type_complexity, reason = "one caller's pair of lists")]
+    /// What was decided in a session. `None` for what no session can be read from, and for one of another project than is
+    /// asked for.
     fn decided_in(
         &self,
         row: &SessionRow,
         project: Option<&str>,
         left: usize,
-    ) -> Result<Option<(Vec<PolicyText>, VecDeque<(Seq, PolicyDecided)>)>> {
+    ) -> Result<Option<Decided>> {
         let mut beside = Vec::new();
-        let mut decided = VecDeque::new();
+        let (mut decided, mut withheld) = (VecDeque::new(), BTreeMap::new());
         for event in self.log.events(&row.main) {
             let event = event?;
             match event.kind() {
@@ -171,10 +173,14 @@ impl Kernel {
                         decided.pop_front();
                     }
                 }
+                Kind::ToolCompleted => {
+                    let Ok(body) = event.body_as::<CallEnd>() else { continue };
+                    withheld.extend(told_of(body));
+                }
                 _ => {}
             }
         }
-        Ok(Some((beside, decided)))
+        Ok(Some(Decided { beside, decided, withheld }))
     }
 
     /// The least policy that would have decided a session's calls as they were decided, in the place of
@@ -187,16 +193,90 @@ impl Kernel {
         let unknown =
             || Error::new(codes::SESSION_NOT_FOUND, format!("there is no session {session}"));
         let row = row.ok_or_else(unknown)?;
-        let (beside, decided) =
+        let Decided { beside, decided, withheld } =
             self.decided_in(&row, None, MAX_LEARNED + 1)?.ok_or_else(unknown)?;
+        let mut seen = HashSet::new();
+        let kept_back = decided.iter().flat_map(|(_, decided)| kept_back(decided, &withheld));
+        let kept_back = KeptBack {
+            calls: kept_back.filter(|call| seen.insert(key(call))).collect(),
+            is_all: withheld.values().all(|kept| kept.left_out == 0),
+        };
         let calls: Vec<_> = decided
             .into_iter()
             .filter_map(|(_, decided)| Some((decided.input.clone()?, by_rules(&decided))))
             .collect();
         let beside: Vec<_> =
             beside.iter().map(|text| Source::new(&text.name, &text.text)).collect();
-        Ok(glasshouse_policy::learn(&calls, &beside, &protected(&self.outer, &self.program))?)
+        Ok(glasshouse_policy::learn(
+            &calls,
+            &kept_back,
+            &beside,
+            &protected(&self.outer, &self.program),
+        )?)
     }
+}
+
+/// What was decided in a session.
+struct Decided {
+    /// The rules that no candidate takes the place of, the workflow's and the tenant's.
+    beside: Vec<PolicyText>,
+    /// The newest decisions that rules alone made, with all that they were made on.
+    decided: VecDeque<(Seq, PolicyDecided)>,
+    /// What looks kept back, by their calls.
+    withheld: BTreeMap<CallId, Withheld>,
+}
+
+/// What a look kept back. Of one that was recorded without names only its last line tells that something was.
+fn told_of(end: CallEnd) -> Option<(CallId, Withheld)> {
+    let nameless = || {
+        let note = end.text.trim_end().rsplit('\n').next().unwrap_or_default();
+        let is_told = note.starts_with('[') && note.contains("withheld by policy");
+        is_told.then_some(Withheld { entries: Vec::new(), left_out: 1 })
+    };
+    let withheld = end.withheld.clone().or_else(nameless)?;
+    Some((end.call, withheld))
+}
+
+/// The calls that asked for what a look kept back.
+fn kept_back(decided: &PolicyDecided, withheld: &BTreeMap<CallId, Withheld>) -> Vec<Call> {
+    let Some(look) = decided.input.as_ref().filter(|_| decided.decision.is_allowed()) else {
+        return Vec::new();
+    };
+    let kept = decided.call.and_then(|call| withheld.get(&call));
+    let entries = kept.into_iter().flat_map(|kept| &kept.entries);
+    let asked = entries.map(|entry| Call {
+        session: look.session.clone(),
+        state: look.state.clone(),
+        ..Call::new(&entry.syscall, look.caller.clone()).at(entry.path.clone())
+    });
+    asked.collect()
+}
+
+/// What makes two of those the same.
+fn key(call: &Call) -> (String, Option<String>, Option<String>) {
+    let path = call.path.as_ref().map(ToString::to_string);
+    (call.syscall.clone(), path, call.state.clone())
+}
+
+/// Those of what was kept back that a candidate would show.
+fn opened<'a>(
+    policy: &'a Policy,
+    kept_back: Vec<Call>,
+    (session, seq): (&'a SessionId, Seq),
+) -> impl Iterator<Item = Changed> + 'a {
+    kept_back.into_iter().filter_map(move |call| {
+        let now = glasshouse_policy::decide(policy, &Request::new(&call, 0)).decision;
+        now.is_allowed().then(|| Changed {
+            session: session.clone(),
+            seq,
+            subject: call.path.as_ref().map(ToString::to_string),
+            syscall: call.syscall,
+            was: Effect::Deny,
+            now: now.effect,
+            breaking: false,
+            reasons: now.reasons,
+        })
+    })
 }
 
 /// What the rules said, whoever approved it then.

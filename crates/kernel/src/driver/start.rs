@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use glasshouse_log::{Log, NewBranch};
 use glasshouse_model::body::{
-    BlobRef, LogRecovered, NamedRequest, Outcome, SessionCreated, SessionResumed, TestSetup,
-    TurnEnd, WorkspaceFrozen, WorkspaceRolledBack,
+    BlobRef, LogRecovered, NamedRequest, Outcome, PolicySource, SessionCreated, SessionResumed,
+    TestSetup, TurnEnd, WorkspaceFrozen, WorkspaceRolledBack,
 };
 use glasshouse_model::{BranchId, Draft, Kind, Mode, Principal, PrincipalKind, SessionId};
 use glasshouse_policy::Policy;
@@ -165,7 +165,15 @@ impl Kernel {
             Error::new(codes::SESSION_NOT_FOUND, format!("session {id} was never started"))
         })?;
         let is_imported = self.is_imported(id)?;
-        let policy = self.serve(self.policy_of(&created, is_imported)?)?;
+        let (policy, since) = if is_imported {
+            (self.policy_of(&created, is_imported)?, Vec::new())
+        } else {
+            let sources = rules::carried_on(self, &created)?;
+            let is_same = sources == *recorder.state().policy_in_force();
+            let texts = rules::of_session(self, &sources)?;
+            (self.compile_to_look(&texts)?, if is_same { Vec::new() } else { sources })
+        };
+        let policy = self.serve(policy)?;
         let epoch = lease.epoch();
         let mut session = self.session(
             recorder,
@@ -175,7 +183,7 @@ impl Kernel {
             &created,
         )?;
         session.is_imported = is_imported;
-        session.recover(epoch).await?;
+        session.recover(epoch, since).await?;
         session.await_mode().await?;
         Ok(session)
     }
@@ -245,11 +253,11 @@ impl Kernel {
 }
 
 impl Session {
-    /// Closes what the earlier owner left open.
-    async fn recover(&mut self, epoch: u64) -> Result<()> {
+    /// Closes what the earlier owner left open, and tells by what it is decided from here on.
+    async fn recover(&mut self, epoch: u64, policy: Vec<PolicySource>) -> Result<()> {
         let turn = self.state().turn;
         let found = if turn.is_some() { "interrupted" } else { "at_rest" };
-        let resumed = SessionResumed { epoch, found: found.to_owned() };
+        let resumed = SessionResumed { epoch, found: found.to_owned(), policy };
         let mut drafts = vec![Draft::new(Kind::SessionResumed, &resumed)];
         drafts.extend(boxes::lost(self.state()));
         drafts.extend(self.void_after_restore()?);

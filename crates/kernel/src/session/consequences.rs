@@ -260,6 +260,7 @@ pub(crate) fn refusal(call: CallId, status: CallStatus, code: &str, text: String
         truncated: false,
         background_processes: 0,
         usage: None,
+        withheld: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::body::{CallEnd, CallStatus, ExemptionDecided, ExemptionRequested};
 use glasshouse_model::syscall::name;
 use glasshouse_model::{CallId, CanonicalPath, ExemptionCategory, Mode, Seq, State as Workflow};
-use glasshouse_policy::PathPatterns;
+use glasshouse_policy::{PathPatterns, is_reserved};
 use glasshouse_tools::{Arguments, parse_arguments};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +118,7 @@ impl Wanted<'_> {
         };
         self.paths.iter().find_map(|text| match CanonicalPath::parse(text) {
             Err(why) => Some(format!("`{text}`: {why}")),
+            Ok(path) if is_reserved(&path) => Some(format!("nothing writes to `{path}`")),
             Ok(path) if tests.matches(&path) => Some(format!("`{path}` is a test")),
             Ok(path) if fits.matches(&path) => None,
             Ok(path) => Some(match self.category {
@@ -255,6 +256,12 @@ mod tests {
         );
         check(strict, planning, "documentation", &["docs/../../README.md"], "../README.md");
         check(strict, planning, "documentation", &["README.md.rs"], "is no documentation");
+        for nobody in
+            [".git/x.md", ".glasshouse/x.md", "docs/.GIT/x.md", "sub/.glasshouse/docs/x.md"]
+        {
+            check(strict, planning, "documentation", &[nobody], "nothing writes to");
+        }
+        check(strict, planning, "documentation", &[".github/x.md"], "");
         check(strict, planning, "documentation", &["tests/expected.txt"], "is a test");
         check(
             strict,

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::Projection;
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, CallEnd, Carry, CommitCreated,
-    DebtUpdated, ExemptionRequested, MergeProposed, ModelCompleted, Outcome, SandboxEvent,
-    SessionCreated, TestEvidence, ToolProposed, TurnEnd, WorkspaceFrozen,
+    DebtUpdated, ExemptionRequested, MergeProposed, ModelCompleted, Outcome, PolicySource,
+    SandboxEvent, SessionCreated, TestEvidence, ToolProposed, TurnEnd, WorkspaceFrozen,
 };
 use glasshouse_model::{
     BranchId, Call, CallId, Digest, Event, Mode, Seq, State as Workflow, Usage,
@@ -159,6 +159,9 @@ pub struct EvidenceRecord {
 pub struct State {
     /// What the session was started with.
     pub created: Option<SessionCreated>,
+    /// What decides in the place of the policy that it was started with, since a resumption said so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<PolicySource>,
     /// Sequence of the last event folded.
     pub head: Seq,
     /// Mode in force, once it is another than strict.
@@ -284,6 +287,13 @@ impl State {
     #[must_use]
     pub fn workflow(&self) -> Workflow {
         self.workflow.unwrap_or(Workflow::Idle)
+    }
+
+    /// The texts that decide now: those of the start, or of a resumption since.
+    #[must_use]
+    pub fn policy_in_force(&self) -> &[PolicySource] {
+        let started = || self.created.as_ref().map_or(&[][..], |created| &created.policy);
+        if self.policy.is_empty() { started() } else { &self.policy }
     }
 
     /// How strictly the branch works.

@@ -166,6 +166,7 @@ impl Simulation {
             truncated: false,
             background_processes: 0,
             usage: None,
+            withheld: None,
         };
         self.append(Draft::new(status.kind(), &body))
     }

@@ -379,6 +379,7 @@ fn a_turn_whose_last_command_had_no_isolation_is_no_answer() {
         truncated: false,
         background_processes: 0,
         usage: None,
+        withheld: None,
     };
     let check = |calls: &[Option<&str>], outcome: Outcome, code: Option<&str>| {
         let mut sim = Simulation::new(Budget::default());

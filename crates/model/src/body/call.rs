@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{BlobRef, GrantRule, GrantScope, TakenPath, is_false};
 use crate::{
-    Actor, BranchId, Call, CallId, Decision, Digest, Kind, Principal, Seq, SessionId, TenantId,
+    Actor, BranchId, Call, CallId, CanonicalPath, Decision, Digest, Kind, Principal, Seq,
+    SessionId, TenantId,
 };
 
 /// `tool.proposed`.
@@ -272,6 +273,28 @@ pub struct CallEnd {
     /// What its commands used; absent for a call that ran none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<CommandUsage>,
+    /// What a look found and did not tell, because the policy does not allow it; absent when that was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
+}
+
+/// Entries that a look left out because the policy does not allow them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Withheld {
+    /// Entries, each with the syscall that was not allowed for it.
+    pub entries: Vec<WithheldEntry>,
+    /// How many more there were than stand here.
+    #[serde(default)]
+    pub left_out: u64,
+}
+
+/// One entry that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct WithheldEntry {
+    /// What was asked about it: `fs.list`, `fs.read`, ...
+    pub syscall: String,
+    /// Where it is.
+    pub path: CanonicalPath,
 }
 
 /// What the commands of a call used.

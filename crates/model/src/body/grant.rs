@@ -86,6 +86,9 @@ pub struct StandingTerms {
     /// Directory of the project, for a workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Which repository that was, for a workspace: another one in the same directory is another project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// Which calls.
     pub rule: GrantRule,
     /// What the approved call derived from; a call that derives from more is another one.

@@ -124,6 +124,10 @@ pub struct SessionResumed {
     pub epoch: u64,
     /// State the earlier owner left: `interrupted` or `at_rest`.
     pub found: String,
+    /// What decides from here on, where that is not what decided before: a person accepted another policy for the
+    /// project since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<PolicySource>,
 }
 
 /// `session.imported`: a session that another log recorded was taken in. It is there to be read and forked;

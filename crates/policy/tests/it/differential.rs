@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::{
     Call, CanonicalPath, Effect, Principal, PrincipalKind, RuleTrace, TenantId,
 };
-use glasshouse_policy::{Policy, Protected, Request, Source, decide, learn};
+use glasshouse_policy::{KeptBack, Policy, Protected, Request, Source, decide, learn};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -374,7 +374,7 @@ proptest! {
                 (call, effect)
             })
             .collect();
-        let learned = learn(&decided, &[], &Protected::default()).unwrap();
+        let learned = learn(&decided, &KeptBack::default(), &[], &Protected::default()).unwrap();
         let policy = compile(&learned.text).unwrap();
         for (at, (call, effect)) in decided.iter().enumerate() {
             let now = decide(&policy, &Request::new(call, 0)).decision.effect;
@@ -395,7 +395,7 @@ proptest! {
                 (call, effect)
             })
             .collect();
-        let learned = learn(&plain, &[], &Protected::default()).unwrap();
+        let learned = learn(&plain, &KeptBack::default(), &[], &Protected::default()).unwrap();
         prop_assert!(learned.unequal.is_empty(), "{}", &learned.text);
     }
 

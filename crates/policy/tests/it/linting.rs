@@ -225,3 +225,103 @@ fn one_fault_of_a_rule_is_told_once() {
     assert_eq!(level, Level::Warning);
     assert!(message.starts_with("`curl -X POST`, `npm install -g` can be said as"), "{message}");
 }
+
+/// The failure: each rule was compared with each other one, and 10,000 were not done in two minutes.
+#[test]
+fn many_rules_are_looked_over_in_a_moment() {
+    let check = |count: usize, rule: &dyn Fn(usize) -> String, last: &str, expected: &[&str]| {
+        let rules: String = (0..count)
+            .map(|n| format!("  - {{ name: r{n}, match: {{ {} }}, action: deny }}\n", rule(n)))
+            .collect();
+        let text = format!("capabilities:\n{rules}  - {{ {last} }}\n");
+        let found = lint(&compile(&text).unwrap()).into_iter();
+        let found = found.filter(|finding| !finding.kind.starts_with("no_"));
+        let found: Vec<_> =
+            found.map(|finding| format!("{} {}", finding.kind, finding.rule)).collect();
+        assert_eq!(found, expected);
+    };
+    let write = "name: last, match: { syscall: fs.write, path_glob: a77/x/y }, action: allow";
+    let path = |n: usize| format!("path_glob: 'a{n}/**'");
+    check(3_000, &path, write, &["unreachable_rule last"]);
+    let run = "name: last, match: { syscall: shell.run, argv: p77 x y }, action: allow";
+    check(
+        3_000,
+        &|n| format!("syscall: shell.run, argv_prefix: p{n} x"),
+        run,
+        &["unreachable_rule last"],
+    );
+    let other = "name: last, match: { syscall: shell.run, argv: p77 y }, action: allow";
+    check(3_000, &|n| format!("syscall: shell.run, argv_prefix: p{n} x"), other, &[]);
+    // What names nothing in particular is compared up to a bound, and the rest is told.
+    let found = |n: usize| format!("path_glob: '**/*{n}*'");
+    let told = check_many(&found);
+    assert!(told.contains(&"not_compared".to_owned()), "{told:?}");
+    let told = check_many(&|n| format!("path_glob: 'a{n}/*'"));
+    assert!(!told.contains(&"not_compared".to_owned()), "{told:?}");
+}
+
+/// Kinds of what is found in 2,000 rules that allow.
+fn check_many(rule: &dyn Fn(usize) -> String) -> Vec<String> {
+    let rules = (0..2_000).map(|n| {
+        format!(
+            "  - {{ name: r{n}, match: {{ syscall: fs.write, {} }}, action: allow }}\n",
+            rule(n)
+        )
+    });
+    let text = format!("capabilities:\n{}", rules.collect::<String>());
+    let found = lint(&compile(&text).unwrap()).into_iter();
+    let mut kinds: Vec<_> = found.map(|finding| finding.kind.to_owned()).collect();
+    kinds.dedup();
+    kinds
+}
+
+/// A denial of `.env` for every syscall did not keep `cat .env` from printing it, and nothing said so.
+#[test]
+fn a_denial_of_reading_beside_commands_is_told() {
+    let check = |rules: &[&str], expected: bool| {
+        let rules: String = rules.iter().map(|rule| format!("  - {{ {rule} }}\n")).collect();
+        let found = lint(&compile(&format!("capabilities:\n{rules}")).unwrap());
+        let told: Vec<_> = found.iter().filter(|finding| finding.kind == "commands_read").collect();
+        assert_eq!(!told.is_empty(), expected, "{rules}");
+        assert!(told.iter().all(|finding| finding.level == Level::Advice && finding.rule == "env"));
+    };
+    let env = "name: env, match: { path_glob: .env }, action: deny";
+    let read = "name: env, match: { syscall: [fs.read, fs.list], path_glob: .env }, action: deny";
+    let write = "name: env, match: { syscall: fs.write, path_glob: .env }, action: deny";
+    let run = "name: run, match: { syscall: shell.run }, action: allow";
+    let ask = "name: run, match: { syscall: test.run }, action: require_review";
+    let never = "name: run, match: { syscall: shell.run }, action: deny";
+    check(&[env, run], true);
+    check(&[read, run], true);
+    check(&[env, ask], true);
+    check(&[env, "name: all, match: {}, action: allow"], true);
+    check(&[env], false);
+    check(&[write, run], false);
+    check(&[env, never], false);
+    check(&[env, "name: r, match: { syscall: fs.read, path_glob: '**' }, action: allow"], false);
+}
+
+/// A misspelt method and an address in a spelling that no connection has make a rule that never matches.
+#[test]
+fn words_that_no_connection_has_are_told() {
+    let rule =
+        |when: &str| format!("name: r, match: {{ syscall: net.connect, {when} }}, action: deny");
+    for when in [
+        "method: GTE",
+        "method: [GET, PSOT]",
+        "host: 0177.0.0.1",
+        "host: '2130706433'",
+        "host: '0x7f.1'",
+    ] {
+        check(&[&rule(when)], &["never_matches r"]);
+    }
+    for when in [
+        "method: [get, PURGE, CONNECT]",
+        "host: 127.0.0.1",
+        "host: '::1'",
+        "host: 1.example.org",
+        "host: 4.test",
+    ] {
+        check(&[&rule(when)], &[]);
+    }
+}

@@ -5,7 +5,7 @@ use glasshouse_policy::{Policy, Protected, Source, codes, limits};
 use crate::support::{ALLOW_ALL, compile, compile_with};
 
 /// Expects an error of a code at a place, with the words in its report.
-fn check(text: &str, code: &str, line: u64, column: u64, words: &[&str]) {
+pub(crate) fn check(text: &str, code: &str, line: u64, column: u64, words: &[&str]) {
     let error = compile(text).expect_err(text);
     let report = error.report();
     let all = format!("{} {} {}", report.what, report.why, report.fix);
@@ -596,19 +596,4 @@ fn secret_patterns_are_named_and_bounded() {
     let found = compile("secret_patterns: { acme: 'acme_[a-z]{8}' }").unwrap();
     let [one] = found.secret_patterns() else { panic!("{:?}", found.secret_patterns()) };
     assert_eq!((one.name.as_str(), one.pattern.as_str(), one.line), ("acme", "acme_[a-z]{8}", 1));
-}
-
-/// What the YAML reader says of itself is no help to whoever wrote the file: options of a library, names of
-/// its types. The error tells what stands there.
-#[test]
-fn regression_yaml_errors_are_in_words_of_ours() {
-    let check = |text: &str, line: u64, column: u64, why: &str| {
-        check(text, "policy_syntax", line, column, &[]);
-        assert_eq!(compile(text).unwrap_err().report().why, why);
-    };
-    let twice = "the key `action` stands twice in one map";
-    check("capabilities:\n  - name: a\n    action: deny\n    action: allow\n", 4, 5, twice);
-    check("version: 1\nversion: 1\n", 2, 1, "the key `version` stands twice in one map");
-    let anchor = "an anchor (`&`) or an alias (`*`): quote a text that begins so";
-    check("capabilities: &x []\n", 1, 18, anchor);
 }

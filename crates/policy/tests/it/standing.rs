@@ -21,7 +21,7 @@ capabilities:
 ";
 const GH: &str = "{ syscall: shell.run, caller: agent, argv: gh run view 1 }";
 
-fn id(n: u8) -> GrantId {
+pub(crate) fn id(n: u8) -> GrantId {
     GrantId::from_random([n; 16])
 }
 
@@ -29,13 +29,14 @@ fn branch(n: u8) -> BranchId {
     BranchId::from_random([n; 8])
 }
 
-fn terms(policy: &Policy, matching: Value) -> StandingTerms {
+pub(crate) fn terms(policy: &Policy, matching: Value) -> StandingTerms {
     StandingTerms {
         scope: GrantScope::Session,
         tenant: TenantId::local(),
         branch: Some(branch(1)),
         turn: None,
         workspace: None,
+        repository: None,
         rule: Told { matching, matches: Vec::new(), not_matches: Vec::new() },
         labels: ["user".to_owned()].into(),
         policy_version: policy.version(),
@@ -51,27 +52,40 @@ fn gh() -> Value {
 }
 
 /// Where and when a call is made.
-struct Now {
+pub(crate) struct Now {
     branch: u8,
     turn: Option<u64>,
     workspace: &'static str,
+    repository: Option<&'static str>,
     at_us: u64,
     counters: BTreeMap<GrantId, u64>,
 }
 
 impl Default for Now {
     fn default() -> Self {
-        Self { branch: 1, turn: Some(7), workspace: "/p", at_us: 1, counters: BTreeMap::new() }
+        Self {
+            branch: 1,
+            turn: Some(7),
+            workspace: "/p",
+            repository: Some("r"),
+            at_us: 1,
+            counters: BTreeMap::new(),
+        }
     }
 }
 
-fn verdict(policy: &Policy, call: &Call, grants: &[Standing], now: &Now) -> Verdict {
+pub(crate) fn verdict(policy: &Policy, call: &Call, grants: &[Standing], now: &Now) -> Verdict {
     let counters = |id: GrantId| now.counters.get(&id).copied().unwrap_or(0);
     let branch = branch(now.branch);
     let mut request = Request::new(call, now.at_us);
     request.counters = &counters;
-    request.standing =
-        Some(StandingUse { grants, branch: &branch, turn: now.turn, workspace: now.workspace });
+    request.standing = Some(StandingUse {
+        grants,
+        branch: &branch,
+        turn: now.turn,
+        workspace: now.workspace,
+        repository: now.repository,
+    });
     decide(policy, &request)
 }
 
@@ -174,7 +188,17 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
     check(
         "{ syscall: net.connect, host: a.test, method: GET, http_path: /x }",
         &["net.connect GET a.test/x"],
-        &["net.connect GET other.example/x", "net.connect DELETE a.test/x"],
+        &[
+            "net.connect GET a.test/other",
+            "net.connect GET a.test/x?other",
+            "net.connect GET other.example/x",
+            "net.connect DELETE a.test/x",
+        ],
+    );
+    check(
+        "{ syscall: fs.list, caller: agent, path: . }",
+        &["fs.list ."],
+        &["fs.list other", "fs.list elsewhere/file"],
     );
     let wide = GrantRule::parse(&gh()).unwrap().told(&call(GH));
     assert_eq!(wide.matches, ["gh run view 1", "sh -c 'gh run view 1 2>&1'"]);
@@ -282,6 +306,7 @@ fn each_scope_reaches_where_it_says() {
             branch: (scope != GrantScope::Workspace).then(|| branch(1)),
             turn: (scope == GrantScope::Turn).then_some(7),
             workspace: (scope == GrantScope::Workspace).then(|| "/p".to_owned()),
+            repository: (scope == GrantScope::Workspace).then(|| "r".to_owned()),
             ..terms(&policy, gh())
         };
         let grant = Standing::new(id(1), terms).unwrap();
@@ -300,6 +325,10 @@ fn each_scope_reaches_where_it_says() {
     check(GrantScope::Session, &|now| now.workspace = "/q", Effect::Allow);
     check(GrantScope::Workspace, &|now| now.branch = 2, Effect::Allow);
     check(GrantScope::Workspace, &|now| now.workspace = "/q", Effect::RequireReview);
+    // The failure: another repository in the same directory inherited what was granted for the one before.
+    check(GrantScope::Workspace, &|now| now.repository = Some("s"), Effect::RequireReview);
+    check(GrantScope::Workspace, &|now| now.repository = None, Effect::RequireReview);
+    check(GrantScope::Session, &|now| now.repository = Some("s"), Effect::Allow);
 }
 
 /// A built-in rule that allows is no reason to ask a person: what a file's rule asks for is granted there as

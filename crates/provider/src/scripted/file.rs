@@ -170,6 +170,7 @@ pub(super) fn parse(yaml: &str, name: &str) -> Result<Scenario, Error> {
     if yaml.len() > MAX_SCENARIO_BYTES {
         return Err(refuse(None, format!("it is larger than {MAX_SCENARIO_BYTES} bytes")));
     }
+    glasshouse_model::yaml::refuse_tags(yaml).map_err(|why| refuse(None, why))?;
     let options = serde_saphyr::options! { strict_booleans: true };
     let raw: RawScenario = serde_saphyr::from_str_with_options(yaml, options)
         .map_err(|error| refuse(error.location().map(|l| l.line()), explain(&error)))?;

@@ -280,6 +280,14 @@ fn files_that_cannot_be_used() {
     check(&format!("# {}", "x".repeat(4 << 20)), None, &["larger than"]);
 }
 
+#[test]
+fn a_tag_is_refused() {
+    let error =
+        Scripted::parse("steps: !!seq [ { emit: [ { text: x } ] } ]", "tagged").unwrap_err();
+    assert!(error.is(codes::SCENARIO_INVALID));
+    assert!(error.to_string().contains("line 1, column 8"), "{error}");
+}
+
 #[tokio::test]
 async fn an_alias_bomb_is_refused() {
     let mut yaml = String::from("a: &a0 [ x, x, x, x, x, x, x, x, x, x ]\n");

@@ -7,8 +7,11 @@ use glasshouse_sandbox::toolchain::{TestKind, verdict};
 use glasshouse_sandbox::view::{Intent, WORKSPACE_MOUNT};
 
 use super::End;
-use crate::coverage::{MAX_REPORT_BYTES, REPORTS, read_report};
+use crate::coverage::{MAX_REPORT_BYTES, REPORTS, count_lines, read_report};
 use crate::driver::workbench::Workbench;
+
+/// How much of a source is looked at for its lines.
+const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 /// What a command wrote, each stream by itself: between them a line can be cut in two.
 #[derive(Default)]
@@ -79,7 +82,8 @@ pub(super) fn measure(end: &mut End, bench: &mut Workbench) {
 /// What a report says, if there is one that the run itself can have left.
 fn report(bench: &mut Workbench, name: &str) -> Result<Option<Coverage>, String> {
     let path = CanonicalPath::parse(name).map_err(|error| error.to_string())?;
-    let target = match bench.view().map_err(|e| e.to_string())?.resolve(name, Intent::Any) {
+    let view = bench.shared_view().map_err(|error| error.to_string())?;
+    let target = match view.resolve(name, Intent::Any) {
         Ok(target) if target.exists() => target,
         Ok(_) => return Ok(None),
         Err(error) => return Err(error.to_string()),
@@ -99,6 +103,13 @@ fn report(bench: &mut Workbench, name: &str) -> Result<Option<Coverage>, String>
     let is_source = |path: &CanonicalPath| {
         whole.get(path.as_str()).is_some() && !bench.classifier().is_test_path(path)
     };
-    let lines = read_report(&read.bytes, &[WORKSPACE_MOUNT, &project], &is_source)?;
+    // A file that cannot be read has no line that counts.
+    let lines_of = |path: &CanonicalPath| {
+        let text =
+            view.resolve(path.as_str(), Intent::Any).and_then(|at| at.read(MAX_SOURCE_BYTES));
+        text.map_or(0, |text| count_lines(&text.bytes))
+    };
+    let roots = [WORKSPACE_MOUNT, &project];
+    let lines = read_report(&read.bytes, &roots, &is_source, &lines_of)?;
     Ok(Some(Coverage { report: path.to_string(), lines: lines.all, covered_lines: lines.covered }))
 }

@@ -4,8 +4,9 @@ use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, BranchForked, BranchMerged,
     BudgetCharged, CallEnd, ContextCompacted, ContextPinned, LogRecovered, MergeAnswered,
     MergeApplied, MergedWorkspace, MessageReceived, ModeChanged, ModelCompleted, ModelFailed,
-    ModelRequested, PolicyDecided, SandboxEvent, TestEvidence, ToolProposed, ToolStarted, TurnEnd,
-    TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack, WorkspaceSealed,
+    ModelRequested, PolicyDecided, SandboxEvent, SessionResumed, TestEvidence, ToolProposed,
+    ToolStarted, TurnEnd, TurnStarted, WorkflowTransitioned, WorkspaceFrozen, WorkspaceRolledBack,
+    WorkspaceSealed,
 };
 use glasshouse_model::{
     BranchId, CallId, Effect as PolicyEffect, Event, Kind, PrincipalKind, Seq, State as Workflow,
@@ -36,6 +37,12 @@ impl State {
         self.taint.apply(event)?;
         match event.kind() {
             Kind::SessionCreated => self.created = Some(event.body_as()?),
+            Kind::SessionResumed => {
+                let SessionResumed { policy, .. } = event.body_as()?;
+                if !policy.is_empty() {
+                    self.policy = policy;
+                }
+            }
             Kind::SessionModeChanged => self.mode = Some(event.body_as::<ModeChanged>()?.to),
             Kind::ContextPinned => self.pinned(event.body_as()?),
             Kind::ContextCompacted => self.compacted(event.body_as()?),

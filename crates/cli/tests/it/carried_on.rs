@@ -1,0 +1,134 @@
+//! Rights that outlive what they were given for: sessions that are carried on under another policy, and grants of
+//! another repository in the same directory.
+
+use std::path::Path;
+use std::time::Duration;
+
+use glasshouse_model::body::SessionResumed;
+use glasshouse_model::{Event, Kind};
+
+use crate::harness::{Place, Running};
+use crate::reviews::{events, pending, start};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const READ: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: fs.read, args: { path: ask1.txt } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { call: { id: b, tool: fs.read, args: { path: ask1.txt } } } ]
+  - emit: [ { text: done } ]
+";
+
+fn project(place: &Place) -> std::path::PathBuf {
+    let project = place.shell_project();
+    std::fs::write(project.join("ask1.txt"), "secret\n").unwrap();
+    accept(place, &project, "require_review");
+    project
+}
+
+fn accept(place: &Place, project: &Path, action: &str) {
+    place.accept_rule(
+        project,
+        &format!("{{ name: asks, match: {{ syscall: fs.read, path_glob: 'ask*.txt' }}, action: {action}, reason: mine }}"),
+    );
+}
+
+fn ends(events: &[Event]) -> Vec<&str> {
+    let kinds = [Kind::ToolCompleted, Kind::ToolDenied];
+    let ends = events.iter().filter(|event| kinds.contains(event.kind()));
+    ends.map(|event| event.kind().as_str()).collect()
+}
+
+/// The failure: a call was approved, a policy accepted that denies it, and the session that was carried on made the
+/// call. `policy check` said denied.
+#[test]
+fn what_was_approved_is_decided_by_the_policy_accepted_since() {
+    let check = |since: Option<&str>, expected: &str, status: i32| {
+        let place = Place::new();
+        let project = project(&place);
+        let mut running = start(&place, &project, READ);
+        let asked = pending(&place, 1).remove(0);
+        running.kill_9();
+        let name = asked.approval.to_string();
+        place.run(&["review", "approve", &name]).expect_status(0);
+        if let Some(action) = since {
+            accept(&place, &project, action);
+        }
+        let session = asked.session.to_string();
+        let resumed = place.run(&["session", "resume", &session, "--no-approver"]);
+        let resumed = resumed.expect_status(status);
+        let told = resumed.stderr.contains("another policy was accepted since");
+        assert_eq!(told, since.is_some(), "{resumed:?}");
+        let events = events(&place);
+        assert_eq!(ends(&events), [expected], "{since:?}");
+        let resumption = events.iter().find(|event| *event.kind() == Kind::SessionResumed).unwrap();
+        let resumption: SessionResumed = resumption.body_as().unwrap();
+        assert_eq!(resumption.policy.is_empty(), since.is_none());
+        place.run(&["session", "replay", &session]).expect_status(0);
+        place.run(&["audit", "verify"]).expect_status(0);
+    };
+    check(None, "tool.completed", 0);
+    check(Some("deny"), "tool.denied", 0);
+    // Nothing opens that the session was not started with: it is asked for again, and nobody is there.
+    check(Some("allow"), "tool.denied", 4);
+}
+
+/// The same with a grant for the session, which a list called live.
+#[test]
+fn what_was_granted_is_decided_by_the_policy_accepted_since() {
+    let check = |since: Option<&str>, second: &str, state: &str| {
+        let place = Place::new();
+        let project = project(&place);
+        let mut running: Running = start(&place, &project, READ);
+        let asked = pending(&place, 1).remove(0);
+        let name = asked.approval.to_string();
+        place.run(&["review", "approve", &name, "--scope", "session"]).expect_status(0);
+        assert_eq!(running.wait(PATIENCE), Some(0));
+        if let Some(action) = since {
+            accept(&place, &project, action);
+        }
+        let row = place.run(&["grants", "list", "--all", "--json"]).expect_status(0).last();
+        assert_eq!(row["state"], state, "{row}");
+        let session = asked.session.to_string();
+        place.run(&["session", "resume", &session, "again", "--no-approver"]);
+        assert_eq!(ends(&events(&place)), ["tool.completed", second], "{since:?}");
+        let row = place.run(&["grants", "list", "--all", "--json"]).expect_status(0).last();
+        assert_eq!(row["state"], state, "{row}");
+        place.run(&["session", "replay", &session]).expect_status(0);
+    };
+    check(None, "tool.completed", "live");
+    check(Some("deny"), "tool.denied", "policy_changed");
+    check(Some("require_review"), "tool.completed", "live");
+}
+
+/// The failure: the repository was removed, another one made in its directory with the same policy, and what had been
+/// granted for the workspace ran there unasked.
+#[test]
+fn another_repository_in_the_directory_inherits_no_grant() {
+    let check = |replaced: bool, expected: &str, state: &str| {
+        let place = Place::new();
+        let project = project(&place);
+        let mut running = start(&place, &project, READ);
+        let name = pending(&place, 1).remove(0).approval.to_string();
+        place.run(&["review", "approve", &name, "--scope", "workspace"]).expect_status(0);
+        assert_eq!(running.wait(PATIENCE), Some(0));
+        if replaced {
+            let aside = place.path("aside");
+            std::fs::rename(&project, &aside).unwrap();
+            let copied =
+                std::process::Command::new("cp").arg("-r").args([&aside, &project]).status();
+            assert!(copied.unwrap().success());
+        }
+        let row = place.run(&["grants", "list", "--all", "--json"]).expect_status(0).last();
+        assert_eq!(row["state"], state, "{row}");
+        let session = place.scenario(&project, READ).last()["session"].as_str().unwrap().to_owned();
+        let log = place.log();
+        let rows = log.sessions().unwrap();
+        let row = rows.iter().find(|row| row.session.as_str() == session).unwrap();
+        let events = log.read(&row.main, 1, 100_000).unwrap();
+        assert_eq!(ends(&events), [expected], "replaced: {replaced}");
+    };
+    check(false, "tool.completed", "live");
+    check(true, "tool.denied", "repository_changed");
+}
