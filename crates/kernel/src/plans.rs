@@ -363,31 +363,41 @@ impl Plans {
         let chosen = Chosen::new(asked, decided.as_ref().unwrap_or(&unconstrained))?;
         let moment = Moment::at(now_us());
         let mark = self.plugins.mark();
+        let mut worked: Option<(Seq, Worked)> = None;
         for _ in 0..ATTEMPTS {
-            self.plugins.back_to(mark);
             stages.of("history", || self.sync())?;
-            let done = match &decided {
-                Ok(_) => {
-                    let means = Means {
-                        coder: &self.coder,
-                        cancel: &self.cancel,
-                        moment,
-                        profile: &chosen.profile,
-                        masker: &self.masker,
-                        hooks: Hooks::Live(&self.plugins),
-                        patience: 1,
-                        ran: RefCell::default(),
-                    };
-                    work::work(&self.fold, &self.log, ask, &means, &mut stages)
+            let (seen, done) = match worked.take() {
+                // Who came first did nothing that this run looked at, so its code need not run again.
+                Some((seen, done)) if !self.fold.has_changed(plan_of(ask, &done), seen) => {
+                    (seen, done)
                 }
-                Err(why) => Err(Failure::new(denied(why))),
+                _ => {
+                    self.plugins.back_to(mark);
+                    let done = match &decided {
+                        Ok(_) => {
+                            let means = Means {
+                                coder: &self.coder,
+                                cancel: &self.cancel,
+                                moment,
+                                profile: &chosen.profile,
+                                masker: &self.masker,
+                                hooks: Hooks::Live(&self.plugins),
+                                patience: 1,
+                                ran: RefCell::default(),
+                            };
+                            work::work(&self.fold, &self.log, ask, &means, &mut stages)
+                        }
+                        Err(why) => Err(Failure::new(denied(why))),
+                    };
+                    (self.fold.head(), done)
+                }
             };
             let release = self.governor.release(&ticket)?;
-            match stages.of("record", || self.record(&home, ask, &chosen, done, release, begun)) {
-                Err(error) if is_race(&error) => {}
-                result => {
+            match stages.of("record", || self.record(&home, ask, &chosen, &done, release, begun)) {
+                Err(error) if is_race(&error) => worked = Some((seen, done)),
+                recorded => {
                     self.coder.refill();
-                    return result.map(|run| Run { stages, ..run });
+                    return Run::of(recorded?, done, stages);
                 }
             }
         }
@@ -445,38 +455,25 @@ impl Plans {
         (Draft::new(Kind::PolicyDecided, &body), decided)
     }
 
+    /// Appends what a run led to; answers its name.
     fn record(
         &mut self,
         home: &Home,
         ask: &Ask,
         chosen: &Chosen,
-        done: Result<Work, Failure>,
+        done: &Worked,
         release: CellWrite,
         begun: Instant,
-    ) -> Result<Run> {
-        match done {
+    ) -> Result<Seq> {
+        let drafts = match done {
             Ok(work) => {
                 let mut body = self.body(ask, chosen, &work.blobs);
-                body.led_to(&work);
+                body.led_to(work);
                 body.called(self.plugins.called(&self.log)?);
                 body.end(RunStatus::Succeeded, None, begun);
-                let mut drafts = work.drafts;
+                let mut drafts = work.drafts.clone();
                 drafts.push(body.draft(Kind::PlanRendered));
-                let seq = self.append(home, drafts, vec![release])?;
-                self.plugins.back_to(0);
-                Ok(Run {
-                    seq,
-                    plan: work.plan,
-                    version: work.state.plan_version,
-                    state: work.state,
-                    html: work.html,
-                    patches: work.patches,
-                    handled: work.handled,
-                    actions: work.actions,
-                    carried: work.carried,
-                    code: work.code,
-                    stages: Stages::default(),
-                })
+                drafts
             }
             Err(Failure { error, report, given, code }) => {
                 let mut body = self.body(ask, chosen, given.as_slice());
@@ -486,15 +483,16 @@ impl Plans {
                     || error.is(codes::PLAN_HOOK_FAILED);
                 let status = if rejected { RunStatus::Rejected } else { RunStatus::Failed };
                 body.called(self.plugins.called(&self.log)?);
-                body.ran(code.map(|code| *code));
-                body.0.issues = report.and_then(|report| serde_json::to_value(report).ok());
+                body.ran(code.as_deref().cloned());
+                body.0.issues =
+                    report.as_ref().and_then(|report| serde_json::to_value(report).ok());
                 body.end(status, Some(error.code()), begun);
-                let refused = body.draft(Kind::PlanRefused);
-                self.append(home, vec![refused], vec![release])?;
-                self.plugins.back_to(0);
-                Err(error)
+                vec![body.draft(Kind::PlanRefused)]
             }
-        }
+        };
+        let seq = self.append(home, drafts, vec![release])?;
+        self.plugins.back_to(0);
+        Ok(seq)
     }
 
     /// Appends at the head that the fold has seen, and follows.
@@ -586,6 +584,33 @@ impl Plans {
             &Draft::new(Kind::PlanHistoryCleared, &body).by(self.user.actor()),
         )?;
         Ok(body)
+    }
+}
+
+/// What the work of a run came to.
+type Worked = std::result::Result<Work, Failure>;
+
+/// The plan that a run looked at; `None` where that is not known.
+fn plan_of<'a>(ask: &'a Ask, done: &'a Worked) -> Option<&'a str> {
+    ask.plan().or_else(|| done.as_ref().ok().map(|work| work.plan.as_str()))
+}
+
+impl Run {
+    fn of(seq: Seq, done: Worked, stages: Stages) -> Result<Self> {
+        let work = done.map_err(|failure| failure.error)?;
+        Ok(Self {
+            seq,
+            plan: work.plan,
+            version: work.state.plan_version,
+            state: work.state,
+            html: work.html,
+            patches: work.patches,
+            handled: work.handled,
+            actions: work.actions,
+            carried: work.carried,
+            code: work.code,
+            stages,
+        })
     }
 }
 

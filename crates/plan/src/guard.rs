@@ -122,7 +122,7 @@ pub fn capabilities(value: Json<'_>) -> Checked {
             ),
             "executionProfile" => (
                 member.as_text().is_some_and(|lane| LANES.contains(&lane)),
-                "one of the five lanes is expected",
+                "one of standard, isolated-vm, sandbox-worker, sandbox-iframe and sandbox-shadowrealm is expected",
             ),
             "maxImports" | "maxComponentInvocations" => {
                 (at_least(0.0), "a number from 0 is expected")

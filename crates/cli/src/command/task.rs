@@ -388,7 +388,8 @@ fn tell(
     let verify = if verification.is_ok() { "ok" } else { "failed" };
     let head = kernel.log().head(branch)?;
     let status = exit_status(report, verification.is_ok());
-    if let Some(fault) = fault(report, session, || denied_at(kernel, branch)) {
+    let resumed = resumed(kernel, session, branch);
+    if let Some(fault) = fault(report, (session, &resumed), || denied_at(kernel, branch)) {
         crate::fail::tell(&fault, json);
     }
     if json {
@@ -411,10 +412,18 @@ fn tell(
             report.isolation.as_deref().unwrap_or("not used"),
         ));
         if !matches!(report.outcome, Outcome::Committed | Outcome::Answered) {
-            output::note(&format!("carry on with: glasshouse session resume {session}"));
+            output::note(&format!("carry on with: glasshouse session resume {resumed}"));
         }
     }
     Ok(status)
+}
+
+/// What names a branch to `session resume`: a session alone is its first one.
+fn resumed(kernel: &Kernel, session: &SessionId, branch: &BranchId) -> String {
+    match kernel.branch(session, None) {
+        Ok(first) if first.branch == *branch => session.to_string(),
+        _ => format!("{session} --branch {branch}"),
+    }
 }
 
 /// How a turn ended, for people: what is committed says so only where there is a commit.
@@ -442,7 +451,7 @@ fn denied_at(kernel: &Kernel, branch: &BranchId) -> Option<u64> {
 /// Why a turn did not do its task, in the shape of every error; `None` when it did or was cancelled.
 fn fault(
     report: &TurnReport,
-    session: &SessionId,
+    (session, resumed): (&SessionId, &str),
     denied_at: impl FnOnce() -> Option<u64>,
 ) -> Option<Error> {
     let nobody = "a call needed a person's approval, and nobody gave it";
@@ -463,8 +472,8 @@ fn fault(
     let code = codes::named(name).unwrap_or(codes::TURN_FAILED);
     let mut fix = format!("{}; `glasshouse session show {session}` tells what happened", code.fix);
     // What a code says to everybody has names where this session has ids.
-    fix = fix.replace("session resume`", &format!("session resume {session}`"));
-    fix = fix.replace("session resume ID", &format!("session resume {session}"));
+    fix = fix.replace("session resume`", &format!("session resume {resumed}`"));
+    fix = fix.replace("session resume ID", &format!("session resume {resumed}"));
     fix = fix.replace("--session ID", &format!("--session {session}"));
     if fix.contains("--at SEQ")
         && let Some(seq) = denied_at()

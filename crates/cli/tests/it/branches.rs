@@ -123,6 +123,12 @@ steps:
         let replay = ["session", "replay", id, "--branch", &name, "--json"];
         assert_eq!(place.run(&replay).expect_status(0).last()["equal"], true, "at {at}");
     }
+    // What is told to a person names the branch as well: the session alone is its first one.
+    place.run(&["session", "fork", id, "--at", &points[0].to_string(), "--name", "told"]);
+    let told = ["session", "resume", id, "--branch", "told", "--no-approver"];
+    let told = place.run(&told).expect_status(4);
+    let way_on = format!("session resume {id} --branch b_");
+    assert!(told.stderr.contains(&way_on), "{told:?}");
     // The control: with someone who approves, the same fork runs the call.
     place.run(&["session", "fork", id, "--at", &points[1].to_string(), "--name", "yes"]);
     place.run(&["session", "resume", id, "--branch", "yes", "--json"]).expect_status(0);

@@ -86,12 +86,16 @@ struct Versions {
     /// Name of the profile under which the plan was last shown.
     profile: Option<String>,
     by_number: BTreeMap<i64, Version>,
+    /// The last event that made another version or state of it.
+    changed: Seq,
 }
 
 /// What is known at one place of the branch.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     head: Seq,
+    /// The event that cleared the history last.
+    cleared: Seq,
     plans: BTreeMap<String, Versions>,
     runs: VecDeque<RunRecord>,
     run_count: u64,
@@ -127,7 +131,7 @@ impl Fold {
             Kind::PlanRegistered => {
                 let body: PlanRegistered = event.body_as().map_err(fail)?;
                 let versions = self.plans.entry(body.plan.clone()).or_default();
-                versions.current = body.version;
+                (versions.current, versions.changed) = (body.version, event.seq());
                 versions.by_number.insert(
                     body.version,
                     Version {
@@ -144,13 +148,15 @@ impl Fold {
             Kind::PlanRolledBack => {
                 let body: PlanRolledBack = event.body_as().map_err(fail)?;
                 if let Some(versions) = self.plans.get_mut(&body.plan) {
-                    versions.current = body.to;
+                    (versions.current, versions.changed) = (body.to, event.seq());
                 }
             }
             Kind::PlanStateChanged => {
                 let body: PlanStateChanged = event.body_as().map_err(fail)?;
-                let versions = self.plans.get_mut(&body.plan);
-                let version = versions.and_then(|all| all.by_number.get_mut(&body.version));
+                let version = self.plans.get_mut(&body.plan).and_then(|versions| {
+                    versions.changed = event.seq();
+                    versions.by_number.get_mut(&body.version)
+                });
                 if let Some(version) = version {
                     version.revision = body.revision;
                     version.values = match (body.values, body.stored) {
@@ -165,7 +171,7 @@ impl Fold {
                 self.run(event, body);
             }
             Kind::PlanHistoryCleared => {
-                *self = Self::default();
+                *self = Self { cleared: event.seq(), ..Self::default() };
             }
             _ => {}
         }
@@ -198,6 +204,12 @@ impl Fold {
             ended_us: event.header.time_us,
             duration_us: run.duration_us,
         });
+    }
+
+    /// Whether versions or states of a plan, or of any, are others than they were at a place.
+    pub(super) fn has_changed(&self, plan: Option<&str>, since: Seq) -> bool {
+        let mut plans = self.plans.iter().filter(|(id, _)| plan.is_none_or(|plan| plan == *id));
+        self.cleared > since || plans.any(|(_, versions)| versions.changed > since)
     }
 
     /// The version of a plan that is shown.

@@ -1,9 +1,11 @@
 //! Plans in the log: versions, states, quotas, replay.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use glasshouse_kernel::Kernel;
-use glasshouse_kernel::plans::{Expected, Plans, Quota};
+use glasshouse_kernel::plans::{Expected, Hook, Plans, Plugin, Plugins, Quota};
 use glasshouse_log::Append;
 use glasshouse_model::body::{PlanShown, RunMode, RunStatus};
 use glasshouse_model::{BranchId, Digest, Draft, Kind, SessionId};
@@ -466,4 +468,65 @@ fn patches_fit_a_view_that_shows_its_event() {
         assert_eq!(view.markup(), run.html.markup, "after {name}");
         assert_eq!(view.markup(), format!("<p>last: {name}</p>"));
     }
+}
+
+/// Does something else on the branch of the plans, once, when a run is nearly done, and counts how often it was asked.
+struct Meddler {
+    other: Mutex<Option<Plans>>,
+    act: fn(&mut Plans),
+    asked: AtomicUsize,
+}
+
+impl Plugin for Meddler {
+    fn name(&self) -> &str {
+        "meddler"
+    }
+
+    fn digest(&self) -> Digest {
+        Digest::of(b"meddler")
+    }
+
+    fn wants(&self, hook: Hook) -> bool {
+        hook == Hook::AfterRender
+    }
+
+    fn call(&self, _: Hook, _: Value) -> Result<Option<Value>, String> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if let Some(mut other) = self.other.lock().unwrap().take() {
+            (self.act)(&mut other);
+        }
+        Ok(None)
+    }
+}
+
+/// The failure: an endless loop of five seconds took ten beside one other render, and a minute beside many.
+/// A run that lost the race for its record was made again, with all its code, whoever had won.
+/// Now: it is made again only where versions or states of its plan changed; otherwise its record is.
+#[test]
+fn a_run_is_made_again_only_when_its_own_plan_changed() {
+    let check = |what: &str, act: fn(&mut Plans), expected: usize| {
+        let home = home();
+        let mut other = open(home.path(), Quota::default());
+        show(&mut other, &form(1, "Once", &["name"]));
+        let meddler =
+            Arc::new(Meddler { other: Mutex::new(Some(other)), act, asked: AtomicUsize::new(0) });
+        let plugins = Plugins::new(vec![meddler.clone()]).unwrap();
+        let mut plans = open(home.path(), Quota::default()).with_plugins(plugins);
+        let run = event(&mut plans, "add", "");
+        assert_eq!(meddler.asked.load(Ordering::SeqCst), expected, "{what}");
+        let replayed = plans.replay(run.seq).unwrap();
+        assert!(replayed.equal, "{what}: {replayed:?}");
+    };
+    let other_plan = |plans: &mut Plans| {
+        show(plans, &form(1, "Another", &["name"]).replace("\"form\"", "\"other\""));
+    };
+    check("nothing", |_| {}, 1);
+    check("another plan", other_plan, 1);
+    let refused = |plans: &mut Plans| {
+        plans.show("{}", RunMode::Plan, false, ProfileName::Strict).unwrap_err();
+    };
+    check("a plan that is refused", refused, 1);
+    check("the same plan, shown again", |plans| _ = show(plans, &form(1, "Once", &["name"])), 1);
+    check("another version", |plans| _ = show(plans, &form(2, "Twice", &["name"])), 2);
+    check("another state", |plans| _ = event(plans, "add", ""), 2);
 }
