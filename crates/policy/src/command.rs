@@ -417,6 +417,10 @@ impl Inner {
                 }
                 continue;
             };
+            // Options in a file.
+            if programs::COMPILERS.contains(&program) && text.starts_with('@') {
+                return Err(Unreadable);
+            }
             // `tar cIf COMMAND`
             if at == 1 && program == "tar" && !text.starts_with('-') && text.contains(['F', 'I']) {
                 return Err(Unreadable);

@@ -398,7 +398,7 @@ impl Word {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     text.chars().next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(is_name_char)
 }

@@ -162,8 +162,13 @@ impl Inner {
         // Elsewhere these options have other meanings.
         let told = if command == "clone" { words.len() } else { at };
         self.git_settings(&words[..told])?;
-        let addresses = words.iter().filter_map(|word| word.text()?.split("ext::").nth(1));
-        self.values.extend(addresses.map(str::to_owned));
+        for address in words.iter().filter_map(|word| word.text()?.split("ext::").nth(1)) {
+            // A setting that makes it of another.
+            if address.to_ascii_lowercase().contains("insteadof") {
+                return Err(Unreadable);
+            }
+            self.values.push(address.to_owned());
+        }
         match command {
             "config" if open => Err(Unreadable),
             "config" => self.git_config(&words[at + 1..]),
@@ -237,20 +242,21 @@ impl Inner {
         };
         for (at, word) in words.iter().enumerate() {
             let begin = word.beginning();
-            // What is harmless under one name may be something else under another.
-            if begin.contains("rename-section") {
+            // What is harmless under one name may be something else under another, and one word may be both a
+            // name and its value.
+            let renames = begin == "rename-section" || begin.starts_with("--ren");
+            if renames || matches!(word, ShellWord::Many(_)) {
                 return Err(Unreadable);
             }
             let is_value = at.checked_sub(1).is_some_and(|before| takes_next(&words[before]));
-            if is_value || begin.starts_with('-') {
-                continue;
-            }
             let key = begin.to_ascii_lowercase();
-            // An alias is no command of git's own when it is called.
-            if word.text().is_some() && (!may_name_command(&key) || key.starts_with("alias.")) {
-                if key.contains('.') {
-                    break;
-                }
+            // An alias is no command of git's own when it is called. A value may be taken for a name, not the
+            // other way round: which options take one is not known for sure.
+            let is_other = is_value
+                || begin.starts_with('-')
+                || !may_name_command(&key)
+                || key.starts_with("alias.");
+            if word.text().is_some() && is_other {
                 continue;
             }
             for value in &words[at + 1..] {

@@ -236,7 +236,7 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("mamba", &["run"]),
     ("micromamba", &["run"]),
     ("nix", &["--command", "--run", "-c"]),
-    ("npm", &["exec", "x"]),
+    ("npm", &["exec", "explore", "x"]),
     ("pdm", &["run"]),
     ("pixi", &["run"]),
     ("pnpm", &["dlx", "exec"]),
@@ -352,7 +352,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
 ];
 
 /// Compilers that are installed under names with a target and a version.
-const COMPILERS: &[&str] =
+pub(super) const COMPILERS: &[&str] =
     &["c++", "c89", "c99", "cc", "cpp", "g++", "gcc", "gccgo", "gdc", "gfortran"];
 
 /// Commands of gdb that run nothing but what is debugged.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::programs::{self, Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, kind};
 use super::{Inner, base_name, is_short};
-use crate::shell::{Exported, ShellWord, Unreadable, exported, is_no_command};
+use crate::shell::{Exported, ShellWord, Unreadable, exported, is_name, is_no_command};
 
 /// Letters of options of `fd` whose value is the rest of the word.
 const FD_LETTERS_WITH_VALUE: [char; 8] = ['E', 'S', 'c', 'd', 'e', 'j', 'o', 't'];
@@ -146,17 +146,24 @@ impl<'w> Wrapping<'w> {
                 ShellWord::One(begin) | ShellWord::Below(begin, _) => begin.split_once('='),
                 _ => None,
             };
-            let is_set = sets && set.is_some_and(|(name, _)| is_no_command(name));
+            // `-S_ID=` is an option.
+            let is_set = sets && set.is_some_and(|(name, _)| is_name(name) && is_no_command(name));
             return if is_set { go_on(at + 1, operands) } else { Ok(Step::Unknown) };
         };
-        let sets = sets && !text.starts_with('-');
-        if let (true, Some((name, value))) = (sets, text.split_once('=')) {
+        let setting = text.split_once('=').filter(|_| sets && !text.starts_with('-'));
+        // sudo takes for a command what env takes for a setting.
+        let setting = setting.filter(|(name, _)| self.program == "env" || is_name(name));
+        if let Some((name, value)) = setting {
             if let Exported::Command(value) = exported(name, value)? {
                 inner.values.push(value.to_owned());
             }
             return go_on(at + 1, operands);
         }
         if text.starts_with("--") {
+            // Nothing behind it is a setting.
+            if text == "--" && self.program == "sudo" {
+                return Ok(Step::Unknown);
+            }
             if text == "--" || PLAIN_LONG_OPTIONS.iter().any(|option| text.starts_with(option)) {
                 return go_on(at + 1, operands);
             }

@@ -384,7 +384,7 @@ impl Reader<'_> {
         let (mut exports, mut array, mut named) = (command == "export", false, false);
         for word in words {
             if named && let Some(name) = word.known_beginning().split('=').next() {
-                self.variables.name_places(name);
+                self.variables.name_places(name.trim_end_matches('+'));
             }
             if let Some(target) = word.target.as_ref() {
                 // Elsewhere a shell splits the value into words, and each would be a name.

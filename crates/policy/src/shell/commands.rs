@@ -147,6 +147,10 @@ impl Cursor<'_, '_> {
     /// The name of a function is one as it stands.
     fn function(&mut self, name: &Word) -> Read<()> {
         let name = name.bare().filter(|name| is_name(&name.replace('-', "_"))).ok_or(Unreadable)?;
+        // A shell calls it with words of its own.
+        if name.starts_with("command_not_found_handle") {
+            return Err(Unreadable);
+        }
         self.reader.functions.insert(name.to_owned());
         self.reader.defining = Some(name.to_owned());
         Ok(())

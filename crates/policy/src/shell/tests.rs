@@ -40,10 +40,8 @@ fn commands() {
         &["a", "b", "a", "b", "c", "d", "e"],
     );
     check("while a; do b; done < f; until c\ndo\nd\ndone | e", &["a", "b", "c", "d", "e"]);
-    check(
-        "for x in a b *.c; do d $x; done; for y; do e; done; for ((i=0; i<3; i++)); do f; done",
-        &["d ??", "e", "f"],
-    );
+    check("for x in a b *.c; do d $x; done; for y; do e; done", &["d ??", "e"]);
+    check("for ((i=0; i<3; i++)); do f; done", &["f"]);
     check("case $x in a|b) c;; (d) e ;; *) f; esac; g", &["c", "e", "f", "g"]);
     check("f() { a; }; function g { b; }\nf () (c)", &["a", "b", "c"]);
     check(

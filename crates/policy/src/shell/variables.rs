@@ -177,9 +177,21 @@ const OBEYED_BEGINNINGS: &[&str] = &[
     "EPOCH",
     "GIT_CONFIG_KEY_",
     "GIT_CONFIG_VALUE_",
+    "GIT_TRACE",
     "HIST",
     "PROMPT_",
     "READLINE_",
+];
+
+/// Names of options for a program, and what of them names a command.
+const OPTIONS: &[(&str, &str)] = &[
+    ("CFLAGS", "-wrapper"),
+    ("CPPFLAGS", "-wrapper"),
+    ("CXXFLAGS", "-wrapper"),
+    ("LDFLAGS", "-wrapper"),
+    ("RUSTDOCFLAGS", "linker"),
+    ("RUSTFLAGS", "linker"),
+    ("ZIPOPT", "TT"),
 ];
 
 /// Names that are always numbers, whatever is done to them.
@@ -220,7 +232,7 @@ pub(crate) enum Exported<'v> {
 
 /// What `name=value` is in the environment of a program; shells obey some names.
 pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
-    if is_obeyed(name) {
+    if is_obeyed(name) || names_command(name, value) {
         return Err(Unreadable);
     }
     let is_plain = is_no_command(name) || is_number(value) || is_shell_alone(name, value);
@@ -228,6 +240,11 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
         return Ok(Exported::Plain);
     }
     if is_expanded(value) { Err(Unreadable) } else { Ok(Exported::Command(value)) }
+}
+
+/// Whether an option in it does.
+fn names_command(name: &str, value: &str) -> bool {
+    OPTIONS.iter().any(|(of, part)| *of == name && value.contains(part))
 }
 
 /// Whether a shell that counts with this value would run something in it, quotes or not.
@@ -306,6 +323,11 @@ pub(super) struct Numbers<'v> {
 impl Numbers<'_> {
     pub(super) fn hold(&self, name: &str) -> bool {
         self.numbers.contains(name) || COUNTERS.contains(&name) || self.is_given(name)
+    }
+
+    /// Whether the script itself sets it to numbers.
+    fn are_set(&self, name: &str) -> bool {
+        self.numbers.contains(name) || COUNTERS.contains(&name) || name.starts_with(PLACES_OF)
     }
 
     /// Whether it is no matter of the script: numbers of places, and what the machine has in its environment.
@@ -394,7 +416,8 @@ impl Variables {
             // A text that is assigned there may be read as the words of an array.
             return Err(Unreadable);
         }
-        if self.counted.iter().any(|name| !numbers.hold(name)) {
+        let is_torn = self.counts_given(numbers) && self.holds_expansions();
+        if is_torn || self.counted.iter().any(|name| !numbers.hold(name)) {
             return Err(Unreadable);
         }
         let mut outcome = Outcome::default();
@@ -407,13 +430,52 @@ impl Variables {
                 continue;
             }
             match value {
-                Value::Number(names) if names.iter().all(|of| numbers.hold(of)) => {}
+                // What the machine has there may be a command.
+                Value::Number(names) if names.iter().all(|of| numbers.are_set(of)) => {}
+                Value::Text(text) if names_command(name, text) => return Err(Unreadable),
                 Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
                 Value::Text(text) if !is_expanded(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }
         }
         Ok(outcome)
+    }
+
+    /// Whether what is counted may come from outside, where it may be the name of a variable.
+    fn counts_given(&self, numbers: &Numbers<'_>) -> bool {
+        let parameters = self.parameters.iter().map(|value| (PARAMETER, value));
+        let values = self.set.iter().map(|(name, value)| (name.as_str(), value));
+        let values: Vec<_> = values.chain(parameters).collect();
+        let mut todo: Vec<&str> = self.counted.iter().map(String::as_str).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(name) = todo.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            // No machine has names without a capital letter that hold other names.
+            let is_machines =
+                numbers.is_given(name) && name.contains(|c: char| c.is_ascii_uppercase());
+            if is_name(name) && (!self.alone || is_machines) {
+                return true;
+            }
+            let own = values.iter().filter(|(of, _)| *of == name);
+            for (_, value) in own {
+                if let Value::Number(of) = value {
+                    todo.extend(of.iter().map(String::as_str));
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a variable of the script may hold what counting would run.
+    fn holds_expansions(&self) -> bool {
+        let may_expand = |value: &Value| match value {
+            Value::Number(_) => false,
+            Value::Text(text) => text.contains('[') || is_expanded(text),
+            Value::Unknown => true,
+        };
+        self.parameters.iter().chain(self.set.iter().map(|(_, value)| value)).any(may_expand)
     }
 
     /// Names that are set to numbers and to nothing else.

@@ -186,3 +186,56 @@ fn more_programs_run_others() {
         &["nice", "make", "CC=gcc -O2", "all"],
     ]);
 }
+
+/// What a checker found in what was read anew.
+#[test]
+fn what_comes_from_outside_may_be_a_name() {
+    none_hidden_in(
+        "bash",
+        &[
+            // Names of variables that the shell or the machine set are counted with.
+            "linux='a[$(rm -rf y)]'; echo $((OSTYPE))",
+            "x86_64='a[$(rm -rf y)]'; f() { echo $(($1)); }; f $HOSTTYPE",
+            "read linux; [[ $OSTYPE -gt 1 ]]",
+            "export x=b; bash -c 'b=\"a[\\$(rm -rf y)]\"; false && x=1; echo $((x))'",
+            "command_not_found_handle() { echo $(($2)); }; cargo 'a[$(rm -rf y)]'",
+            "declare -A a+=('x[$(rm -rf y)]' 1); for i in \"${!a[@]}\"; do echo $((i)); done",
+            "trace='a[$(rm -rf y)]'; x=$(GIT_TRACE=/dev/stdout git rev-list --count HEAD); echo $((x))",
+            "GIT_EDITOR=$SHELL git commit --allow-empty -e -m 'rm -rf y'",
+            "GIT_SSH_COMMAND=$SHELL git ls-remote ssh://rm/x",
+            "x='1 rm -rf y'; env \"-S_ID=$x\"",
+            "CFLAGS='-wrapper rm,-rf,y' make a",
+            "RUSTFLAGS='-Clinker=rm' cargo build",
+            "ZIPOPT='-T -TT rm' zip -q z f",
+            "c='core.fsmonitor rm'; git config $c; git status",
+            "k='x core.fsmonitor'; git config --comment user.$k 'rm -rf y'; git status",
+        ],
+    );
+    none_hidden(&[
+        &["env", "x=q", "bash", "-c", "q='a[$(rm -rf y)]'; ((x++))"],
+        &["env", "bash", "-c", "linux='a[$(rm -rf y)]'; OSTYPE=$OSTYPE; ((OSTYPE))"],
+        &["sudo", "/tmp/rm", "-rf", "y", "x_TAG=1"],
+        &["sudo", "--", "rm", "-rf", "y"],
+        &["git", "config", "--rename-sec", "user", "core"],
+        &["git", "config", "set", "--value", "user.x", "core.fsmonitor", "rm -rf y"],
+        &["git", "config", "--comm", "user.x", "core.fsmonitor", "rm -rf y"],
+        &[
+            "git",
+            "-c",
+            "protocol.ext.allow=always",
+            "-c",
+            "url.ext::rm.insteadOf=q",
+            "ls-remote",
+            "q",
+        ],
+        &["npm", "explore", "q", "--", "rm", "-rf", "y"],
+        &["gcc", "@o", "a.c"],
+    ]);
+    none_denied(&[
+        &["bash", "-c", "n=3; [[ $n -gt 2 ]] && echo $((n + 1)); x=$(make); echo \"$x\""],
+        &["bash", "-c", "echo $((retries + 1)); name=x; echo \"$name\""],
+        &["sh", "-c", "[ \"$1\" -gt 2 ] && echo more", "_", "3"],
+        &["bash", "-c", "CFLAGS='-O2 -g' RUSTFLAGS='-D warnings' make"],
+        &["env", "RUST_LOG=debug", "bash", "-c", "i=0; while [ $i -lt 3 ]; do i=$((i + 1)); done"],
+    ]);
+}
