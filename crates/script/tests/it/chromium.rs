@@ -116,8 +116,8 @@ fn d7_lanes_in_chromium_let_out_what_they_say() {
     ] {
         assert_eq!(lanes[lane]["effective"], *lane);
         if lane == "sandbox-iframe" && hangs(lane) {
-            // Version 156.0.8078.108 stands still on one of the ways out; the page ends the frame then, and not
-            // every one was tried.
+            // Version 156.0.8078.108 stands still on WebRTC; the page ends the frame then, and not every way was
+            // tried.
             continue;
         }
         let node = &lanes[lane]["node"];
