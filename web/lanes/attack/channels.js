@@ -121,13 +121,17 @@ exports.pages = {
   'style-mask': (at) => element('p', { style: `mask-image: url(${at}); width: 9px; height: 9px` }),
   'style-content': (at) => element('p', { style: `content: url(${at})` }),
   preconnect: (at, ports) => link('preconnect', `http://127.0.0.1:${ports.preconnect}`),
+  // The last: a page behind another one is not painted, and what is not painted loads less.
+  popup: (at) => window.open(at),
+};
+
+// Of pages, in lanes each in a run of its own: some browsers stand still on it in a frame, which ends the run.
+exports.alone = {
   webrtc: (at, ports) => {
     const it = new RTCPeerConnection({ iceServers: [{ urls: `stun:127.0.0.1:${ports.stun}` }] });
     it.createDataChannel('x');
     return it.createOffer().then((offer) => it.setLocalDescription(offer));
   },
-  // The last: a page behind another one is not painted, and what is not painted loads less.
-  popup: (at) => window.open(at),
 };
 
 // Ways that end the place they start from; each needs a run of its own.
@@ -188,26 +192,27 @@ exports.around = {
   autofocus: () => { field().autofocus = true; },
 };
 
-const ways = () => ({ ...exports.anywhere, ...(hasPage ? exports.pages : exports.workers) });
+const ofPage = (apart) => ({ ...(apart ? {} : exports.alone), ...exports.pages });
+const ways = (apart) => ({ ...exports.anywhere, ...(hasPage ? ofPage(apart) : exports.workers) });
 
 // How many ways are tried at once: a browser keeps more of them waiting for the same host.
 const AT_ONCE = 8;
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// `patience_ms` is how long what was tried has to arrive.
-exports.default = async ({ sink, run, ports, only, around, stays_ms, patience_ms = 500 }) => {
+// `patience_ms` is how long what was tried has to arrive; `apart` leaves out what is tried alone.
+exports.default = async ({ sink, run, ports, only, apart, around, stays_ms, patience_ms = 500 }) => {
   if (around) {
     exports.around[around]();
     return stays_ms ? pause(stays_ms).then(() => 'stayed') : undefined;
   }
   const reads = {};
   if (only) {
-    try { await exports.last[only](`${sink}/hit/${run}/${only}`); } catch {}
-    await pause(400);
+    try { await (exports.last[only] ?? exports.alone[only])(`${sink}/hit/${run}/${only}`, ports); } catch {}
+    await pause(patience_ms);
     return { reads };
   }
-  const all = Object.entries(ways());
+  const all = Object.entries(ways(apart));
   for (let at = 0; at < all.length; at += AT_ONCE) {
     const begun = all.slice(at, at + AT_ONCE).map(async ([name, fire]) => fire(`${sink}/hit/${run}/${name}`, ports));
     await Promise.race([Promise.allSettled(begun), pause(patience_ms)]);
@@ -220,6 +225,6 @@ exports.default = async ({ sink, run, ports, only, around, stays_ms, patience_ms
     } catch {}
   }
   await pause(patience_ms);
-  const absent = Object.keys(exports.needs).filter((name) => name in ways() && !(exports.needs[name] in globalThis));
-  return { reads, tried: Object.keys(ways()), absent };
+  const absent = Object.keys(exports.needs).filter((name) => name in ways(apart) && !(exports.needs[name] in globalThis));
+  return { reads, tried: Object.keys(ways(apart)), absent };
 };

@@ -15,10 +15,11 @@ const report = { lanes: {} };
 row('lane', 'effective', 'reads', 'tried');
 for (const requested of input.lanes ?? ['sandbox-worker', 'sandbox-iframe', 'sandbox-shadowrealm', 'isolated-vm', 'standard']) {
   const one = (more) => run({ requested, code, task: { input: { ...input, run: `${input.run}-${requested}`, ...more } }, limits: { time_ms: 30000 } }, { base, again: true });
-  const answer = await one({});
+  const answer = await one({ apart: true });
   report.lanes[requested] = answer;
   row(requested, answer.effective ?? answer.error.code, Object.keys(answer.node?.reads ?? {}).join(', ') || 'nothing', answer.node?.tried?.length ?? 0);
   if (answer.effective === 'sandbox-iframe' && requested !== 'standard') {
+    report.alone = { webrtc: await one({ only: 'webrtc' }) };
     for (const only of ['self-navigation', 'meta-refresh', 'download', 'top-navigation']) await one({ only });
   }
 }
