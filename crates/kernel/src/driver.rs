@@ -51,7 +51,7 @@ mod turning;
 mod views;
 mod workbench;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -60,7 +60,7 @@ use glasshouse_model::body::{
     BranchMerged, CallEnd, CallStatus, LogRecovered, Outcome, SessionCreated, SessionResumed,
     TurnEnd,
 };
-use glasshouse_model::{BranchId, CallId, Draft, Fault, Kind, Seq, SessionId, TenantId};
+use glasshouse_model::{BranchId, CallId, Draft, Event, Fault, Kind, Seq, SessionId, TenantId};
 use glasshouse_plan::{Plan, Profile};
 use glasshouse_policy::Policy;
 use glasshouse_provider::Provider;
@@ -368,7 +368,8 @@ impl Kernel {
         let first = self.log.read(branch, 1, 1)?;
         let created = first.first().and_then(|event| event.body_as::<SessionCreated>().ok());
         let policy = |is_imported| {
-            created.as_ref().map(|created| self.policy_of(created, is_imported)).transpose()
+            let policy = created.as_ref().map(|created| self.policy_of(created, is_imported));
+            Ok::<_, Error>(policy.transpose()?.map(Arc::new))
         };
         let rows = match first.first() {
             Some(event) => self.log.branches(&event.header.session)?,
@@ -376,14 +377,12 @@ impl Kernel {
         };
         let imported: BTreeSet<_> =
             rows.iter().filter(|row| row.is_imported).map(|row| &row.branch).collect();
-        let (recorded, ours) = (policy(false)?, policy(!imported.is_empty())?);
-        let since = self.policies_since(branch)?;
-        let mut replay = Replay::new(&tools, recorded.as_ref());
+        let (recorded, mut ours) = (policy(false)?, policy(!imported.is_empty())?);
+        let mut replay = Replay::new(&tools, recorded);
         for event in self.log.events(branch) {
             let event = event?;
             if !imported.contains(&event.header.branch) {
-                let resumed = since.range(..event.seq()).next_back().map(|(_, policy)| policy);
-                replay.decide_by(resumed.or(ours.as_ref()));
+                replay.decide_by(ours.clone());
             }
             if to.is_some_and(|to| event.seq() > to) {
                 break;
@@ -396,24 +395,22 @@ impl Kernel {
             if let Err(difference) = replay.step(&event) {
                 return Ok(Err(difference));
             }
+            ours = self.policy_since(&event)?.or(ours);
         }
         Ok(Ok(replay.finish()))
     }
 
-    /// The policies that decided from resumptions on, by the sequences of these.
-    fn policies_since(&self, branch: &BranchId) -> Result<BTreeMap<Seq, Policy>> {
-        let mut policies = BTreeMap::new();
-        for event in self.log.events(branch) {
-            let event = event?;
-            if *event.kind() == Kind::SessionResumed
-                && let Ok(resumed) = event.body_as::<SessionResumed>()
-                && !resumed.policy.is_empty()
-            {
-                let texts = rules::of_session(self, &resumed.policy)?;
-                policies.insert(event.seq(), self.compile_to_look(&texts)?);
-            }
+    /// The policy that decides from a resumption on, where it is another than before.
+    fn policy_since(&self, event: &Event) -> Result<Option<Arc<Policy>>> {
+        if *event.kind() != Kind::SessionResumed {
+            return Ok(None);
         }
-        Ok(policies)
+        let resumed = event.body_as::<SessionResumed>().ok();
+        let Some(resumed) = resumed.filter(|resumed| !resumed.policy.is_empty()) else {
+            return Ok(None);
+        };
+        let texts = rules::of_session(self, &resumed.policy)?;
+        Ok(Some(Arc::new(self.compile_to_look(&texts)?)))
     }
 
     /// What a merge must have brought besides files; `None` when a branch cannot be folded any more,

@@ -36,7 +36,7 @@ use glasshouse_model::{
 };
 use glasshouse_plan::patch::Patch;
 use glasshouse_plan::state::{Action, State};
-use glasshouse_plan::{Event, Html, ProfileName, Report};
+use glasshouse_plan::{Event, Html, Profile, ProfileName, Report};
 use glasshouse_policy::Policy;
 use glasshouse_tools::sanitise::Masker;
 use schemars::JsonSchema;
@@ -374,19 +374,7 @@ impl Plans {
                 _ => {
                     self.plugins.back_to(mark);
                     let done = match &decided {
-                        Ok(_) => {
-                            let means = Means {
-                                coder: &self.coder,
-                                cancel: &self.cancel,
-                                moment,
-                                profile: &chosen.profile,
-                                masker: &self.masker,
-                                hooks: Hooks::Live(&self.plugins),
-                                patience: 1,
-                                ran: RefCell::default(),
-                            };
-                            work::work(&self.fold, &self.log, ask, &means, &mut stages)
-                        }
+                        Ok(_) => self.work(ask, moment, &chosen.profile, &mut stages),
                         Err(why) => Err(Failure::new(denied(why))),
                     };
                     (self.fold.head(), done)
@@ -404,6 +392,20 @@ impl Plans {
         // What holds the place of this run expires by itself.
         Err(Error::new(codes::PLAN_CONFLICT, "the run did not get its turn")
             .why(format!("others came first {ATTEMPTS} times")))
+    }
+
+    fn work(&self, ask: &Ask, moment: Moment, profile: &Profile, stages: &mut Stages) -> Worked {
+        let means = Means {
+            coder: &self.coder,
+            cancel: &self.cancel,
+            moment,
+            profile,
+            masker: &self.masker,
+            hooks: Hooks::Live(&self.plugins),
+            patience: 1,
+            ran: RefCell::default(),
+        };
+        work::work(&self.fold, &self.log, ask, &means, stages)
     }
 
     /// Takes the right to one run and records the policy's decision in one transaction. Answers what

@@ -1,5 +1,7 @@
 //! Replay is offline and exact, and tells what differs.
 
+use std::sync::Arc;
+
 use glasshouse_kernel::driver::protected;
 use glasshouse_kernel::session::Replay;
 use glasshouse_model::body::SessionCreated;
@@ -58,13 +60,13 @@ fn policy_of(place: &Place, events: &[Event]) -> Policy {
 #[test]
 fn law_7_the_first_difference_is_named() {
     let (place, _, events) = demo();
-    let policy = policy_of(&place, &events);
+    let policy = Arc::new(policy_of(&place, &events));
     let registry = glasshouse_tools::Registry::builtin();
     let told = glasshouse_kernel::driver::tools_told(&registry);
     let check = |change: &dyn Fn(&mut Vec<Event>), tools: usize, expected: Option<(Kind, &str)>| {
         let mut events = events.clone();
         change(&mut events);
-        let mut replay = Replay::new(&told[..tools], Some(&policy));
+        let mut replay = Replay::new(&told[..tools], Some(Arc::clone(&policy)));
         let found = events.iter().find_map(|event| replay.step(event).err());
         let found = found.map(|found| (found.kind, found.what));
         assert_eq!(found, expected.map(|(kind, what)| (kind.as_str().to_owned(), what)));

@@ -188,13 +188,15 @@ impl Session {
         let heard = Heard::in_decision(&verdict.decision);
         request.extension = Some(&heard);
         let project = self.state().created.as_ref().map_or("", |created| &created.project);
-        let repository = in_place(|| grants::repository(Path::new(project)));
+        // Few grants are for one, and to tell which it is means to look at files.
+        let is_asked = grants.iter().any(|grant| grant.terms().repository.is_some());
+        let repository = is_asked.then(|| in_place(|| grants::repository(Path::new(project))));
         request.standing = Some(StandingUse {
             grants: &grants,
             branch: self.branch(),
             turn: self.state().turn,
             workspace: project,
-            repository: repository.as_deref(),
+            repository: repository.as_ref().and_then(Option::as_deref),
         });
         glasshouse_policy::decide(&self.policy, &request)
     }

@@ -169,8 +169,10 @@ impl Kernel {
                     if body.input.is_some() && !decided_by_kernel(&body.decision) {
                         decided.push_back((event.seq(), body));
                     }
-                    if decided.len() > left {
-                        decided.pop_front();
+                    if decided.len() > left
+                        && let Some((_, gone)) = decided.pop_front()
+                    {
+                        gone.call.map(|call| withheld.remove(&call));
                     }
                 }
                 Kind::ToolCompleted => {

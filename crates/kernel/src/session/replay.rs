@@ -6,6 +6,7 @@
 //! difference means that the code changed, or that the log holds something no kernel would write.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use glasshouse_model::body::{
     BranchMerged, BudgetCharged, DebtUpdated, ModelRequested, PolicyDecided, ToolStarted,
@@ -65,7 +66,7 @@ pub struct Difference {
 /// A replay under way.
 pub struct Replay<'a> {
     tools: &'a [ToolSpec],
-    policy: Option<&'a Policy>,
+    policy: Option<Arc<Policy>>,
     state: State,
     /// What must come next, before any further input.
     implied: VecDeque<Draft>,
@@ -82,7 +83,7 @@ impl<'a> Replay<'a> {
     /// Starts before the first event. `tools` are the tools that the model is told of; `policy` is that
     /// of the session, without which decisions are inputs like any other.
     #[must_use]
-    pub fn new(tools: &'a [ToolSpec], policy: Option<&'a Policy>) -> Self {
+    pub fn new(tools: &'a [ToolSpec], policy: Option<Arc<Policy>>) -> Self {
         Self {
             tools,
             policy,
@@ -96,7 +97,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Decides by another policy from here on.
-    pub fn decide_by(&mut self, policy: Option<&'a Policy>) {
+    pub fn decide_by(&mut self, policy: Option<Arc<Policy>>) {
         self.policy = policy;
     }
 
@@ -220,7 +221,7 @@ impl<'a> Replay<'a> {
 
     /// Decides again what was decided by rules alone; what an approval added is that person's word.
     fn check_decision(&self, event: &Event) -> Result<(), Difference> {
-        let (Some(policy), Ok(recorded)) = (self.policy, event.body_as::<PolicyDecided>()) else {
+        let (Some(policy), Ok(recorded)) = (&self.policy, event.body_as::<PolicyDecided>()) else {
             return Ok(());
         };
         let by_grant = |rule: &RuleTrace| rule.layer == Layer::Grant;

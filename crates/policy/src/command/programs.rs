@@ -35,8 +35,6 @@ const WRAPPERS: &[&str] = &[
     "envdir",
     "exec",
     "fakeroot",
-    "fakeroot-sysv",
-    "fakeroot-tcp",
     "faketime",
     "fd",
     "fdfind",
