@@ -10,10 +10,10 @@ use glasshouse_model::body::{
     TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceSealed,
 };
-use glasshouse_model::{CallId, Event, Kind};
+use glasshouse_model::{CallId, Event, Kind, each_once};
 use serde_json::Value;
 
-use crate::show::{clip, each_once, millis, subject};
+use crate::show::{clip, millis, subject};
 
 /// Names of a body's facts that say nothing to a person in passing: ids, digests, long texts.
 const MACHINE_FACTS: [&str; 5] = ["call", "attestation", "input", "args_digest", "policy_version"];

@@ -11,7 +11,7 @@ use glasshouse_model::body::{
     TestEvidence, ToolProposed, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceRolledBack, WorkspaceSealed,
 };
-use glasshouse_model::{BranchId, CallId, Effect, Event, Kind, Seq};
+use glasshouse_model::{BranchId, CallId, Effect, Event, Kind, Seq, each_once};
 
 use crate::command::review::{lasting, question_lines};
 use crate::command::task::Approver;
@@ -120,7 +120,7 @@ impl Show {
     /// What waits for a person. At the terminal the question follows with all that it asks; whoever answers
     /// elsewhere reads it here.
     fn question(&self, request: &ApprovalRequested, branch: &BranchId, seq: Seq) {
-        let line = format!("review wanted: {}: {}", request.tool, request.reasons.join("; "));
+        let line = format!("review wanted: {}: {}", request.tool, each_once(&request.reasons));
         output::note(&styled(&output::visible(&line, false), Style::Warn));
         match self.approver {
             Approver::Elsewhere(limit) => {
@@ -201,17 +201,6 @@ pub(crate) fn clip(text: &str) -> String {
         out.push('…');
     }
     out
-}
-
-/// Reasons, each once: several rules may give the same.
-pub(crate) fn each_once(reasons: &[String]) -> String {
-    let mut told: Vec<&str> = Vec::new();
-    for reason in reasons {
-        if !told.contains(&reason.as_str()) {
-            told.push(reason);
-        }
-    }
-    told.join("; ")
 }
 
 /// A time for people.

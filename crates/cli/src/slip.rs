@@ -9,6 +9,16 @@ use crate::args::Arguments;
 use crate::error::Error;
 use crate::{help, output};
 
+/// Words of other programs, and the command that does it here.
+const OTHER_WORDS: &[(&str, &str)] = &[
+    ("undo", "session fork"),
+    ("revert", "session fork"),
+    ("status", "session list"),
+    ("log", "session list"),
+    ("logs", "session list"),
+    ("ls", "session list"),
+    ("login", "provider list"),
+];
 /// Most commands that are named for one word.
 const MAX_MEANT: usize = 3;
 /// Most characters of a task that is repeated.
@@ -103,10 +113,12 @@ fn meant_by(root: &Command, first: &str, rest: &[&str]) -> Option<String> {
     if first == "version" {
         return Some("did you mean `glasshouse --version`?".to_owned());
     }
+    let other = OTHER_WORDS.iter().find(|(word, _)| *word == first);
     let mut names: Vec<String> = root
         .get_subcommands()
         .filter(|group| group.find_subcommand(first).is_some())
         .map(|group| format!("{} {first}", group.get_name()))
+        .chain(other.map(|(_, command)| (*command).to_owned()))
         .take(MAX_MEANT)
         .collect();
     if names.is_empty() {
@@ -172,7 +184,10 @@ fn quoted_task(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{one_word, usage};
+    use clap::CommandFactory;
+
+    use super::{OTHER_WORDS, one_word, usage};
+    use crate::args::Arguments;
 
     fn words(line: &str) -> Vec<String> {
         // Quotes keep a text together, as a shell does.
@@ -264,7 +279,18 @@ mod tests {
         check("version", Some("--version"));
         check("sesion", Some("session"));
         check("resume", Some("session resume"));
+        check("undo", Some("session fork"));
         check("explore", None);
         check("explain it", None);
+    }
+
+    #[test]
+    fn other_words_name_commands_that_are_there() {
+        let root = Arguments::command();
+        for (word, command) in OTHER_WORDS {
+            let found = command.split(' ').try_fold(&root, |at, name| at.find_subcommand(name));
+            assert!(found.is_some(), "{command}");
+            assert!(root.find_subcommand(word).is_none(), "{word} is a command itself");
+        }
     }
 }

@@ -451,7 +451,7 @@ impl Plans {
         let decision = decide_uncounted(&self.policy, &call);
         let decided = match decision.effect {
             Effect::Allow => Ok(decision.constraints.clone()),
-            Effect::Deny | Effect::RequireReview => Err(decision.reasons.join("; ")),
+            Effect::Deny | Effect::RequireReview => Err(decision.why()),
         };
         let body = PolicyDecided::new(None, call, plan.map(str::to_owned), decision);
         (Draft::new(Kind::PolicyDecided, &body), decided)

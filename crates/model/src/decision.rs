@@ -124,4 +124,31 @@ impl Decision {
     pub const fn is_allowed(&self) -> bool {
         matches!(self.effect, Effect::Allow)
     }
+
+    /// Its reasons in one text, each once: several rules may give the same.
+    ///
+    /// ```
+    /// # use glasshouse_model::{Decision, Digest, Effect};
+    /// let reasons = ["frozen", "not yours", "frozen"].map(str::to_owned).to_vec();
+    /// let decision = Decision {
+    ///     effect: Effect::Deny, rules: vec![], reasons, policy_version: Digest::ZERO, constraints: Default::default(),
+    /// };
+    /// assert_eq!(decision.why(), "frozen; not yours");
+    /// ```
+    #[must_use]
+    pub fn why(&self) -> String {
+        each_once(&self.reasons)
+    }
+}
+
+/// Reasons in one text, each once.
+#[must_use]
+pub fn each_once(reasons: &[String]) -> String {
+    let mut told: Vec<&str> = Vec::new();
+    for reason in reasons {
+        if !told.contains(&reason.as_str()) {
+            told.push(reason);
+        }
+    }
+    told.join("; ")
 }

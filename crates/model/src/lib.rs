@@ -23,7 +23,7 @@ pub mod workflow;
 pub mod yaml;
 
 pub use budget::{Budget, Usage};
-pub use decision::{Constraints, Decision, Effect, Layer, Rate, RuleTrace};
+pub use decision::{Constraints, Decision, Effect, Layer, Rate, RuleTrace, each_once};
 pub use digest::Digest;
 pub use error::{Code, Exit, Fault, Report};
 pub use event::{Actor, Draft, Event, Header, Kind};

@@ -15,7 +15,7 @@ use crate::module;
 use crate::path;
 use crate::plan::{self, LANE_WITHOUT_CODE, Plan, SPEC_VERSION};
 use crate::profile::Profile;
-use crate::report::Report;
+use crate::report::{Issue, Report};
 use crate::rules::Refusal;
 use crate::size;
 use crate::source::Scan;
@@ -25,6 +25,9 @@ pub(crate) use tree::{NodeRules, too_many};
 
 /// Extensions that are built; a plan that requires another is refused.
 const EXTENSIONS: &[&str] = &[];
+/// Lanes that a browser has, and the one that nobody has.
+const OF_BROWSERS: &[&str] = &["sandbox-worker", "sandbox-iframe"];
+const LANE_OF_NOBODY: &str = "sandbox-shadowrealm";
 /// Longest id of a plan. Ids are written on command lines and in lists.
 pub const MAX_ID_BYTES: usize = 256;
 
@@ -119,11 +122,31 @@ pub fn check_to_run(plan: &Plan, profile: &Profile, lanes: &[&str]) -> Report {
         let why = "the plan carries source, and no engine for source is here";
         refuse(&mut report, codes::CODE_UNSUPPORTED, "/source", why);
     } else if lane != LANE_WITHOUT_CODE {
-        let why = format!("the lane {lane} is not on this host");
-        let at = "/capabilities/executionProfile";
-        refuse(&mut report, codes::LANE_UNAVAILABLE, at, why);
+        report.refuse_for(without_lane(lane, lanes));
     }
     report
+}
+
+/// The refusal of a lane, with the way on for a plan that asks for it.
+fn without_lane(lane: &str, lanes: &[&str]) -> Issue {
+    let (message, fix) = match lane {
+        LANE_OF_NOBODY => (
+            "no engine has the lane sandbox-shadowrealm".to_owned(),
+            "ask for another lane, or for none".to_owned(),
+        ),
+        _ if lanes.iter().any(|here| OF_BROWSERS.contains(here)) => (
+            format!("the lane {lane} is not one of a browser"),
+            format!(
+                "ask for no lane, or for one of {}; a server shows the plan as it is",
+                lanes.join(", ")
+            ),
+        ),
+        _ => {
+            (format!("the lane {lane} is not on this host"), codes::LANE_UNAVAILABLE.fix.to_owned())
+        }
+    };
+    let pointer = "/capabilities/executionProfile".to_owned();
+    Issue { code: codes::LANE_UNAVAILABLE.name, pointer, message, fix }
 }
 
 /// Reads and checks a text; one that is no plan, or that is above the limits of the profile, gives

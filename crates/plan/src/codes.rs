@@ -64,7 +64,7 @@ codes! {
         "write {{state.name}}, {{event.payload.name}}, {{context.userId}} or {{vars.name}}";
     /// A module specifier is outside what the profile allows.
     MODULE_DENIED = "plan_module_denied", REFUSED,
-        "use a module that the profile allows; `glasshouse ui pin PLAN --out PLAN` writes where a package is";
+        "use a module that the profile allows: `glasshouse ui pin PLAN --out PLAN` writes where a package is; what is no package goes into the source";
     /// The module can never be loaded here.
     MODULE_UNSUPPORTED = "plan_module_unsupported", REFUSED,
         "use a browser module by package name, npm: or https address";

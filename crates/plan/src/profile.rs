@@ -478,7 +478,7 @@ impl Profile {
                 faults.push("the host of the module is not allowed");
             }
         } else if !self.lists(specifier) {
-            faults.push("neither the profile nor the plan's manifest lists this module");
+            faults.push(unlisted(specifier));
         }
         faults
     }
@@ -493,6 +493,17 @@ impl Profile {
                 && module::is_package_name(specifier)
                 && !climbs(specifier)
                 && !module::is_builtin(specifier))
+    }
+}
+
+/// Why a module that is not listed is not: what no list can mend is told as such.
+fn unlisted(specifier: &str) -> &'static str {
+    if module::is_builtin(specifier) {
+        "this module belongs to a server's runtime, and code in a plan has none"
+    } else if specifier.starts_with('.') {
+        "a plan has no files beside it: what it needs stands in its source, or at an address"
+    } else {
+        "neither the profile nor the plan's manifest lists this module"
     }
 }
 

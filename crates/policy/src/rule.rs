@@ -10,6 +10,10 @@ use glasshouse_model::{Call, ChangeClass, Effect, PrincipalKind, Rate};
 use crate::command::Seen;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
+use crate::relation::glob_covers;
+
+/// Most pairs of path patterns of one list that are compared; a remark is not worth more.
+const MAX_COMPARED: usize = 4_096;
 
 /// Every syscall that Glasshouse makes or will.
 pub(crate) const KNOWN_SYSCALLS: &[&str] = &[
@@ -319,7 +323,7 @@ impl Condition {
         }
     }
 
-    /// Whether nothing can match, because the list is empty.
+    /// Whether nothing can match, because the list is empty, or takes away all that it names.
     pub(crate) fn is_dead(&self) -> bool {
         match self {
             Self::Syscall(list)
@@ -329,7 +333,10 @@ impl Condition {
             | Self::Method(list)
             | Self::Plugin(list) => list.is_empty(),
             Self::SizeOver(_) => false,
-            Self::Path(patterns) => patterns.include.is_empty(),
+            Self::Path(PathPatterns { include, exclude, .. }) => {
+                include.len() * exclude.len() <= MAX_COMPARED
+                    && include.iter().all(|glob| exclude.iter().any(|away| glob_covers(away, glob)))
+            }
             Self::Caller(list) => list.is_empty(),
             Self::Label(list) => list.is_empty(),
             Self::Host(list) => list.is_empty(),

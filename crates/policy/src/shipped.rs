@@ -61,7 +61,7 @@ pub fn workflow_source(tests: &[String], sources: &[String]) -> String {
         "workflow-inline-tests-stay",
         "deny",
         "state_machine_state: code_writing, change: [test, mixed]",
-        "    reason: the tests stay as they are while the code is written",
+        "    reason: tests inside a file of code stay as they are while it is written",
     );
     if !tests.is_empty() {
         rule(

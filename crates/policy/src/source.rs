@@ -4,10 +4,11 @@ pub(crate) mod conditions;
 mod interface;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use glasshouse_model::syscall::name;
 use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
-use glasshouse_model::{Code, Effect, Rate};
+use glasshouse_model::{Effect, Rate};
 
 use crate::codes;
 use crate::command::Seen;
@@ -467,6 +468,7 @@ impl RuleReader<'_> {
         let reader = self.reader;
         let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
         let mut tried = 0;
+        let mut wrong: Vec<(&Node, bool)> = Vec::new();
         for (key, expected) in [("match", true), ("not_match", false)] {
             let Some(list) = fields.get(key) else { continue };
             let items = reader.list(list, key)?;
@@ -475,33 +477,32 @@ impl RuleReader<'_> {
             }
             for item in items {
                 tried += 1;
-                let fail = |code: Code, why: &dyn std::fmt::Display| {
-                    let verb = if code == codes::EXAMPLE_FAILED {
-                        "does not hold"
-                    } else {
-                        "cannot be read"
-                    };
-                    reader
-                        .error(code, item, format!("an example of rule `{}` {verb}", rule.name))
-                        .why(why)
-                        .with("rule", &*rule.name)
+                let unreadable = |why: &dyn std::fmt::Display| {
+                    let what = format!("an example of rule `{}` cannot be read", rule.name);
+                    reader.error(codes::BAD_VALUE, item, what).why(why).with("rule", &*rule.name)
                 };
                 let call = serde_json::from_value::<CallSketch>(item.to_json())
-                    .map_err(|error| fail(codes::BAD_VALUE, &error))?
+                    .map_err(|error| unreadable(&error))?
                     .into_call()
-                    .map_err(|error| fail(codes::BAD_VALUE, &error.report().why))?;
+                    .map_err(|error| unreadable(&error.report().why))?;
                 let asked = Asked { call: &call, seen: &Seen::default() };
                 if rule.contributes(asked) != expected {
-                    let why = if expected {
-                        "the rule does not match it, and should"
-                    } else {
-                        "the rule matches it, and should not"
-                    };
-                    return Err(fail(codes::EXAMPLE_FAILED, &why));
+                    wrong.push((item, expected));
                 }
             }
         }
-        Ok(tried)
+        let Some(((first, expected), others)) = wrong.split_first() else { return Ok(tried) };
+        let mut why = if *expected {
+            "the rule does not match it, and should".to_owned()
+        } else {
+            "the rule matches it, and should not".to_owned()
+        };
+        if !others.is_empty() {
+            let lines: Vec<String> = others.iter().map(|(node, _)| node.line.to_string()).collect();
+            let _ = write!(why, "; nor do its examples at lines {} hold", lines.join(", "));
+        }
+        let what = format!("an example of rule `{}` does not hold", rule.name);
+        Err(reader.error(codes::EXAMPLE_FAILED, first, what).why(why).with("rule", &*rule.name))
     }
 
     fn warn(self, rule: &Rule, warnings: &mut Vec<Warning>) {
@@ -514,11 +515,11 @@ impl RuleReader<'_> {
             });
         };
         for key in rule.when.iter().filter(|c| c.is_dead()).map(Condition::key) {
-            warn(format!("`{key}` is an empty list, so the rule never matches"));
+            warn(format!("`{key}` matches nothing, so the rule never does"));
         }
         for except in &rule.excepts {
             for key in except.iter().filter(|c| c.is_dead()).map(Condition::key) {
-                warn(format!("`{key}` of an except item is an empty list, so it lifts nothing"));
+                warn(format!("`{key}` of an except item matches nothing, so it lifts nothing"));
             }
             if except.same_calls(&rule.when) {
                 warn("an except item is identical to `match`, so the rule never triggers".into());

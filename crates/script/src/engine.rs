@@ -354,8 +354,8 @@ impl Run<'_> {
         match caught {
             CaughtError::Error(rquickjs::Error::Allocation) => Failed::Limit(Limit::Memory),
             // When there is no memory for an error either, the engine throws nothing at all.
-            CaughtError::Value(value) if value.is_null() => Failed::MaybeMemory(text),
-            _ if text.contains("out of memory") => Failed::MaybeMemory(text),
+            CaughtError::Value(value) if value.is_null() => Failed::MaybeMemory(text, None),
+            _ if text.contains("out of memory") => Failed::MaybeMemory(text, place(caught)),
             _ => Failed::Threw(text, place(caught)),
         }
     }

@@ -86,7 +86,7 @@ pub(crate) enum Failed {
     Threw(String, Option<(u32, u32)>),
     /// It threw what the engine throws when memory is refused. Code can throw the same; whether
     /// memory was used up is for who measured it to say.
-    MaybeMemory(String),
+    MaybeMemory(String, Option<(u32, u32)>),
     /// It has no such export.
     NoExport(String),
     /// What it made is no part of a plan.

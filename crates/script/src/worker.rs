@@ -508,17 +508,17 @@ fn faulty(faults: &Faults) -> Error {
 /// A refusal can come at half of the limit, when what grows is copied.
 fn judged(failed: Failed, peak_bytes: u64, limit_bytes: usize) -> Failed {
     match failed {
-        Failed::MaybeMemory(_) if peak_bytes >= limit_bytes as u64 / 2 => {
+        Failed::MaybeMemory(..) if peak_bytes >= limit_bytes as u64 / 2 => {
             Failed::Limit(Limit::Memory)
         }
-        Failed::MaybeMemory(why) => Failed::Threw(why, None),
+        Failed::MaybeMemory(why, place) => Failed::Threw(why, place),
         other => other,
     }
 }
 
 fn refused(failed: Failed) -> Error {
     match failed {
-        Failed::Threw(why, _) | Failed::MaybeMemory(why) => threw(why, None),
+        Failed::Threw(why, _) | Failed::MaybeMemory(why, _) => threw(why, None),
         Failed::NoExport(name) => {
             Error::new(codes::EXPORT_MISSING, format!("the source exports no `{name}`"))
         }

@@ -8,7 +8,7 @@ use glasshouse_kernel::driver::{
     policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
-use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId};
+use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, each_once};
 use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 
@@ -490,7 +490,7 @@ fn change_line(change: &Changed) -> String {
         words(change.was).as_str().unwrap_or_default(),
         words(change.now).as_str().unwrap_or_default(),
         if change.breaking { " [BREAKING]" } else { "" },
-        change.reasons.join("; "),
+        each_once(&change.reasons),
     );
     output::visible(&line, false)
 }

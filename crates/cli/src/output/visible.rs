@@ -2,6 +2,8 @@
 
 /// Stands for the end of a line in a text that is shown on one line.
 const LINE_END: char = '\u{23ce}';
+/// Stands for a tab in a text that is shown on one line: a space is another character to a program.
+const TAB: char = '\u{21e5}';
 
 /// Characters that are shown as nothing or as a blank though they are letters, marks and signs by their kind:
 /// those that Unicode lets every program leave out (`Default_Ignorable_Code_Point`), and the empty pattern of
@@ -23,16 +25,16 @@ const BLANK: [(char, char); 13] = [
 ];
 
 /// Text from outside (a model, a repository, a policy file) that cannot move the cursor, hide itself or
-/// forge a line; line ends stay where `lines` says so, and are shown by a sign elsewhere. What would not be seen,
+/// forge a line; line ends and tabs stay where `lines` says so, and are shown by a sign elsewhere. What would not be seen,
 /// or be taken for a space, is written as `\u{200b}`.
 pub(crate) fn visible(text: &str, lines: bool) -> String {
     let text = text.replace("\r\n", "\n");
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' if lines => out.push(c),
+            '\n' | '\t' if lines => out.push(c),
             '\n' => out.push(LINE_END),
-            '\t' => out.push(' '),
+            '\t' => out.push(TAB),
             c if is_hidden(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
@@ -72,7 +74,8 @@ mod tests {
         check("a\rb", true, "a\\u{d}b");
         check("a\u{202e}b", true, "a\\u{202e}b");
         check("a\u{9b}2Jb", true, "a\\u{9b}2Jb");
-        check("a\tb\nc", true, "a b\nc");
+        check("a\tb\nc", true, "a\tb\nc");
+        check("a\tb", false, "a\u{21e5}b");
         check("a\nforged", false, "a\u{23ce}forged");
         check("a\r\nb", false, "a\u{23ce}b");
         check("a\r\nb", true, "a\nb");
@@ -91,7 +94,8 @@ mod tests {
         let check = |kind: &str, ranges: &[(char, char)]| {
             for c in ranges.iter().flat_map(|(first, last)| *first..=*last) {
                 assert!(is_hidden(c), "{kind} {}", c.escape_unicode());
-                assert_eq!(visible(&format!("a{c}b"), true).contains(c), c == '\n', "{kind}");
+                let stays = matches!(c, '\n' | '\t');
+                assert_eq!(visible(&format!("a{c}b"), true).contains(c), stays, "{kind}");
             }
         };
         // Cc, Cf, Zl, Zp and Zs of Unicode 14.0.0.

@@ -181,7 +181,7 @@ impl Questions<'_> {
         call.session = Some(self.journal.session.clone());
         let decision = decide_uncounted(&self.policy, &call);
         let allowed = decision.is_allowed();
-        let reasons = decision.reasons.join("; ");
+        let reasons = decision.why();
         let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
         if allowed {

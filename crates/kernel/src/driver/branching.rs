@@ -6,6 +6,7 @@
 
 use glasshouse_log::{BranchRow, NewBranch};
 use glasshouse_model::body::{BranchForked, BudgetCharged, PolicyDecided};
+use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Call, Draft, Effect, Kind, Principal, Seq, SessionId};
 
@@ -110,7 +111,7 @@ impl Kernel {
         }
         let journal = Journal::open(self)?;
         let seq = journal.append(vec![decided])?;
-        Err(journal.denied(seq, format!("{parent} may not be forked"), reasons.join("; ")))
+        Err(journal.denied(seq, format!("{parent} may not be forked"), each_once(&reasons)))
     }
 
     /// Refuses a session that was archived: the log has only the hashes of its events.

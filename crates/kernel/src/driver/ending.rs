@@ -2,6 +2,7 @@
 
 use glasshouse_log::{Append, BranchRow, Forget, Forgotten, Lease, SessionRow};
 use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
+use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, SessionId};
 
@@ -188,7 +189,7 @@ impl Kernel {
         let journal = Journal::open(self)?;
         let seq = journal.append(vec![decided])?;
         let what = format!("session {session} may not be ended");
-        Err(journal.denied(seq, what, reasons.join("; ")))
+        Err(journal.denied(seq, what, each_once(&reasons)))
     }
 }
 

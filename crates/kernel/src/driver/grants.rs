@@ -478,7 +478,7 @@ impl Kernel {
         let mut call = Call::new("grant.revoke", by.clone());
         call.session = Some(journal.session.clone());
         let decision = self.decide_branching(&State::default(), &call)?;
-        let (allowed, why) = (decision.is_allowed(), decision.reasons.join("; "));
+        let (allowed, why) = (decision.is_allowed(), decision.why());
         let decided = PolicyDecided::new(None, call, Some(id.to_string()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &decided)];
         if !allowed {

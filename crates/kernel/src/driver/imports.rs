@@ -9,6 +9,7 @@ use std::fs::File;
 
 use glasshouse_log::{Imported, NewBranch, NewImport};
 use glasshouse_model::body::{PolicyDecided, SessionCreated};
+use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Actor, BranchId, Call, Draft, Effect, Kind, PrincipalKind, SessionId};
 use glasshouse_policy::Policy;
@@ -35,7 +36,7 @@ impl Kernel {
         if effect != Effect::Allow {
             let journal = Journal::open(self)?;
             let seq = journal.append(vec![decided])?;
-            return Err(journal.denied(seq, "no session may be imported", reasons.join("; ")));
+            return Err(journal.denied(seq, "no session may be imported", each_once(&reasons)));
         }
         let new = NewImport {
             told: NewBranch {

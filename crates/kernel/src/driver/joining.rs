@@ -315,7 +315,7 @@ impl Kernel {
                 let journal = Journal::open(self)?;
                 let seq = journal.append(vec![decided])?;
                 let what = format!("{} may not be merged", source.branch);
-                Err(journal.denied(seq, what, decision.reasons.join("; ")))
+                Err(journal.denied(seq, what, decision.why()))
             }
             Effect::RequireReview => {
                 let base = target_state.frozen.as_ref().map_or(Digest::ZERO, |(_, own)| own.base);

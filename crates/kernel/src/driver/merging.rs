@@ -228,7 +228,7 @@ impl Session {
                 Effect::Deny => {
                     let fault =
                         Fault::new(codes::CHANGE_DENIED, format!("`{path}` may not be merged"));
-                    judged.denied = Some(fault.why(decision.reasons.join("; ")));
+                    judged.denied = Some(fault.why(decision.why()));
                 }
             }
             let body = PolicyDecided::new(id, call, Some(path.to_string()), decision);

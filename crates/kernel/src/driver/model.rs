@@ -72,7 +72,7 @@ impl Session {
         call.labels = self.context_labels();
         let decision = decide_uncounted(&self.policy, &call);
         let allowed = decision.is_allowed();
-        let reasons = decision.reasons.join("; ");
+        let reasons = decision.why();
         let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &body)];
         if allowed {

@@ -12,6 +12,7 @@ use glasshouse_model::body::{
     ChangedPath, Egress, GrantScope, PolicyDecided, SandboxEvent, ToolProposed, ToolStarted,
     WorkspaceFrozen, WorkspaceSealed,
 };
+use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Principal, Seq,
@@ -154,7 +155,7 @@ impl Kernel {
             drafts.push(Draft::new(Kind::ToolDenied, &body));
             // The end of the call is behind its decision.
             let seq = record.append(drafts)?.saturating_sub(1);
-            let why = reasons.join("; ");
+            let why = each_once(&reasons);
             return Err(record.journal.denied(seq, "the command may not run", why));
         }
         let shown = one.argv.join(" ");

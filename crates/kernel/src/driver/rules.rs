@@ -167,7 +167,7 @@ impl Kernel {
         if decision.effect == Effect::Deny {
             journal.append(drafts)?;
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
-                .why(decision.reasons.join("; ")));
+                .why(decision.why()));
         }
         let asked = ApprovalRequested {
             subject: ApprovalSubject::Policy,

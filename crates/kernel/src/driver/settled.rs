@@ -1,7 +1,7 @@
 //! What a person said to a merge, for the log and for whoever asked.
 
 use glasshouse_model::body::{ApprovalResolved, GrantScope};
-use glasshouse_model::{Actor, Draft, Kind, Seq};
+use glasshouse_model::{Actor, Draft, Kind, Seq, each_once};
 
 use super::decide::now_us;
 use super::people::{Answer, ReviewItem, Reviewer};
@@ -60,7 +60,7 @@ impl Settled {
             Self::APPROVED | Self::IN_ADVANCE => Ok(()),
             Self::REJECTED => Err(Error::new(codes::APPROVAL_REJECTED, "the merge was rejected")),
             _ => Err(Error::new(codes::APPROVAL_NEEDED, "nobody is there to approve the merge")
-                .why(reasons.join("; "))),
+                .why(each_once(reasons))),
         }
     }
 }

@@ -434,7 +434,7 @@ impl Fetching<'_> {
         call.port = Some(url.port());
         call.http_path = Some(url.path().to_owned());
         let decision = decide_uncounted(with.policy, &call);
-        let denied = (decision.effect != Effect::Allow).then(|| decision.reasons.join("; "));
+        let denied = (decision.effect != Effect::Allow).then(|| decision.why());
         // What is in an address may be a key.
         let decided = PolicyDecided::new(None, call, Some(url.to_string()), decision);
         let decided = masked(with.masker, decided);

@@ -6,7 +6,7 @@ use crate::json::Json;
 use crate::module;
 use crate::plan::Plan;
 use crate::profile::{Profile, is_of_every_profile};
-use crate::report::Report;
+use crate::report::{Issue, Report};
 use crate::source::{self, Scan};
 
 const AT: &str = "/source";
@@ -79,7 +79,12 @@ fn imports(plan: &Plan, profile: &Profile, (code, scan): (&str, &Scan), report: 
     if scan.dynamic_import && !profile.allow_dynamic_source_imports {
         let plain = source::calls_import(code);
         let code = if plain { codes::SOURCE_DENIED } else { codes::SOURCE_DISGUISED };
-        refuse(report, code, CODE, "the profile accepts no import while code runs");
+        report.refuse_for(Issue {
+            code: code.name,
+            pointer: CODE.to_owned(),
+            message: "the profile accepts no import while code runs".to_owned(),
+            fix: "import at the head of the source: `import name from 'module'`".to_owned(),
+        });
     }
 }
 

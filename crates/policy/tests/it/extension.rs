@@ -51,17 +51,20 @@ fn law_4_a_program_that_nobody_runs_denies_what_reaches_it() {
     assert!(by_rule.rules.iter().all(|rule| rule.layer != Layer::Extension), "{by_rule:?}");
 }
 
-/// What a program of a joint source lets pass, no silent file has to let pass as well.
+/// What a program of a joint source, or one that is in no file, lets pass, no silent file has to let pass as well.
 #[test]
 fn a_program_of_a_joint_source_speaks_for_all() {
-    let joint = format!("capabilities: []\n{PROGRAM}");
-    let sources = [
-        Source::new("joint.yaml", &joint),
-        Source::apart("open.yaml", ALLOW_ALL),
-        Source::apart("silent.yaml", "capabilities: []"),
-    ];
     let check = |says: Option<Effect>, expected: Effect| {
-        assert_eq!(served(&sources, Ok(says)).effect, expected, "{says:?}");
+        for program in [PROGRAM, ""] {
+            let joint = format!("capabilities: []\n{program}");
+            let sources = [
+                Source::new("joint.yaml", &joint),
+                Source::apart("open.yaml", ALLOW_ALL),
+                Source::apart("silent.yaml", "capabilities: []"),
+            ];
+            let found = served(&sources, Ok(says));
+            assert_eq!(found.effect, expected, "{says:?} of {program:?}: {found:?}");
+        }
     };
     check(Some(Effect::Allow), Effect::Allow);
     check(Some(Effect::RequireReview), Effect::RequireReview);

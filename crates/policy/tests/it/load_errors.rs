@@ -334,6 +334,14 @@ fn failing_examples_refuse_the_file() {
         85,
         &["and should not"],
     );
+    // All of a rule are told at once.
+    check(
+        "capabilities:\n- name: a\n  match: { path_glob: 'a/**' }\n  action: allow\n  examples:\n    match:\n    - { syscall: x, path: b/c }\n    - { syscall: x, path: a/b }\n    - { syscall: x, path: c/c }\n    not_match: [{ syscall: x, path: a/c }]\n",
+        "policy_example_failed",
+        7,
+        7,
+        &["and should; nor do its examples at lines 9, 10 hold"],
+    );
     // An example sees the excepts too.
     check(
         &rule(
@@ -479,10 +487,17 @@ fn warnings_say_what_is_odd() {
             assert!(message.contains(word), "{message}");
         }
     };
-    check(
-        "{ name: a, match: { path_glob: [] }, action: allow }",
-        &["`path_glob` is an empty list"],
-    );
+    check("{ name: a, match: { path_glob: [] }, action: allow }", &["`path_glob` matches nothing"]);
+    for (globs, says) in [
+        ("['src/*', '!src/*']", true),
+        ("['src/*', 'src/a', '!src/**']", true),
+        ("['src/**', '!src/*']", false),
+        ("['src/*', 'docs/*', '!src/*']", false),
+    ] {
+        let text = format!("{{ name: a, match: {{ path_glob: {globs} }}, action: deny }}");
+        let words: &[&str] = if says { &["`path_glob` matches nothing"] } else { &[] };
+        check(&text, words);
+    }
     check("{ name: a, match: { label: [], host: [] }, action: deny }", &["label", "host"]);
     check(
         "{ name: a, match: { syscall: x.y }, action: deny, except: [{ host: [] }] }",

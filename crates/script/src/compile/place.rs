@@ -29,6 +29,10 @@ impl<'s> Places<'s> {
         let at = found.labels.first().map_or(0, |label| label.offset() as usize);
         let message = match &found.help {
             Some(help) => format!("{} ({help})", found.message),
+            // In markup a slash that follows no value begins a closing tag to its author, and not to a parser.
+            None if found.message.starts_with("Unterminated regular expression") => {
+                format!("{} (a `}}` or a tag may be missing before it)", found.message)
+            }
             None => found.message.to_string(),
         };
         self.fault(code, at, message)

@@ -222,7 +222,12 @@ pub(super) fn state(plan: &str) -> Result<u8, Error> {
 /// `ui history`.
 pub(super) fn history(runs: usize, as_json: bool) -> Result<u8, Error> {
     let mut plans = plans()?;
-    let history = plans.history(runs)?;
+    // One more than is listed, to know whether there are more.
+    let mut history = plans.history(runs.saturating_add(1))?;
+    if history.runs.len() > runs {
+        history.runs.truncate(runs);
+        output::note(&format!("older runs than these {runs} are not listed: --runs lists more"));
+    }
     if as_json {
         output::json_line(&history);
     } else {

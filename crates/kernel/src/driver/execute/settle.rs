@@ -189,7 +189,7 @@ impl Execution {
                     at: write.path.clone(),
                     path: self.masker.mask_str(write.path.as_str()),
                     rules: decision.rules.iter().map(|rule| rule.name.clone()).collect(),
-                    reasons: decision.reasons.join("; "),
+                    reasons: decision.why(),
                     needs_review: decision.effect == Effect::RequireReview,
                 });
             }

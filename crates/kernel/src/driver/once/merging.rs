@@ -102,8 +102,7 @@ impl Record<'_> {
                     reasons.extend(why.map(|reason| format!("{path}: {reason}")));
                 }
                 Effect::Deny => {
-                    denied =
-                        Some((drafts.len(), format!("{path}: {}", decision.reasons.join("; "))));
+                    denied = Some((drafts.len(), format!("{path}: {}", decision.why())));
                 }
             }
             let subject = Some(path.to_string());
