@@ -42,7 +42,7 @@ use glasshouse_tools::sanitise::Masker;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Cancel, Outside, decide_uncounted, now_us};
+use crate::driver::{Cancel, Outside, Place, decide_uncounted, now_us};
 use crate::{Error, Result, codes};
 
 pub use aside::runs_code;
@@ -448,7 +448,7 @@ impl Plans {
     fn decide(&self, home: Option<&Home>, plan: Option<&str>) -> (Draft, Decided) {
         let mut call = Call::new(name::UI_RENDER, self.user.clone());
         call.session = home.map(|home| home.session.clone());
-        let decision = decide_uncounted(&self.policy, &call);
+        let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
         let decided = match decision.effect {
             Effect::Allow => Ok(decision.constraints.clone()),
             Effect::Deny | Effect::RequireReview => Err(decision.why()),

@@ -104,6 +104,43 @@ fn e2e_a_session_goes_elsewhere_and_comes_back_byte_for_byte() {
     elsewhere(&place, &["audit", "verify", "--json"]).expect_status(0);
 }
 
+/// The failure: a fork of an imported session was decided by the shipped policy and what the other log recorded; a policy that a
+/// person here had accepted for the project did not count.
+#[test]
+fn e2e_a_policy_accepted_here_binds_a_fork_of_an_imported_session() {
+    let read = "
+version: 1
+steps:
+  - emit: [ { text: hello } ]
+  - emit: [ { call: { id: a, tool: fs.read, args: { path: src/tool.sh } } } ]
+  - emit: [ { text: done } ]
+";
+    let check = |denies: bool| {
+        let place = Place::new();
+        let project = place.shell_project();
+        place.scenario(&project, read).expect_status(0);
+        let (session, _) = place.events();
+        let id = session.as_str();
+        let out = place.path("out").display().to_string();
+        place.run(&["session", "export", id, "--out", &out]).expect_status(0);
+        let action = if denies { "deny" } else { "allow" };
+        let rule = format!("{{ name: own, match: {{ syscall: fs.read }}, action: {action} }}");
+        let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+        let text = format!("{}\n  - {rule}\n", shipped.trim_end());
+        std::fs::write(project.join(".glasshouse/policy.yaml"), &text).unwrap();
+        let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+        elsewhere(&place, &["policy", "update", "--digest", &digest]).expect_status(0);
+        elsewhere(&place, &["session", "import", &out]).expect_status(0);
+        elsewhere(&place, &["session", "fork", id, "--name", "here"]).expect_status(0);
+        elsewhere(&place, &["session", "resume", id, "on", "--branch", "here"]).expect_status(0);
+        let shown = elsewhere(&place, &["session", "show", id, "--branch", "here", "--json"]);
+        let lines = shown.stdout.lines().filter(|line| line.contains("\"tool.denied\""));
+        assert_eq!(lines.count(), usize::from(denies), "{shown:?}");
+    };
+    check(true);
+    check(false);
+}
+
 /// Without its blobs a session can be read but for what is missing, which is named and is no damage.
 #[test]
 fn e2e_an_export_without_blobs_is_imported_and_says_what_is_missing() {

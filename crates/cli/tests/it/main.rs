@@ -10,6 +10,7 @@ mod attacks;
 mod audit;
 mod backends;
 mod branches;
+mod by_hand;
 mod cancel;
 mod carried_on;
 mod cases;

@@ -309,6 +309,31 @@ fn e2e_a_policy_can_refuse_forks_and_merges_and_the_refusal_is_recorded() {
     check("fs.exists", "deny", ("done", "done"));
 }
 
+/// The failure: a person accepted a policy that denies forks, and a session that had begun before was forked, closed and
+/// deleted as before.
+#[test]
+fn e2e_a_policy_accepted_since_binds_what_is_done_with_a_session() {
+    let hello = "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n";
+    let check = |rule: &str, words: &[&str], status: i32| {
+        let place = Place::new();
+        let project = place.shell_project();
+        place.scenario(&project, hello).expect_status(0);
+        let (session, _) = place.events();
+        place.accept_rule(&project, rule);
+        let ran = place.run(&[&["session", words[0], session.as_str()], &words[1..]].concat());
+        ran.expect_status(status);
+    };
+    for words in [&["fork"][..], &["close"], &["delete", "--yes"]] {
+        let syscall = words[0];
+        let rule = |syscall: &str| {
+            format!("{{ name: own, match: {{ syscall: session.{syscall} }}, action: deny }}")
+        };
+        check(&rule(syscall), words, 3);
+        // The control.
+        check(&rule("merge"), words, 0);
+    }
+}
+
 #[test]
 fn e2e_what_cannot_be_merged_is_refused_with_the_reason() {
     let m = Merging::new(OWN_FILE);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::answer::Keeper;
-use super::decide::decide_uncounted;
+use super::demands::{Place, decide_uncounted};
 use super::journal::Journal;
 use super::model::elapsed_us;
 use crate::{Error, Result, codes};
@@ -179,7 +179,7 @@ impl Questions<'_> {
     fn decide(&self, request: &ModelRequest) -> Result<()> {
         let mut call = Call::new(name::MODEL_CALL, self.by.clone());
         call.session = Some(self.journal.session.clone());
-        let decision = decide_uncounted(&self.policy, &call);
+        let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
         let allowed = decision.is_allowed();
         let reasons = decision.why();
         let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);

@@ -18,14 +18,13 @@ use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Arguments, Url, parse_arguments};
 use tokio::task::JoinSet;
 
-use super::execute::{Allowed, is_sandboxed, runs_a_program};
+use super::demands::{Place, kept};
+use super::execute::{Allowed, is_sandboxed};
 use super::grants::{self, Counters, approval_grant};
 use super::people::Cancel;
 use super::{Session, TaskEnd, failed_call, in_place, lock};
 use crate::session::exemption::{self, Confines};
-use crate::session::{
-    CallPhase, EXEMPTION_SCOPE, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY, refused,
-};
+use crate::session::{CallPhase, EXEMPTION_SCOPE, WORKSPACE_BOUNDARY, refused};
 use crate::{Error, Result, codes};
 
 /// Wall-clock time in microseconds since 1970.
@@ -34,23 +33,6 @@ pub fn now_us() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
-}
-
-/// An allowing rule may demand a sandbox. Where the call would run in another one or in none, it is
-/// denied: a demand is never met by something weaker.
-fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decision {
-    let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
-    let met = match wanted.as_str() {
-        "L2" | "code-executor" => is_sandboxed(arguments),
-        "integration-test" => runs_a_program(arguments),
-        _ => false,
-    };
-    if decision.is_allowed() && !met {
-        let reason =
-            format!("a rule demands the sandbox `{wanted}`, which this call would not run in");
-        decision = denied_by_kernel(decision, SANDBOX_DEMANDED, reason);
-    }
-    decision
 }
 
 /// In strict mode files are explored under an exemption only: those that it names, while it lasts. What the
@@ -80,22 +62,6 @@ pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: Strin
     decision.rules.push(kernel_rule(name, &reason));
     decision.reasons.push(reason);
     decision
-}
-
-/// Decides an act that nothing counts. What a rule allows only so often it does not allow here: a
-/// demand that cannot be kept is a denial.
-pub(crate) fn decide_uncounted(policy: &Policy, call: &Call) -> Decision {
-    let decision = glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision;
-    match decision.constraints.rates.keys().next() {
-        Some(rule) if decision.is_allowed() => {
-            let reason = format!(
-                "rule `{rule}` limits how often, and `{}` is not counted here",
-                call.syscall
-            );
-            denied_by_kernel(decision, RATE_LIMITED, reason)
-        }
-        _ => decision,
-    }
 }
 
 /// A denial by the kernel itself, told like one of a rule.
@@ -255,7 +221,7 @@ impl Session {
             Err(decision) => decision.clone(),
             Ok(verdict) => verdict.decision.clone(),
         };
-        let decision = in_demanded_sandbox(decision, &arguments);
+        let decision = kept(decision, Place::of(&arguments));
         let decision = match exemption::misfit(self.state(), &arguments) {
             Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),

@@ -4,7 +4,7 @@ use glasshouse_log::{Append, BranchRow, Forget, Forgotten, Lease, SessionRow};
 use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
 use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, SessionId};
+use glasshouse_model::{BranchId, Call, Digest, Draft, Effect, Kind, Principal, SessionId};
 
 use super::cells::decides_later;
 use super::journal::Journal;
@@ -141,13 +141,10 @@ impl Kernel {
             return Ok(Forgotten::default());
         }
         self.check_agents(&main)?;
-        let state = State::default();
+        let state = self.state_to_delete(&main.branch)?;
         let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
         match self.close_at(session, deletion.head, by) {
-            // What cannot be read any more can still be deleted.
-            Err(error)
-                if error.is(glasshouse_log::codes::LOG_CORRUPT)
-                    || error.is(glasshouse_log::codes::SESSION_ARCHIVED) => {}
+            Err(error) if cannot_be_read(&error) => {}
             closed => drop(closed?),
         }
         Journal::open(self)?.append_with(vec![decided], self.nothing_waits(session)?)?;
@@ -167,6 +164,14 @@ impl Kernel {
         // Its workspaces; what cannot be removed now the next sweep removes.
         let _ = self.sweep(false);
         Ok(forgotten)
+    }
+
+    /// The state of a branch that goes. What cannot be read any more can still be deleted: by the shipped policy.
+    pub(super) fn state_to_delete(&self, branch: &BranchId) -> Result<State> {
+        match self.state_of(branch) {
+            Err(error) if cannot_be_read(&error) => Ok(State::default()),
+            state => state,
+        }
     }
 
     /// Decides; a refusal is recorded in a session of its own.
@@ -191,6 +196,11 @@ impl Kernel {
         let what = format!("session {session} may not be ended");
         Err(journal.denied(seq, what, each_once(&reasons)))
     }
+}
+
+fn cannot_be_read(error: &Error) -> bool {
+    error.is(glasshouse_log::codes::LOG_CORRUPT)
+        || error.is(glasshouse_log::codes::SESSION_ARCHIVED)
 }
 
 fn kind_word(by: &Principal) -> String {

@@ -10,7 +10,6 @@ use glasshouse_model::{BranchId, Digest, Kind, Seq, SessionId};
 use super::Kernel;
 use super::cells::decides_later;
 use super::journal::Journal;
-use crate::session::State;
 use crate::{Error, Result};
 
 /// What is to go from a session.
@@ -112,7 +111,7 @@ impl Kernel {
                 erase.epoch = leases.last().map(Lease::epoch);
             }
         }
-        let state = State::default();
+        let state = self.state_to_delete(&erase.branch)?;
         let decided =
             self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;
         Journal::open(self)?.append(vec![decided])?;

@@ -20,7 +20,7 @@ use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::Change;
-use glasshouse_sandbox::{Command, Level, Limit, RunResult, Status, Stream, TemplateName};
+use glasshouse_sandbox::{Command, Limit, RunResult, Status, Stream, TemplateName};
 use glasshouse_tools::sanitise::{Masker, Strategy, model_text};
 use glasshouse_tools::{Arguments, FetchLimits, Registry, Url, edit_text, read_tool};
 use tokio::task::JoinSet;
@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 use self::evidence::Heard;
 use self::withheld::KeptBack;
 use super::decide::now_us;
+use super::demands::{Place, check_isolation, kept};
 use super::fetch::{self, Outside};
 use super::model::elapsed_us;
 use super::network::Running;
@@ -225,6 +226,18 @@ impl Session {
     }
 }
 
+impl Execution {
+    /// Where the call acts.
+    fn place(&self) -> Place<'_> {
+        if !is_sandboxed(&self.arguments) {
+            return Place::Kernel;
+        }
+        let has_network = runs_a_program(&self.arguments)
+            && template_of(&self.constraints) == TemplateName::IntegrationTest;
+        Place::Sandbox { has_network, isolation: Some(&self.isolation) }
+    }
+}
+
 /// Whether a call runs a program or writes: those act in the branch's sandbox.
 pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
     matches!(
@@ -239,19 +252,6 @@ pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
 /// Whether a call runs programs, which could use a network.
 pub(super) const fn runs_a_program(arguments: &Arguments) -> bool {
     matches!(arguments, Arguments::ShellRun { .. } | Arguments::TestRun { .. })
-}
-
-/// Refuses to act with less isolation than a rule demands.
-pub(super) fn check_isolation(demanded: &Constraints, reached: &str) -> Result<()> {
-    let Some(wanted) = demanded.min_isolation.as_deref() else { return Ok(()) };
-    let level = |word: &str| Level::ALL.into_iter().find(|level| level.to_string() == word);
-    let (_, found) = reached.split_once(':').unwrap_or(("", reached));
-    // What is no level, such as `in_process`, is no isolation.
-    match (level(wanted), level(found)) {
-        (Some(wanted), Some(found)) if found >= wanted => Ok(()),
-        _ => Err(Error::new(codes::ISOLATION_TOO_WEAK, "the call may not run here")
-            .why(format!("a rule demands the isolation `{wanted}`; it would be `{reached}`"))),
-    }
 }
 
 /// The template that a program runs in: one with a network only where a rule demands it.
@@ -368,6 +368,7 @@ impl Execution {
             call.state = Some(self.state.clone());
             let request = glasshouse_policy::Request::new(&call, now_us());
             let decision = glasshouse_policy::decide(&self.policy, &request).decision;
+            let decision = kept(decision, Place::Kernel);
             kept_back.hear(syscall, path, decision.is_allowed())
         };
         // What is read is what was opened for the decision, whatever has its name by now. Where
@@ -480,8 +481,12 @@ impl Execution {
                 self.observer.notice(Notice::Output(self.id, &shown));
             }
         };
-        let running =
-            Running { call: self.id, state: Some(self.state.clone()), labels: self.labels.clone() };
+        let running = Running {
+            call: self.id,
+            state: Some(self.state.clone()),
+            labels: self.labels.clone(),
+            isolation: self.isolation.clone(),
+        };
         let result = bench.run(running, &command, &mut sink, self.cancel.sandbox())?;
         Ok(command_end(output, &result))
     }

@@ -29,7 +29,7 @@ use self::files::{Brought, Choice};
 use self::words::{message_of, shown, told};
 use super::Kernel;
 use super::approvals::ApprovalName;
-use super::decide::decide_uncounted;
+use super::demands::{Place, decide_uncounted};
 use super::journal::Journal;
 use super::people::{ReviewItem, Reviewer, Withdrawn};
 use super::recorder::{expand, fold_to};
@@ -399,16 +399,17 @@ impl Kernel {
     }
 
     /// Decides what a person does with sessions, policies and grants: by the shipped policy. The tenant's rules, and
-    /// those of the policy file that the session began with, may be stricter; that they have none for this
-    /// changes nothing.
+    /// those of the policy file that the session began with or that was accepted since, may be stricter; that they
+    /// have none for this changes nothing.
     pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
         let decide = |text| -> Result<Decision> {
             let policy = self.compile(&[text])?;
-            Ok(decide_uncounted(&policy, call))
+            Ok(decide_uncounted(&policy, call, Place::Kernel))
         };
         let mut decision = decide(shipped(Consent::Joint))?;
-        let recorded = state.created.as_ref().map(|created| created.policy.as_slice());
-        let of_project = project_texts_of(self, recorded.unwrap_or(&[]))?;
+        let created = state.created.as_ref();
+        let of_project = created.map(|created| project_texts_of(self, created)).transpose()?;
+        let of_project = of_project.unwrap_or_default();
         for own in of_project.into_iter().chain(self.tenant_text()) {
             let theirs = decide(own)?;
             let is_said = theirs

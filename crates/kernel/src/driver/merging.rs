@@ -10,7 +10,8 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Mode, Seq};
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
-use super::decide::{decide_uncounted, masked, now_us};
+use super::decide::{masked, now_us};
+use super::demands::{Place, decide_uncounted};
 use super::grounds::may_lead_out;
 use super::start::put;
 use super::workbench::Workbench;
@@ -213,12 +214,13 @@ impl Session {
     /// Decides every path of the change set as a merge.
     fn judge_merge(&self, id: Option<CallId>, set: &ChangeSet) -> Judged {
         let mut judged = Judged { drafts: Vec::new(), review: Vec::new(), denied: None };
-        for path in set.changes.iter().flat_map(Change::paths) {
+        for (path, size_bytes) in set.changes.iter().flat_map(Change::contents) {
             let mut call = Call::new(name::MERGE_APPLY, self.agent()).at(path.clone());
+            call.size_bytes = size_bytes;
             call.session = Some(self.id().clone());
             call.state = Some(self.state().workflow().to_string());
             call.labels = self.state().taint.of_path(path.as_str());
-            let decision = decide_uncounted(&self.policy, &call);
+            let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
             match decision.effect {
                 Effect::Allow => {}
                 Effect::RequireReview => {

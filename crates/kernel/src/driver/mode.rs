@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::Session;
 use super::approvals::Asked;
-use super::decide::decide_uncounted;
+use super::demands::{Place, decide_uncounted};
 use super::turning::{LISTEN_EVERY, RENEW_EVERY};
 use crate::Result;
 
@@ -21,7 +21,7 @@ impl Session {
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
         call.argv = Some(vec![to.to_string()]);
-        let decision = self.unless_locked(decide_uncounted(&self.policy, &call), to);
+        let decision = self.unless_locked(decide_uncounted(&self.policy, &call, Place::Kernel), to);
         let body = PolicyDecided::new(None, call, Some(to.to_string()), decision);
         self.recorder.record(vec![Draft::new(Kind::PolicyDecided, &body)]).await
     }

@@ -15,7 +15,7 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::task::JoinSet;
 
 use super::answer::Keeper;
-use super::decide::decide_uncounted;
+use super::demands::{Place, decide_uncounted};
 use super::people::{Cancel, Notice, Observer};
 use super::{Session, TaskEnd, lock};
 use crate::Result;
@@ -70,7 +70,7 @@ impl Session {
         call.session = Some(self.id().clone());
         call.state = Some(self.state().workflow().to_string());
         call.labels = self.context_labels();
-        let decision = decide_uncounted(&self.policy, &call);
+        let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
         let allowed = decision.is_allowed();
         let reasons = decision.why();
         let body = PolicyDecided::new(None, call, Some(request.model.clone()), decision);

@@ -13,7 +13,7 @@ use glasshouse_sandbox::view;
 use serde::Serialize;
 
 use super::Kernel;
-use super::decide::decide_uncounted;
+use super::demands::{Place, decide_uncounted};
 use crate::Result;
 
 /// Where a sandbox finds the branch's writable cache.
@@ -79,7 +79,7 @@ pub(super) fn permitted(
         let kernel = Principal::new(PrincipalKind::Kernel, "kernel", tenant.clone());
         let mut call = Call::new(name::SANDBOX_MOUNT, kernel);
         call.host_path = Some(tool.source.display().to_string());
-        let decision = decide_uncounted(policy, &call);
+        let decision = decide_uncounted(policy, &call, Place::Kernel);
         let allowed = decision.is_allowed();
         let subject = Some(format!("{}: {}", tool.name, tool.source.display()));
         let body = PolicyDecided::new(None, call, subject, decision);

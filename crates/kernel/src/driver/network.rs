@@ -20,6 +20,7 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
 
 use super::decide::{masked, now_us};
+use super::demands::{Place, kept};
 use super::lock;
 use super::rates::Rates;
 use super::rules::PolicyText;
@@ -94,6 +95,8 @@ pub(super) struct Running {
     pub(super) state: Option<String>,
     /// Taint of what the call derives from.
     pub(super) labels: BTreeSet<String>,
+    /// Isolation of the sandbox that it runs in.
+    pub(super) isolation: String,
 }
 
 /// The network of the sandboxes of one branch.
@@ -212,7 +215,8 @@ impl EgressGate for Gate {
         let call = self.call(running, request);
         let decision =
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
-        let decision = lock(&self.rates).hold(decision, now_us());
+        let place = Place::Sandbox { has_network: true, isolation: Some(&running.isolation) };
+        let decision = lock(&self.rates).hold(kept(decision, place), now_us());
         let effect = decision.effect;
         let target = format!("{} {}:{}", request.method, request.host, request.port);
         let body = PolicyDecided::new(Some(running.call), call, Some(target), decision);

@@ -17,7 +17,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Digest, Draft, Effect, Kind, Principal, Seq,
 };
-use glasshouse_policy::{Consent, Policy};
+use glasshouse_policy::Policy;
 use glasshouse_sandbox::toolchain::ToolMount;
 use glasshouse_sandbox::workspace::{Hold, SealManifest, Workspace, freeze};
 use glasshouse_sandbox::{
@@ -27,13 +27,14 @@ use glasshouse_sandbox::{
 
 use glasshouse_tools::sanitise::{Masker, Secret};
 
-use super::decide::{decide_uncounted, now_us};
-use super::execute::{changed_path, check_isolation, used_by};
+use super::decide::now_us;
+use super::demands::{Place, check_isolation, decide_uncounted};
+use super::execute::{changed_path, used_by};
 use super::journal::Journal;
 use super::mounts::{CACHE_TARGET, environment, permitted, read_only, tools_of};
 use super::network::{Network, Running, allowed_by_hand, to_the_log};
 use super::people::Reviewer;
-use super::rules::shipped;
+use super::rules::project_texts;
 use super::start::put;
 use super::workbench::{Blobs, current_owner, marks};
 use super::{Kernel, boxes, examined};
@@ -108,8 +109,8 @@ impl Kernel {
     /// Runs one command in a new sandbox.
     ///
     /// # Errors
-    /// `policy_denied` by the shipped policy, what the sandbox answers, what the
-    /// merge answers; `approval_needed` and `approval_rejected` for a merge that nobody agreed to.
+    /// `policy_denied` by the policy of the directory's project, or the shipped one without a directory; its load
+    /// errors; what the sandbox answers, what the merge answers; `approval_needed` and `approval_rejected` for a merge that nobody agreed to.
     pub fn run_once(&self, one: &OneCommand, hands: Hands<'_>) -> Result<OneResult> {
         let reviewer = hands.reviewer;
         let _naming = self.log.naming()?;
@@ -142,7 +143,7 @@ impl Kernel {
         let mut call = Call::new(name::SHELL_RUN, record.user.clone());
         call.argv = Some(one.argv.clone());
         call.session = Some(record.journal.session.clone());
-        let decision = decide_uncounted(&record.policy, &call);
+        let decision = decide_uncounted(&record.policy, &call, Place::to_be_made(one.template));
         let effect = decision.effect;
         let reasons = decision.reasons.clone();
         let policy_version = decision.policy_version;
@@ -193,7 +194,8 @@ impl Kernel {
         let started = Instant::now();
         let isolation = sandbox.isolation();
         let mut command = Command::new(one.argv.clone());
-        command.timeout_ms = one.timeout_ms.unwrap_or(0);
+        let most_ms = [one.timeout_ms, demanded.max_duration_ms].into_iter().flatten().min();
+        command.timeout_ms = most_ms.unwrap_or(0);
         command.output_limit_bytes = MAX_OUTPUT_BYTES;
         command.env.clone_from(&one.env);
         command.cwd = one.cwd.clone();
@@ -206,7 +208,12 @@ impl Kernel {
             sink(stream, bytes);
         };
         let labels = BTreeSet::from([USER.to_owned()]);
-        network.begin(Running { call: id, state: None, labels: labels.clone() });
+        network.begin(Running {
+            call: id,
+            state: None,
+            labels: labels.clone(),
+            isolation: isolation.clone(),
+        });
         let ran = sandbox.run_live(&command, live, &mut tee, cancel);
         let used = network.end();
         // However the command ended, the sandbox is over.
@@ -440,7 +447,10 @@ struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn open(kernel: &'a Kernel, one: &OneCommand) -> Result<Self> {
-        let mut texts = vec![shipped(Consent::Joint)];
+        // In a project by the project's policy, as whatever else is done there.
+        let own = one.workspace.as_deref().map(|dir| kernel.project_policy(dir)).transpose()?;
+        let mut texts = project_texts(own.flatten().as_ref());
+        texts.extend(kernel.tenant_text());
         if !one.allow_hosts.is_empty() {
             texts.push(allowed_by_hand(&one.allow_hosts)?);
         }

@@ -480,17 +480,7 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
 /// another one then, and no grant or approval of before counts.
 pub(super) fn carried_on(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicySource>> {
     let started = &created.policy;
-    let Some(last) = kernel.accepted(Path::new(&created.project))? else {
-        return Ok(started.clone());
-    };
-    let is_there =
-        |source: &PolicySource| source.name == PROJECT_POLICY && source.text.blob == last.digest;
-    if started.iter().any(is_there) {
-        return Ok(started.clone());
-    }
-    let bytes = kernel.log.blob(&last.digest)?.len() as u64;
-    let text = BlobRef { blob: last.digest, bytes };
-    let since = PolicySource { name: ACCEPTED_SINCE.to_owned(), text, apart: true };
+    let Some(since) = accepted_since(kernel, created)? else { return Ok(started.clone()) };
     let kept = started.iter().cloned().map(|source| PolicySource {
         apart: ![WORKFLOW_POLICY, TENANT_POLICY].contains(&&*source.name),
         ..source
@@ -498,20 +488,33 @@ pub(super) fn carried_on(kernel: &Kernel, created: &SessionCreated) -> Result<Ve
     Ok(kept.chain([since]).collect())
 }
 
-/// The policy files of the project among recorded texts.
+/// The file that a person accepted for a session's project since it was started, if it is another one.
+fn accepted_since(kernel: &Kernel, created: &SessionCreated) -> Result<Option<PolicySource>> {
+    let Some(last) = kernel.accepted(Path::new(&created.project))? else { return Ok(None) };
+    let is_there =
+        |source: &PolicySource| source.name == PROJECT_POLICY && source.text.blob == last.digest;
+    if created.policy.iter().any(is_there) {
+        return Ok(None);
+    }
+    let bytes = kernel.log.blob(&last.digest)?.len() as u64;
+    let text = BlobRef { blob: last.digest, bytes };
+    Ok(Some(PolicySource { name: ACCEPTED_SINCE.to_owned(), text, apart: true }))
+}
+
+/// The policy files of a session's project: what it was started with, and what was accepted since.
 pub(super) fn project_texts_of(
     kernel: &Kernel,
-    recorded: &[PolicySource],
+    created: &SessionCreated,
 ) -> Result<Vec<PolicyText>> {
-    let own: Vec<_> =
-        recorded.iter().filter(|source| source.name == PROJECT_POLICY).cloned().collect();
+    let started = created.policy.iter().filter(|source| source.name == PROJECT_POLICY).cloned();
+    let own: Vec<_> = started.chain(accepted_since(kernel, created)?).collect();
     let own = of_session(kernel, &own)?.into_iter();
     Ok(own.map(|text| PolicyText { consent: Consent::Joint, ..text }).collect())
 }
 
 /// The texts that decide in a session which another log recorded. What it recorded as the workflow's rules
 /// and the shipped ones may be anything, so both are made anew; what else it recorded has to allow each call
-/// as well.
+/// as well, and so has what a person here accepted for the project.
 pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicyText>> {
     let TestSetup { test_globs, source_globs, .. } = &created.test;
     let workflow = glasshouse_policy::workflow_source(test_globs, source_globs);
@@ -519,7 +522,9 @@ pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<V
     let theirs = of_session(kernel, &created.policy)?.into_iter();
     let theirs = theirs.filter(|text| ![WORKFLOW_POLICY, SHIPPED_POLICY].contains(&&*text.name));
     let theirs = theirs.map(|text| PolicyText { consent: Consent::Own, ..text });
-    Ok(ours.into_iter().chain(theirs).collect())
+    let accepted: Vec<_> = accepted_since(kernel, created)?.into_iter().collect();
+    let accepted = of_session(kernel, &accepted)?;
+    Ok(ours.into_iter().chain(theirs).chain(accepted).collect())
 }
 
 /// Space, key and bytes of the cell that says what was accepted for a project.

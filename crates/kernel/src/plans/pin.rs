@@ -30,7 +30,7 @@ use super::aside::append_aside;
 use super::bounds::graph_limits;
 use super::code::Coder;
 use super::modules::{Lock, MAX_MODULE_BYTES, ModuleCache};
-use crate::driver::{self, Cancel, NoPage, Outside, decide_uncounted, masked};
+use crate::driver::{self, Cancel, NoPage, Outside, Place, decide_uncounted, masked};
 use crate::{Error, Result};
 
 /// Longest fetch of one module from one host.
@@ -433,7 +433,7 @@ impl Fetching<'_> {
         call.host = Some(url.host().to_owned());
         call.port = Some(url.port());
         call.http_path = Some(url.path().to_owned());
-        let decision = decide_uncounted(with.policy, &call);
+        let decision = decide_uncounted(with.policy, &call, Place::Kernel);
         let denied = (decision.effect != Effect::Allow).then(|| decision.why());
         // What is in an address may be a key.
         let decided = PolicyDecided::new(None, call, Some(url.to_string()), decision);

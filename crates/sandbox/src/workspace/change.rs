@@ -89,6 +89,14 @@ impl Change {
         };
         std::iter::once(&self.path).chain(from)
     }
+
+    /// The same paths, each with the length in bytes of the file that is there now.
+    pub fn contents(&self) -> impl Iterator<Item = (&CanonicalPath, Option<u64>)> {
+        self.paths().map(|path| match &self.new {
+            Some(Entry::File { size_bytes, .. }) if path == &self.path => (path, Some(*size_bytes)),
+            _ => (path, None),
+        })
+    }
 }
 
 /// What differs from the base and waits to be merged. Ignored files and empty directories are not

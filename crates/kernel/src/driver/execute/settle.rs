@@ -12,7 +12,8 @@ use glasshouse_tools::Arguments;
 
 use super::{DISK_FULL, End, Execution, NO_EXIT_CODE, changed_path};
 use crate::classify::is_lock_file;
-use crate::driver::decide::{confined, decide_uncounted, masked};
+use crate::driver::decide::{confined, masked};
+use crate::driver::demands::decide_uncounted;
 use crate::driver::start::put;
 use crate::driver::workbench::{Workbench, Write, manifest_bytes};
 use crate::driver::{TaskEnd, failed_call, failure, lock};
@@ -181,7 +182,7 @@ impl Execution {
             if reached {
                 call.labels.insert(WEB.to_owned());
             }
-            let decision = decide_uncounted(&self.policy, &call);
+            let decision = decide_uncounted(&self.policy, &call, self.place());
             let decision = confined(decision, &call, self.confines.as_ref());
             let may_stay = decision.effect == Effect::Allow;
             if !may_stay {

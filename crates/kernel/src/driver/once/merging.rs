@@ -15,7 +15,7 @@ use glasshouse_tools::sanitise::Masker;
 
 use super::{OneCommand, OneResult, Ran, Record, Sealed};
 use crate::Result;
-use crate::driver::decide::decide_uncounted;
+use crate::driver::demands::{Place, decide_uncounted};
 use crate::driver::people::{ReviewItem, Reviewer, Withdrawn};
 use crate::driver::settled::Settled;
 use crate::driver::start::put;
@@ -90,11 +90,12 @@ impl Record<'_> {
         let mut drafts = Vec::new();
         let mut denied = None;
         let mut reasons = Vec::new();
-        for path in set.changes.iter().flat_map(Change::paths) {
+        for (path, size_bytes) in set.changes.iter().flat_map(Change::contents) {
             let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(path.clone());
+            call.size_bytes = size_bytes;
             call.session = Some(self.journal.session.clone());
             call.labels.clone_from(labels);
-            let decision = decide_uncounted(&self.policy, &call);
+            let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
             match decision.effect {
                 Effect::Allow => {}
                 Effect::RequireReview => {
