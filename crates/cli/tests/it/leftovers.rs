@@ -155,6 +155,40 @@ fn e2e_a_tree_that_no_path_reaches_costs_one_call() {
     assert_eq!(branches(&place), Vec::<PathBuf>::new());
 }
 
+/// The failure: `chmod 000 .` was completed in a state in which nothing may be written, and every later command of the session
+/// failed. Rights of an owner are no part of what is sealed, so nobody decides them, and the next command has them back.
+#[test]
+fn e2e_a_command_locks_nobody_out_but_itself() {
+    let check = |lock: &str, look: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let yaml = format!(
+            "
+version: 1
+steps:
+  - emit: [ {{ call: {{ id: lock, tool: shell.run, args: {{ script: {lock:?} }} }} }} ]
+  - expect: {{ results: {{ lock: completed }} }}
+    emit: [ {{ call: {{ id: look, tool: shell.run, args: {{ script: {look:?} }} }} }} ]
+  - expect: {{ results: {{ look: completed }} }}
+    emit: [ {{ call: {{ id: read, tool: fs.read, args: {{ path: src/tool.sh }} }} }} ]
+  - expect: {{ results: {{ read: completed }} }}
+    emit: [ {{ text: done }} ]
+"
+        );
+        place.scenario(&project, &yaml).expect_status(0);
+        let (_, events) = place.events();
+        let ends = events.iter().filter(|event| event.kind().ends_call());
+        let codes: Vec<_> = ends.map(|event| event.body["exit_code"].clone()).collect();
+        assert_eq!(codes[..2], [0, 0], "{lock}: {codes:?}");
+    };
+    check("chmod 000 src", "cat src/tool.sh");
+    check("chmod 000 .", "cat src/tool.sh");
+    check("chmod 000 src/tool.sh", "cat src/tool.sh");
+    check("chmod 000 src/tool.sh src .", "cat src/tool.sh");
+    // The control: while it runs, the command itself is locked out.
+    check("chmod 000 src; ! cat src/tool.sh", "true");
+}
+
 /// What a killed process left of finished work goes: a branch at rest, and one that the log does not know.
 #[test]
 fn e2e_a_sweep_takes_what_is_over() {

@@ -478,7 +478,12 @@ impl Workbench {
     /// Records the present state against the last sealed one.
     pub(super) fn seal(&mut self) -> Result<Seal> {
         let open = self.opened()?;
-        Ok(open.workspace.seal(&self.blobs, &open.sealed)?)
+        let seal = open.workspace.seal(&self.blobs, &open.sealed)?;
+        if seal.gave_back {
+            // The mount goes on without the rights; the next one has them.
+            self.end_live(None);
+        }
+        Ok(seal)
     }
 
     /// Makes a state the last sealed one; `told` is what an event tells of it, if one does.

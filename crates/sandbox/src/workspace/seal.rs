@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::beneath::{Root, failed, io_failed};
 use super::change::{Change, ChangeSet, Contents, between};
 use super::freeze::{FrozenBase, GitState, Owner};
-use super::upper::{Marks, Memory, TO_ENTER, scan};
+use super::upper::{Marks, Memory, Scanned, scan};
 use super::{BlobStore, Manifest, SealManifest, restore};
 use crate::codes;
 use crate::error::{Error, Result};
@@ -33,6 +33,10 @@ pub struct Seal {
     pub digest: Digest,
     /// What changed since the state the caller named.
     pub changed: Vec<Change>,
+    /// Whether an owner got rights back that a command had taken away. A sandbox that has the layer mounted may go
+    /// on without them: the next one has them.
+    #[serde(skip)]
+    pub gave_back: bool,
 }
 
 /// One branch's files. It holds nothing that cannot be made again from the base and a seal, so it is
@@ -184,11 +188,12 @@ impl Workspace {
     /// and what the blob store answers.
     pub fn seal(&self, blobs: &dyn BlobStore, previous: &SealManifest) -> Result<Seal> {
         self.check_base(previous)?;
-        let root = Root::reclaim(&self.dir.join(UPPER), TO_ENTER)?;
-        let manifest = scan(&root, self.marks, &self.base, blobs, &mut lock(&self.memory))?;
+        let upper = self.dir.join(UPPER);
+        let Scanned { manifest, gave_back } =
+            scan(&upper, self.marks, &self.base, blobs, &mut lock(&self.memory))?;
         let changed = self.changes(previous, &manifest, blobs)?;
         let digest = manifest.digest();
-        Ok(Seal { manifest, digest, changed })
+        Ok(Seal { manifest, digest, changed, gave_back })
     }
 
     /// What differs between two states of this base.

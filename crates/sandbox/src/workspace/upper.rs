@@ -10,14 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use glasshouse_model::{CanonicalPath, Digest};
-use rustix::fs::{AtFlags, FileType, RawMode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, RawMode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::beneath::{READ, Root, io_failed, is_executable, special};
+use super::beneath::{READ, Root, failed, io_failed, is_executable, special};
 use super::freeze::{FrozenBase, canonical};
 use super::{BlobStore, Entry, MAX_FILES, MAX_TOTAL_BYTES, Manifest, SealManifest};
 use crate::codes;
@@ -27,6 +28,10 @@ use crate::tree::{Descent, names, open_child};
 /// Rights of an owner that an agent may have taken away, of a directory and of a file.
 pub(super) const TO_ENTER: RawMode = 0o500;
 const TO_READ: RawMode = 0o400;
+/// Rights of an owner that no state records, so that taking them away is no change that anybody decided: a seal gives
+/// them back, and what a command made unreadable or unwritable is so for that command alone.
+const OF_DIRECTORY: RawMode = 0o700;
+const OF_FILE: RawMode = 0o600;
 /// A file changed this shortly before it was read may change again within the same tick of the file
 /// system's clock, so its digest is not remembered. Ticks are at most 10 ms.
 const SETTLE_NS: i128 = 50_000_000;
@@ -100,15 +105,18 @@ impl Identity {
 /// `workspace_damaged` for marks that are not possible here, `workspace_too_large`,
 /// `path_unrepresentable`, `workspace_io`, and what the blob store answers.
 pub(super) fn scan(
-    root: &Root,
+    dir: &Path,
     marks: Marks,
     base: &FrozenBase,
     blobs: &dyn BlobStore,
     memory: &mut Memory,
-) -> Result<SealManifest> {
+) -> Result<Scanned> {
     if memory.0.len() > MAX_REMEMBERED {
         memory.0.clear();
     }
+    let seen = rustix::fs::stat(dir)
+        .map_err(|e| failed("cannot look at", &dir.display().to_string(), e))?;
+    let root = &Root::reclaim(dir, TO_ENTER)?;
     let mut walk = Walk {
         root,
         marks,
@@ -119,12 +127,21 @@ pub(super) fn scan(
         hidden: BTreeSet::new(),
         dirs: Vec::new(),
         bytes: 0,
+        gave_back: seen.st_mode & OF_DIRECTORY != OF_DIRECTORY,
     };
     let top = root
         .directory(".")
         .map_err(|e| root.error("cannot read the layer", &CanonicalPath::root(), e))?;
     walk.whole(top)?;
-    Ok(walk.finish(base.digest))
+    let gave_back = walk.gave_back;
+    Ok(Scanned { manifest: walk.finish(base.digest), gave_back })
+}
+
+/// What a layer shows.
+pub(super) struct Scanned {
+    pub(super) manifest: SealManifest,
+    /// Whether an owner got rights back.
+    pub(super) gave_back: bool,
 }
 
 struct Walk<'a> {
@@ -140,6 +157,7 @@ struct Walk<'a> {
     /// Directories of the upper.
     dirs: Vec<CanonicalPath>,
     bytes: u64,
+    gave_back: bool,
 }
 
 /// What is left to look at in a directory.
@@ -180,6 +198,7 @@ impl Walk<'_> {
     /// What a directory's marks say, and the names in it.
     fn directory(&mut self, fd: &OwnedFd, here: &CanonicalPath) -> Result<Vec<CString>> {
         let fail = |e| self.root.error("cannot read", here, e);
+        give_back(fd, OF_DIRECTORY).map_err(fail)?;
         if mark(fd, self.marks, "redirect").map_err(fail)?.is_some() {
             return Err(damaged(here, "the directory was moved inside the layer"));
         }
@@ -209,6 +228,8 @@ impl Walk<'_> {
                 return Ok(false);
             }
             FileType::Directory => {
+                // Seen before it is entered, which gives an ordinary owner some back already.
+                self.gave_back |= stat.st_mode & OF_DIRECTORY != OF_DIRECTORY;
                 if let Some(entry) = self.base.get(path.as_str())
                     && *entry != Entry::Dir
                 {
@@ -254,6 +275,8 @@ impl Walk<'_> {
         let started_ns = now_ns();
         let file = CString::new(name).map_err(|_| fail(Errno::INVAL))?;
         let fd = open_child(holder, &file, READ, TO_READ).map_err(fail)?;
+        self.gave_back |= stat.st_mode & OF_FILE != OF_FILE;
+        give_back(&fd, OF_FILE).map_err(fail)?;
         if mark(&fd, self.marks, "metacopy").map_err(fail)?.is_some() {
             return Err(damaged(path, "the layer holds only the file's metadata"));
         }
@@ -308,6 +331,15 @@ impl Walk<'_> {
         }
         seal
     }
+}
+
+/// Gives an owner rights back, through a descriptor, so that nothing swapped in by name is changed.
+fn give_back(fd: &OwnedFd, rights: RawMode) -> Result<(), Errno> {
+    let mode = rustix::fs::fstat(fd)?.st_mode;
+    if mode & rights == rights {
+        return Ok(());
+    }
+    rustix::fs::fchmod(fd, Mode::from_raw_mode((mode & 0o7777) | rights))
 }
 
 /// An overlay attribute; a value longer than any we know is answered empty.

@@ -62,6 +62,6 @@ impl Workbench {
         self.accept(manifest.clone(), None)?;
         self.rollback()?;
         let changed = self.workspace()?.changes(before, &manifest, &self.blobs)?;
-        Ok(Seal { digest: manifest.digest(), manifest, changed })
+        Ok(Seal { digest: manifest.digest(), manifest, changed, gave_back: false })
     }
 }

@@ -356,6 +356,48 @@ fn directories_without_rights_are_sealed_by_an_ordinary_user() {
     });
 }
 
+/// The failure: `chmod 000 .` is in no state, so nobody decided it, and every later command found a directory that it could not
+/// enter. What a command takes away from itself it has back with the next seal, whoever is the owner.
+#[test]
+fn rights_that_a_command_took_away_are_back_after_a_seal() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let project = Project::plain(&[("a", "1")]);
+    let workspace = project.workspace_with(Marks::User);
+    let blobs = Blobs::default();
+    let up = upper(&workspace);
+    let set = |path: &std::path::Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    // Mode before, and after it.
+    let directories =
+        [(0o000, 0o700), (0o555, 0o755), (0o1500, 0o1700), (0o755, 0o755), (0o777, 0o777)];
+    let files = [(0o000, 0o600), (0o444, 0o644), (0o111, 0o711), (0o644, 0o644), (0o755, 0o755)];
+    for (before, _) in files {
+        write(&up, &format!("f{before:o}"), "1\n");
+        set(&up.join(format!("f{before:o}")), before);
+    }
+    for (before, _) in directories {
+        write(&up, &format!("d{before:o}/inner/f"), "1\n");
+        set(&up.join(format!("d{before:o}/inner")), before);
+        set(&up.join(format!("d{before:o}")), before);
+    }
+    set(&up, 0o000);
+    // A second seal finds the same: what was given back is no change.
+    let first = workspace.seal(&blobs, &workspace.unchanged()).unwrap();
+    let second = workspace.seal(&blobs, &first.manifest).unwrap();
+    assert_eq!((first.gave_back, second.gave_back), (true, false));
+    assert_eq!(second.changed, []);
+    assert_eq!(mode(&up), 0o700);
+    for (before, after) in files {
+        assert_eq!(mode(&up.join(format!("f{before:o}"))), after, "file {before:o}");
+    }
+    for (before, after) in directories {
+        let dir = up.join(format!("d{before:o}"));
+        assert_eq!((mode(&dir), mode(&dir.join("inner"))), (after, after), "directory {before:o}");
+    }
+}
+
 /// What an agent may do to a merged tree.
 #[derive(Debug, Clone)]
 enum Act {
