@@ -25,7 +25,7 @@ const MAX_OUTPUT_LINES: usize = 12;
 /// Longest line shown, in characters.
 const MAX_LINE_CHARS: usize = 140;
 
-/// Shows a turn on stderr and, with `--json`, messages on stdout.
+/// Shows a turn on stderr and, with `--json`, messages and what is to be answered elsewhere on stdout.
 pub(crate) struct Show {
     log: Log,
     json: bool,
@@ -65,6 +65,18 @@ impl Show {
                 let end: CallEnd = event.body_as()?;
                 if let Some((proposed, since)) = live.calls.remove(&end.call) {
                     call_line(&proposed, &end, event.header.time_us.saturating_sub(since));
+                }
+            }
+            // Whoever answers elsewhere has to know what, and under which name.
+            Kind::ApprovalRequested if self.json => {
+                if matches!(self.approver, Approver::Elsewhere(_)) {
+                    let request: ApprovalRequested = event.body_as()?;
+                    self.question(&request, &event.header.branch, event.seq());
+                    output::json_line(&serde_json::json!({ "review": {
+                        "approval": format!("{}:{}", event.header.branch, event.seq()),
+                        "tool": request.tool, "reasons": request.reasons, "shown": request.shown,
+                        "digest": request.args_digest,
+                    }}));
                 }
             }
             _ if self.json => {}

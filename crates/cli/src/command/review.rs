@@ -215,10 +215,16 @@ fn answer(
     };
     let answered = kernel.answer_approval(name, answer, digest, &me())?;
     if json {
-        output::json_line(&serde_json::json!({
+        let mut told = serde_json::json!({
             "approval": name, "session": answered.session, "approved": approved,
             "running": answered.running,
-        }));
+        });
+        // The grant itself is made by whoever runs the session.
+        if let Some((scope, rule)) = &given {
+            told["scope"] = serde_json::to_value(scope).unwrap_or_default();
+            told["rule"] = serde_json::to_value(rule).unwrap_or_default();
+        }
+        output::json_line(&told);
         return Ok(Exit::Done.status());
     }
     output::note(if approved { "approved" } else { "rejected" });

@@ -614,3 +614,32 @@ fn regression_a_grant_that_a_change_of_policy_ended_is_told_as_dead() {
     let audit = place.run(&["audit", "verify", "--json"]).expect_status(0);
     assert!(!audit.stdout.contains("grant_uses"), "{audit:?}");
 }
+
+/// The failure: with `--json` a session that waited for an answer from elsewhere said nothing of the question nor of its name.
+#[test]
+fn e2e_a_program_that_waits_is_told_what_for() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let yaml = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: shell.run, args: { argv: [rm, -rf, nothing] } } } ]
+  - emit: [ { text: done } ]
+";
+    let mut running = start(&place, &project, yaml);
+    let asked = pending(&place, 1).remove(0);
+    let name = asked.approval.to_string();
+    let approve = ["review", "approve", &name, "--scope", "session", "--json"];
+    let answered = place.run(&approve).expect_status(0).last();
+    assert_eq!(answered["scope"], "session");
+    assert_eq!(answered["rule"]["matching"], asked.request.offer.unwrap().matching);
+    assert_eq!(running.wait(PATIENCE), Some(0));
+    let stdout = std::fs::read_to_string(place.path("stdout")).unwrap();
+    let lines = stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let told: Vec<_> = lines.filter(|line| line.get("review").is_some()).collect();
+    assert_eq!(told.len(), 1, "{stdout}");
+    let review = &told[0]["review"];
+    assert_eq!((&review["approval"], &review["tool"]), (&name.into(), &"shell.run".into()));
+    assert!(review["shown"].as_str().unwrap().contains("nothing"), "{review}");
+    assert_eq!(review["digest"], asked.request.args_digest.to_string());
+}
