@@ -19,6 +19,7 @@ const FILES: &[&str] = &["approval.rs", "decide.rs", "grant.rs", "standing.rs"];
 /// What reads shell scripts. It is large, so it is tried only where it is named, by file or as a whole.
 const READER: &[&str] = &[
     "command.rs",
+    "command/git.rs",
     "command/programs.rs",
     "command/sought.rs",
     "command/wrappers.rs",

@@ -281,6 +281,30 @@ fn a_use_is_counted_above_the_stored_one() {
     assert_eq!((used.id, used.stored, used.counter), (id(1), 2, 3));
 }
 
+/// A workspace keeps each grant that it ever had: of those that ended before their time the last is told, until its time would
+/// be over, too.
+#[test]
+fn a_dead_grant_is_told_while_it_would_have_lived() {
+    let policy = compile(RULES).unwrap();
+    let check = |at_us: u64, told: &[u8]| {
+        let ended = |n: u8, expires_us: u64| {
+            Standing::new(id(n), StandingTerms { expires_us, ..terms(&policy, gh()) }).unwrap()
+        };
+        let grants = [ended(1, 50), ended(2, 70), ended(3, 60)];
+        let counters = [1, 2, 3].map(|n| (id(n), REVOKED)).into();
+        let now = Now { at_us, counters, ..Now::default() };
+        let got = verdict(&policy, &call(GH), &grants, &now);
+        assert_eq!(got.standing_refusals.len(), 3);
+        let reasons = got.decision.rules.iter().filter(|rule| rule.name == "standing-grant");
+        let reasons: Vec<_> = reasons.filter_map(|rule| rule.reason.clone()).collect();
+        let expected: Vec<_> = told.iter().map(|n| format!("{} was revoked", id(*n))).collect();
+        assert_eq!(reasons, expected, "{at_us}");
+    };
+    check(40, &[2]);
+    check(69, &[2]);
+    check(70, &[]);
+}
+
 /// A page from the web talks the agent into what was granted before it was read: another call.
 #[test]
 fn a_call_that_derives_from_more_is_asked_for_again() {
@@ -472,6 +496,23 @@ fn a_derived_grant_keeps_what_the_parent_is_bound_to() {
     check(&session, &session, None);
     check(&session, &|t| t.scope = GrantScope::Session, None);
     check(&|_| (), &session, Some("workspace"));
+    let of = |name: &'static str| move |t: &mut StandingTerms| t.repository = Some(name.to_owned());
+    check(&of("r1"), &of("r1"), None);
+    check(&|_| (), &of("r1"), None);
+    check(&of("r1"), &of("r2"), Some("repository"));
+    check(&of("r1"), &|_| (), Some("repository"));
+    let to = |target: Option<&'static str>| {
+        move |t: &mut StandingTerms| {
+            t.rule.matching = json!({ "syscall": "net.connect", "host": "a.test" });
+            if let Some(target) = target {
+                t.rule.matching["http_target"] = target.into();
+            }
+        }
+    };
+    check(&to(Some("/x?y=1")), &to(Some("/x?y=1")), None);
+    check(&to(None), &to(Some("/x")), None);
+    check(&to(Some("/x")), &to(Some("/x?y=1")), Some("rule"));
+    check(&to(Some("/x")), &to(None), Some("rule"));
     // Any number of uses is fewer than without end.
     check(&|_| (), &|t| t.max_uses = Some(9), None);
 }
