@@ -166,12 +166,17 @@ impl Kernel {
         Ok(forgotten)
     }
 
-    /// The state of a branch that goes. What cannot be read any more can still be deleted: by the shipped policy.
-    pub(super) fn state_to_delete(&self, branch: &BranchId) -> Result<State> {
-        match self.state_of(branch) {
-            Err(error) if cannot_be_read(&error) => Ok(State::default()),
-            state => state,
-        }
+    /// As much of a session's state as decides on its deletion: how it began. What cannot be read any more can still be
+    /// deleted, by the shipped policy.
+    pub(super) fn state_to_delete(&self, main: &BranchId) -> Result<State> {
+        let first = match self.log.read(main, 1, FIRST_EVENTS) {
+            Err(error) if cannot_be_read(&Error::from(error.clone())) => Vec::new(),
+            first => first?,
+        };
+        let mut created = first.iter().filter(|event| *event.kind() == Kind::SessionCreated);
+        let mut state = State::default();
+        state.created = created.find_map(|event| event.body_as().ok());
+        Ok(state)
     }
 
     /// Decides; a refusal is recorded in a session of its own.
@@ -197,6 +202,9 @@ impl Kernel {
         Err(journal.denied(seq, what, each_once(&reasons)))
     }
 }
+
+/// Where the first event of a session is, and a few behind it.
+const FIRST_EVENTS: usize = 4;
 
 fn cannot_be_read(error: &Error) -> bool {
     error.is(glasshouse_log::codes::LOG_CORRUPT)

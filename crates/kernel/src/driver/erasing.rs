@@ -111,7 +111,7 @@ impl Kernel {
                 erase.epoch = leases.last().map(Lease::epoch);
             }
         }
-        let state = self.state_to_delete(&erase.branch)?;
+        let state = self.state_to_delete(&self.main_branch(&erase.session)?)?;
         let decided =
             self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;
         Journal::open(self)?.append(vec![decided])?;
