@@ -10,7 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glasshouse_sandbox::egress::{Egress, EgressProxy, check_path, client_config};
+use glasshouse_model::http::check_path;
+use glasshouse_sandbox::egress::{Egress, EgressProxy, client_config};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 

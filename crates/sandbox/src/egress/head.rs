@@ -4,9 +4,10 @@
 //! forgiven in a request: bare line ends, folded lines, spaces before colons, two lengths. What is
 //! sent on is written anew from what was understood.
 
+use glasshouse_model::http::check_path;
+
 use super::body::Framing;
 use super::host::parse_authority;
-use super::path::check_path;
 use super::{Denial, Host};
 
 /// Most header lines of one head.

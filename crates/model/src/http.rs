@@ -1,10 +1,10 @@
-//! Paths of requests that mean what they say.
+//! Paths of HTTP requests that mean what they say.
 
 /// Refuses a path that may mean another one: a rule for `/open/` must not be met by `/open/../shut`. Escapes are
 /// resolved as often as they can be, because a server behind another one resolves what the first left over.
 ///
 /// ```
-/// use glasshouse_sandbox::egress::check_path;
+/// use glasshouse_model::http::check_path;
 /// assert!(check_path("/open/a%20b").is_ok());
 /// assert!(check_path("/open/%2e%2e/shut").is_err());
 /// ```
