@@ -83,8 +83,7 @@ pub struct CallChange {
 pub struct Edit {
     /// Key as in `match`.
     pub key: &'static str,
-    /// What it would be; `without NAME` for a tag or label that would be absent, a list in JSON for words of a
-    /// command that hold blanks.
+    /// What it would be; `without NAME` for a tag or label that would be absent, a JSON list for words with blanks.
     pub to: String,
 }
 
