@@ -13,6 +13,7 @@ pub mod decision;
 pub mod digest;
 pub mod error;
 pub mod event;
+pub mod http;
 pub mod id;
 pub mod path;
 pub mod principal;

@@ -83,7 +83,7 @@ pub struct CallChange {
 pub struct Edit {
     /// Key as in `match`.
     pub key: &'static str,
-    /// What it would be; `without NAME` for a tag or label that would be absent.
+    /// What it would be; `without NAME` for a tag or label that would be absent, a JSON list for words with blanks.
     pub to: String,
 }
 
@@ -381,10 +381,21 @@ impl Value {
             Self::Port(port) => ("port", port.to_string()),
             Self::Host(host) => ("host", host.clone()),
             Self::Path(path) => (PATH, path.to_string()),
-            Self::Argv(argv) => ("argv", argv.join(" ")),
+            Self::Argv(argv) => ("argv", words_told(argv)),
             Self::Label(label) => ("label", label.clone()),
         };
         Edit { key, to }
+    }
+}
+
+/// The words of a command as a call gives them: one text where cutting it at blanks brings the words back, and
+/// else a list in JSON.
+fn words_told(argv: &[String]) -> String {
+    let text = argv.join(" ");
+    let is_cut_back = text.split_whitespace().eq(argv.iter().map(String::as_str));
+    match is_cut_back && !text.starts_with('[') {
+        true => text,
+        false => serde_json::json!(argv).to_string(),
     }
 }
 

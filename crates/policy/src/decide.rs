@@ -13,7 +13,7 @@ use crate::extension::{Extension, ExtensionError, Opinion};
 use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
 use crate::rule::{Asked, Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
-use crate::standing::{StandingRefusal, StandingUse};
+use crate::standing::{AskedFor, StandingRefusal, StandingUse, asking};
 
 /// What is to be decided, and with what rights.
 #[derive(Clone, Copy)]
@@ -394,7 +394,14 @@ impl Ledger<'_> {
     ) -> Vec<(GrantId, StandingRefusal)> {
         let open = self.review && !self.denied && !self.built_in_review;
         let Some(standing) = request.standing.filter(|_| open) else { return Vec::new() };
-        let found = standing.find(request.call, request.now_us, version, request.counters);
+        let rules: Vec<String> = asking(&self.traces).collect();
+        let found = standing.find(&AskedFor {
+            call: request.call,
+            rules: &rules,
+            now_us: request.now_us,
+            policy_version: version,
+            counters: request.counters,
+        });
         if let Some((grant, uses)) = found.used {
             let terms = grant.terms();
             let reason = format!("{} given by {}", grant.id(), terms.approver.id);

@@ -322,7 +322,14 @@ fn first_brace(pattern: &str) -> Result<Option<Brace>, String> {
             '\\' => {
                 chars.next();
             }
-            '[' => in_class = true,
+            '[' if !in_class => {
+                in_class = true;
+                // What `class` reads as its first member does not end it.
+                let mut ahead = chars.clone().map(|(_, c)| c).peekable();
+                let negated = usize::from(ahead.next_if(|c| matches!(c, '!' | '^')).is_some());
+                let closing = usize::from(ahead.peek() == Some(&']'));
+                chars.by_ref().take(negated + closing).for_each(drop);
+            }
             ']' => in_class = false,
             _ if in_class => {}
             '{' => {
@@ -386,6 +393,21 @@ mod tests {
         check("f[0-9a].txt", &["f3.txt", "fa.txt"], &["fb.txt", "f.txt", "f-.txt"]);
         check("f[!0-9].x", &["fa.x", "f-.x"], &["f1.x"]);
         check("[]]x", &["]x"], &["x"]);
+        // Braces and commas in a class are its members, wherever a `]` stands in it.
+        check(
+            "[]{a,b}]*.key",
+            &["]z.key", "{z.key", "a.key", ",z.key", "}.key"],
+            &["z.key", "c.key"],
+        );
+        check("[!]{a}]z", &["bz", "[z"], &["]z", "{z", "az", "}z"]);
+        check("[^]{a}]z", &["bz"], &["]z", "{z", "az", "}z"]);
+        check("[{]z", &["{z"], &["z"]);
+        check("[a\\]{]z", &["]z", "{z", "az"], &["z"]);
+        check("[[{]z", &["[z", "{z"], &["z"]);
+        check("[!{]z", &["az"], &["{z"]);
+        check("[]]{a,b}", &["]a", "]b"], &["a", "]"]);
+        check("{[]{],x}y", &["]y", "{y", "xy"], &["y"]);
+        check("[a]{b,c}[d]", &["abd", "acd"], &["ab"]);
         check("[a-]", &["a", "-"], &["b"]);
         check("?.c", &["é.c", "a.c"], &["ab.c", ".c"]);
         check("\\!a", &["!a"], &["a"]);

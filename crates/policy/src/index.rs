@@ -10,6 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use glasshouse_model::Call;
 
 use crate::glob::{Components, Glob, Segment, extension_of};
+use crate::network::canonical_host;
 use crate::rule::Rule;
 
 type RuleId = usize;
@@ -106,8 +107,7 @@ impl Bucket {
         if let Some(host) = &call.host
             && !self.by_host.is_empty()
         {
-            let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-            found.extend(self.by_host.get(&*host).into_iter().flatten());
+            found.extend(self.by_host.get(&*canonical_host(host)).into_iter().flatten());
         }
     }
 }

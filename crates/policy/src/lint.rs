@@ -146,6 +146,11 @@ fn is_about(rule: &Rule, names: &[&str]) -> bool {
     rule.when.syscalls().is_none_or(|own| own.iter().any(|name| names.contains(&&**name)))
 }
 
+/// Whether a rule that allows opens connections.
+fn opens(rule: &Rule) -> bool {
+    rule.when.names_hosts() && is_about(rule, &[name::NET_CONNECT])
+}
+
 /// A group of hosts is a rule that nobody wrote as one.
 fn is_generated(rule: &Rule) -> bool {
     rule.name.starts_with("network_whitelist.")
@@ -239,6 +244,8 @@ impl<'a> Linter<'a> {
                 other.effect == Effect::Allow
                     && other.source == rule.source
                     && (&other.demands, &rule.demands) == (&plain, &plain)
+                    // What names no host opens none, so it allows no connection that the rule allows.
+                    && (other.when.names_hosts() || !opens(rule))
                     // Of two that say the same only the later one is too much.
                     && (!rule.when.cover(&other.when) || other.line < rule.line)
             })

@@ -1,5 +1,8 @@
 //! Hosts and paths of a network connection, as rules name them.
 
+use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 /// Ports of a host that a group names without one: the web's.
 pub(crate) const WEB_PORTS: [u16; 2] = [80, 443];
 
@@ -54,7 +57,7 @@ impl HostPattern {
                     .all(|b| if hex.is_some() { b.is_ascii_hexdigit() } else { b.is_ascii_digit() })
         };
         let is_numeric = name.split('.').count() <= 4 && name.split('.').all(is_number);
-        (is_numeric && name.parse::<std::net::Ipv4Addr>().is_err()).then_some(name)
+        (is_numeric && name.parse::<Ipv4Addr>().is_err()).then_some(name)
     }
 
     /// Reads `host`, `*.host` or `*`, in any case, with or without the trailing dot.
@@ -73,13 +76,18 @@ impl HostPattern {
                     && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
             });
         // An IPv6 literal is the one name with colons.
-        if !name_ok && (below || name.parse::<std::net::Ipv6Addr>().is_err()) {
+        if !name_ok && (below || name.parse::<Ipv6Addr>().is_err()) {
             return Err(format!(
                 "`{text}` is no host name; write `example.org`, `*.example.org` or `*`, without \
                  scheme, port or path"
             ));
         }
-        Ok(if below { Self::Below(format!(".{name}").into()) } else { Self::Exact(name.into()) })
+        let name = canonical_address(name);
+        Ok(if below {
+            Self::Below(format!(".{name}").into())
+        } else {
+            Self::Exact(name.as_ref().into())
+        })
     }
 
     /// Why a rule that opens something may not be written with this pattern.
@@ -99,16 +107,42 @@ impl HostPattern {
     }
 
     pub(crate) fn matches(&self, host: &str) -> bool {
-        let host = host.strip_suffix('.').unwrap_or(host);
+        let host = canonical_address(host.strip_suffix('.').unwrap_or(host));
         match self {
             Self::Any => true,
-            Self::Exact(name) => name.eq_ignore_ascii_case(host),
+            Self::Exact(name) => name.eq_ignore_ascii_case(&host),
             Self::Below(suffix) => host
                 .len()
                 .checked_sub(suffix.len())
                 .and_then(|at| host.get(at..).filter(|_| at > 0))
                 .is_some_and(|end| end.eq_ignore_ascii_case(suffix)),
         }
+    }
+}
+
+/// A host in the spelling of [`HostPattern::Exact`].
+pub(crate) fn canonical_host(host: &str) -> String {
+    canonical_address(host.strip_suffix('.').unwrap_or(host)).to_ascii_lowercase()
+}
+
+/// An IPv6 address in its usual notation, or the IPv4 address that it stands for; any other host as it is.
+fn canonical_address(host: &str) -> Cow<'_, str> {
+    if !host.as_bytes().contains(&b':') {
+        return Cow::Borrowed(host);
+    }
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => Cow::Owned(address.to_canonical().to_string()),
+        Err(_) => Cow::Borrowed(host),
+    }
+}
+
+/// The host of a call, as a person writes it.
+pub(crate) fn host_of_call(text: &str) -> Result<String, String> {
+    let pattern = HostPattern::parse(text)?;
+    match (&pattern, pattern.misspelt_address()) {
+        (HostPattern::Exact(name), None) => Ok(name.to_string()),
+        (_, Some(_)) => Err(format!("`{text}` is an address in a spelling that no connection has")),
+        _ => Err(format!("`{text}` is a pattern; a call goes to one host")),
     }
 }
 
@@ -231,9 +265,75 @@ mod tests {
         );
         check("*", &["anything"], &[]);
         check("::1", &["::1"], &["::2"]);
-        for bad in ["", "http://a.org", "a.org/x", "a.org:443", "*.*.org", "a*.org", "a..org", "*."]
-        {
+        let spellings = [
+            "2001:db8::1",
+            "2001:DB8::1",
+            "2001:db8:0:0::1",
+            "2001:0db8:0000:0000:0000:0000:0000:0001",
+            "2001:db8:0:0:0:0:0.0.0.1",
+        ];
+        let mapped =
+            ["192.0.2.1", "::ffff:192.0.2.1", "::FFFF:c000:201", "0:0:0:0:0:ffff:c000:0201"];
+        for same in [&spellings[..], &mapped[..]] {
+            for pattern in same {
+                check(pattern, same, &["2001:db8::2", "::ffff:192.0.2.2", "192.0.2.10", "a.test"]);
+                assert_eq!(canonical_host(pattern), same[0]);
+            }
+        }
+        check("::192.0.2.1", &["::c000:201"], &mapped);
+        for bad in [
+            "",
+            "http://a.org",
+            "a.org/x",
+            "a.org:443",
+            "*.*.org",
+            "a*.org",
+            "a..org",
+            "*.",
+            "fe80::1%eth0",
+            "fe80::1%1",
+            "[::1]",
+            "*.::1",
+            "::1::",
+            "1:2:3",
+        ] {
             assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_call_is_one() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(host_of_call(text).ok().as_deref(), expected, "{text:?}");
+        };
+        check("Docs.Example.ORG.", Some("docs.example.org"));
+        check("192.0.2.1", Some("192.0.2.1"));
+        check("2001:db8:0:0::1", Some("2001:db8::1"));
+        check("::ffff:192.0.2.1", Some("192.0.2.1"));
+        check("xn--bcher-kva.example", Some("xn--bcher-kva.example"));
+        for none in [
+            "",
+            ".",
+            "a.org..",
+            "x@evil.example.org",
+            " evil.example.org",
+            "evil.example.org ",
+            "evil.example.org\n",
+            "evil.example.org\0.example.org",
+            "evil.example.org:443",
+            "evil.example.org/x",
+            "evil.example.org#.example.org",
+            "evil.example.org%2eexample.org",
+            "b\u{fc}cher.example",
+            "*.example.org",
+            "*",
+            "[::1]",
+            "fe80::1%eth0",
+            "127.1",
+            "0x7f.1",
+            "2130706433",
+        ] {
+            check(none, None);
         }
     }
 

@@ -1,15 +1,20 @@
 //! A call as a person writes it: in a rule's examples, and on the command line.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
+use glasshouse_model::http::check_path;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CanonicalPath, ChangeClass, Principal, PrincipalKind, TenantId, units::parse_size_bytes,
 };
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::codes;
 use crate::error::{Error, Result};
+use crate::network::host_of_call;
 use crate::rule::{KNOWN_SYSCALLS, NoSyscall, check_syscall};
 
 /// A call in short form; what is left out is absent, and the caller is a user unless said.
@@ -24,7 +29,7 @@ use crate::rule::{KNOWN_SYSCALLS, NoSyscall, check_syscall};
 /// assert!(CallSketch::from_json(r#"{"sycall":"fs.write"}"#).is_err());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct CallSketch {
     /// Syscall name.
     pub syscall: String,
@@ -46,7 +51,7 @@ pub struct CallSketch {
     /// Tenant; `local` unless said.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// Network host.
+    /// Network host: a name, or an address in any of its notations.
     #[serde(default)]
     pub host: Option<String>,
     /// Port; that of HTTPS for a connection that names none.
@@ -96,6 +101,27 @@ pub enum Size {
     Bytes(u64),
     /// For example `100KiB`.
     Text(String),
+}
+
+/// A map of keys, and no list in their order.
+impl<'de> Deserialize<'de> for CallSketch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(SketchVisitor)
+    }
+}
+
+struct SketchVisitor;
+
+impl<'de> Visitor<'de> for SketchVisitor {
+    type Value = CallSketch;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of keys")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<CallSketch, A::Error> {
+        CallSketch::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 impl OneOrMany {
@@ -150,7 +176,7 @@ impl CallSketch {
     ///
     /// # Errors
     /// `call_malformed`, naming the value: a path that leaves the workspace, an unknown kind of
-    /// caller, a tenant or size that can not be read.
+    /// caller, a tenant, size or host that can not be read, the path of a request that nobody sends.
     pub fn into_call(self) -> Result<Call> {
         let bad = |key: &str, why: &dyn std::fmt::Display| {
             Error::new(codes::CALL_MALFORMED, format!("`{key}` of the call cannot be read"))
@@ -177,13 +203,18 @@ impl CallSketch {
                 Some(parse_size_bytes(&text).map_err(|error| bad("size", &error))?)
             }
         };
+        let host = self.host.as_deref().map(host_of_call).transpose();
+        let host = host.map_err(|why| bad("host", &why))?;
+        if let Some(path) = &self.http_path {
+            check_path(path).map_err(|why| bad("http_path", &why))?;
+        }
         let mut caller = Principal::new(kind, id.unwrap_or("someone"), tenant);
         caller.tags = self.caller_tag.into_set();
         let mut call = Call::new(&self.syscall, caller);
         call.path = path;
         call.host_path = self.host_path;
         call.state = self.state_machine_state;
-        call.host = self.host.map(|host| host.trim_end_matches('.').to_ascii_lowercase());
+        call.host = host;
         call.port = self.port.or_else(|| (call.syscall == name::NET_CONNECT).then_some(443));
         call.method = self.method;
         call.http_path = self.http_path;

@@ -316,16 +316,7 @@ impl RuleReader<'_> {
             _ => Effect::RequireReview,
         };
         let restrictive = effect != Effect::Allow;
-        let when = conditions::read(&reader, match_node, restrictive)?;
-        let names_network = when
-            .syscalls()
-            .is_some_and(|names| names.iter().any(|syscall| **syscall == *name::NET_CONNECT));
-        if effect == Effect::Allow && names_network && !when.names_hosts() {
-            return Err(reader
-                .error(codes::BAD_VALUE, match_node, "connections allowed without `host`")
-                .why("the rule would open every host there is")
-                .fix("list the hosts under `host` or `network_whitelist`"));
-        }
+        let when = conditions::of_rule(&reader, match_node, effect)?;
         let excepts = match fields.get("except") {
             Some(list) => self.excepts(list, !restrictive)?,
             None => Vec::new(),

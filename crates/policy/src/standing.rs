@@ -5,11 +5,15 @@
 //! rule asks for. It is void as soon as the policy is another, as the call derives from something that
 //! the approver's did not, and as anything it was derived from is void.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use glasshouse_model::body::{GrantRule as Told, GrantScope, StandingTerms};
-use glasshouse_model::{BranchId, Call, CanonicalPath, Digest, PrincipalKind, Seq};
-use serde_json::Value;
+use glasshouse_model::{
+    BranchId, Call, CanonicalPath, ChangeClass, Decision, Digest, Effect, Layer, PrincipalKind,
+    RuleTrace, Seq,
+};
+use serde_json::{Map, Value};
 
 use crate::codes;
 use crate::command::Seen;
@@ -37,6 +41,8 @@ pub struct GrantRule {
     cwd: Option<CanonicalPath>,
     /// Path and query of a request, byte for byte: what stands in either is what leaves. None looks at neither.
     target: Option<String>,
+    /// Rules whose review it answers, as [`asking`] names them; what another rule asks for was not seen. None is any.
+    asked_by: Option<BTreeSet<String>>,
 }
 
 impl GrantRule {
@@ -46,16 +52,17 @@ impl GrantRule {
     /// # Errors
     /// `grant_malformed` for a call that no rule can name.
     pub fn for_call(call: &Call) -> Result<Self> {
-        let mut matching = match_for(call);
-        matching.remove("state_machine_state");
-        matching.remove("change");
-        if let Some(cwd) = &call.cwd {
-            matching.insert(CWD.to_owned(), cwd.as_str().into());
-        }
-        if let Some(target) = target(call) {
-            matching.remove("http_path");
-            matching.insert(TARGET.to_owned(), target.into());
-        }
+        Self::parse(&Value::Object(narrowest(call)?))
+    }
+
+    /// The same for the rules that asked about the call, and no others: a rule about what no key of a grant says, such
+    /// as the size of what is written, asks about the next call by itself.
+    ///
+    /// # Errors
+    /// As [`GrantRule::for_call`].
+    pub fn offered(call: &Call, decision: &Decision) -> Result<Self> {
+        let mut matching = narrowest(call)?;
+        matching.insert(ASKED_BY.to_owned(), asking(&decision.rules).collect());
         Self::parse(&Value::Object(matching))
     }
 
@@ -91,11 +98,15 @@ impl GrantRule {
             Some(Value::String(target)) if target.starts_with('/') => Some(target),
             Some(_) => return Err(malformed("`http_target` is no path with or without a query")),
         };
-        let conditions = conditions::read(&reader, &reader.parse(&rest.to_string())?, false)?;
+        let asked_by = rest.as_object_mut().and_then(|keys| keys.remove(ASKED_BY));
+        let asked_by = asked_by.map(serde_json::from_value).transpose();
+        let asked_by = asked_by.map_err(|_| malformed("`asking_rule` is no list of rules"))?;
+        let node = reader.parse(&rest.to_string())?;
+        let conditions = conditions::of_rule(&reader, &node, Effect::Allow)?;
         if conditions.syscalls().is_none_or(<[_]>::is_empty) {
             return Err(malformed("it names no syscall"));
         }
-        Ok(Self { matching: matching.clone(), conditions, cwd, target })
+        Ok(Self { matching: matching.clone(), conditions, cwd, target, asked_by })
     }
 
     /// Whether a call is one of those.
@@ -106,10 +117,19 @@ impl GrantRule {
             && self.conditions.match_call(Asked { call, seen: &Seen::default() })
     }
 
+    /// Whether it answers each of these rules.
+    fn answers(&self, rules: &[String]) -> bool {
+        self.asked_by.as_ref().is_none_or(|own| rules.iter().all(|rule| own.contains(rule)))
+    }
+
     /// Whether this matches everything that another does.
     fn covers(&self, other: &Self) -> bool {
+        let answers = |own: &BTreeSet<String>| {
+            other.asked_by.as_ref().is_some_and(|theirs| theirs.is_subset(own))
+        };
         self.cwd == other.cwd
             && (self.target.is_none() || self.target == other.target)
+            && self.asked_by.as_ref().is_none_or(answers)
             && self.conditions.cover(&other.conditions)
     }
 
@@ -154,6 +174,11 @@ impl GrantRule {
             add(&|c| c.argv = Some(script(format!("A=1 {line}"))));
             add(&|c| c.argv = Some([&["env".to_owned()], argv.as_slice()].concat()));
         }
+        if let Some(change) = call.change {
+            let is_source = change == ChangeClass::Source;
+            let other = if is_source { ChangeClass::Test } else { ChangeClass::Source };
+            add(&|c| c.change = Some(other));
+        }
         if let Some(path) = &call.path {
             let beside = |name: &str| {
                 let (dir, _) = path.as_str().rsplit_once('/').unwrap_or(("", ""));
@@ -183,6 +208,37 @@ impl GrantRule {
         let words = commands.flatten().map(|words| words.iter().map(|w| w.to_string()).collect());
         words.collect()
     }
+}
+
+/// The keys of the narrowest rule for a call.
+fn narrowest(call: &Call) -> Result<Map<String, Value>> {
+    // No key names it, so a rule without it would be one for every path of the machine.
+    if call.host_path.is_some() {
+        return Err(malformed("no rule can name a path outside the workspace"));
+    }
+    let mut matching = match_for(call);
+    matching.remove("state_machine_state");
+    if call.caller.kind == PrincipalKind::Plugin {
+        matching.insert("plugin".to_owned(), call.caller.id.as_str().into());
+    }
+    if let Some(cwd) = &call.cwd {
+        matching.insert(CWD.to_owned(), cwd.as_str().into());
+    }
+    if let Some(target) = target(call) {
+        matching.remove("http_path");
+        matching.insert(TARGET.to_owned(), target.into());
+    }
+    Ok(matching)
+}
+
+/// The rules that ask for review, each with the file that it is in.
+pub(crate) fn asking(rules: &[RuleTrace]) -> impl Iterator<Item = String> {
+    let by_rule = |trace: &&RuleTrace| matches!(trace.layer, Layer::File | Layer::Extension);
+    let asks = |trace: &&RuleTrace| trace.action == Effect::RequireReview;
+    rules.iter().filter(by_rule).filter(asks).map(|trace| match &trace.source {
+        Some(source) => format!("{} ({source})", trace.name),
+        None => trace.name.clone(),
+    })
 }
 
 /// What a request asks its host for, as it is sent.
@@ -216,7 +272,8 @@ fn subject(call: &Call) -> String {
     });
     let path = call.path.as_ref().map(ToString::to_string);
     let about = path.or(place).unwrap_or_default();
-    format!("{} {about}", call.syscall).trim().to_owned()
+    let what = call.change.map_or_else(String::new, |change| format!(" ({})", change.as_str()));
+    format!("{} {about}{what}", call.syscall).trim().to_owned()
 }
 
 /// A standing grant.
@@ -232,6 +289,8 @@ pub struct Standing {
 const CWD: &str = "cwd";
 /// Key of a request's path and query.
 const TARGET: &str = "http_target";
+/// Key of the rules that are answered.
+const ASKED_BY: &str = "asking_rule";
 
 fn malformed(why: &str) -> Error {
     Error::new(codes::GRANT_MALFORMED, "a standing grant")
@@ -345,6 +404,8 @@ pub enum StandingRefusal {
     OtherPolicy,
     /// The call derives from something that the approved one did not.
     MoreTaint,
+    /// A rule asks that did not ask when it was given.
+    OtherRule,
     /// One that it was derived from is gone.
     Orphaned,
 }
@@ -357,9 +418,21 @@ impl fmt::Display for StandingRefusal {
             Self::UsedUp => "is used up",
             Self::OtherPolicy => "was given under another policy",
             Self::MoreTaint => "was given for calls that derive from less",
+            Self::OtherRule => "was given where fewer rules asked",
             Self::Orphaned => "was derived from one that is gone",
         })
     }
+}
+
+/// A call that waits for a person, as a grant is held against it.
+#[derive(Clone, Copy)]
+pub(crate) struct AskedFor<'a> {
+    pub(crate) call: &'a Call,
+    /// The rules that ask, as [`asking`] names them.
+    pub(crate) rules: &'a [String],
+    pub(crate) now_us: u64,
+    pub(crate) policy_version: &'a Digest,
+    pub(crate) counters: &'a dyn UseCounters,
 }
 
 /// What came of the grants at hand.
@@ -381,7 +454,8 @@ fn worth_telling(
     now_us: u64,
 ) -> Vec<(GrantId, StandingRefusal)> {
     let is_new = |refusal: &StandingRefusal| {
-        matches!(refusal, StandingRefusal::MoreTaint | StandingRefusal::Expired)
+        let is_less = matches!(refusal, StandingRefusal::MoreTaint | StandingRefusal::OtherRule);
+        is_less || *refusal == StandingRefusal::Expired
     };
     let new = refused.iter().filter(|(_, refusal)| is_new(refusal)).take(MAX_TOLD_GRANTS);
     let dead = refused
@@ -392,20 +466,14 @@ fn worth_telling(
 }
 
 impl<'a> StandingUse<'a> {
-    /// The first grant, by name, that allows the call.
-    pub(crate) fn find(
-        &self,
-        call: &Call,
-        now_us: u64,
-        policy_version: &Digest,
-        counters: &dyn UseCounters,
-    ) -> Found<'a> {
+    /// The first grant, by name, that allows a call which these rules ask about.
+    pub(crate) fn find(&self, asked: &AskedFor<'_>) -> Found<'a> {
         let mut grants: Vec<&Standing> =
-            self.grants.iter().filter(|grant| self.is_for(grant, call)).collect();
+            self.grants.iter().filter(|grant| self.is_for(grant, asked.call)).collect();
         grants.sort_by_key(|grant| grant.id);
         let (mut used, mut refused) = (None, Vec::new());
         for grant in grants {
-            match self.check(grant, call, now_us, policy_version, counters) {
+            match self.check(grant, asked) {
                 Ok(uses) => {
                     used = Some((grant, uses));
                     break;
@@ -413,7 +481,7 @@ impl<'a> StandingUse<'a> {
                 Err(refusal) => refused.push((grant, refusal)),
             }
         }
-        let told = worth_telling(&refused, now_us);
+        let told = worth_telling(&refused, asked.now_us);
         let refused = refused.into_iter().map(|(grant, refusal)| (grant.id, refusal)).collect();
         Found { used, refused, told }
     }
@@ -431,11 +499,9 @@ impl<'a> StandingUse<'a> {
     fn check(
         &self,
         grant: &Standing,
-        call: &Call,
-        now_us: u64,
-        policy_version: &Digest,
-        counters: &dyn UseCounters,
+        asked: &AskedFor<'_>,
     ) -> std::result::Result<Vec<GrantUse>, StandingRefusal> {
+        let AskedFor { call, rules, now_us, policy_version, counters } = *asked;
         let mut uses = Vec::new();
         let mut next = Some(grant);
         while let Some(one) = next {
@@ -453,6 +519,9 @@ impl<'a> StandingUse<'a> {
             }
             if terms.max_uses.is_some_and(|most| stored >= most) {
                 return Err(StandingRefusal::UsedUp);
+            }
+            if !one.rule.answers(rules) {
+                return Err(StandingRefusal::OtherRule);
             }
             let foreign = |label: &&String| !OWN_LABELS.contains(&label.as_str());
             if !call.labels.iter().filter(foreign).all(|label| terms.labels.contains(label)) {

@@ -186,9 +186,10 @@ impl Reader<'_> {
 }
 
 /// Words of the library that mean something to who programs with it, and what they say of a file.
-const WORDS: [(&str, &str); 3] = [
+const WORDS: [(&str, &str); 4] = [
     ("Option<", "a key of a map is nothing; write a text"),
     ("string scalar", "a key of a map is a list or a map; write a text"),
+    ("non-finite float", "a number without a value or an end (`.nan`, `.inf`, one too large)"),
     ("configured policy", "a merge key (`<<`)"),
 ];
 

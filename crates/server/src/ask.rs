@@ -17,6 +17,7 @@ use hyper::{Method, Uri};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::body;
 use crate::caller::Caller;
 use crate::quota::Exhausted;
 use crate::reply::is_json;
@@ -229,7 +230,7 @@ impl Ask {
         Ok(query)
     }
 
-    /// The body as JSON, which has no members but those of the type.
+    /// The body as a JSON object, which has no members but those of the type, and none twice.
     ///
     /// # Errors
     /// `media_unsupported`, `request_invalid`.
@@ -238,7 +239,7 @@ impl Ask {
         if !is_json(&self.headers) {
             return Err(Error::new(codes::MEDIA_UNSUPPORTED, "the body is not said to be JSON"));
         }
-        serde_json::from_slice(&self.body).map_err(|e| {
+        body::read(&self.body).map_err(|e| {
             invalid("the body cannot be used")
                 .why(&e)
                 .with("line", e.line())

@@ -25,6 +25,7 @@
 mod admit;
 mod ask;
 mod auth;
+mod body;
 mod caller;
 mod chat;
 mod clock;

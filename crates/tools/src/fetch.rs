@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use glasshouse_model::http::check_path;
 use glasshouse_sandbox::egress::{Egress, EgressProxy, client_config};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -65,10 +66,11 @@ impl Url {
     /// assert_eq!(url.to_string(), "https://docs.example.org/a?b");
     /// assert_eq!((url.path(), url.query()), ("/a", Some("b")));
     /// assert!(Url::parse("file:///etc/passwd").is_err());
+    /// assert!(Url::parse("https://docs.example.org/open/../shut").is_err());
     /// ```
     ///
     /// # Errors
-    /// `url_invalid`.
+    /// `url_invalid`, also for a path that leads to another one: rules are asked about the path as it is written.
     pub fn parse(text: &str) -> Result<Self> {
         let bad =
             |why: &str| Error::new(codes::URL_INVALID, "an address cannot be fetched").why(why);
@@ -105,6 +107,8 @@ impl Url {
         if !host.split('.').all(is_name) {
             return Err(bad("its host is no name"));
         }
+        // Nobody looks into a tunnel: what is not refused here is what the host gets.
+        check_path(target.split('?').next().unwrap_or_default()).map_err(bad)?;
         let slash = if target.starts_with('/') { "" } else { "/" };
         Ok(Self { secure, host, port, target: format!("{slash}{target}") })
     }
@@ -433,6 +437,85 @@ mod tests {
             "http://a.test\\@b.test/",
         ] {
             check(bad, None);
+        }
+    }
+
+    /// The failure: the proxy refused such a path over plain HTTP, and over TLS it looked at none.
+    #[test]
+    fn a_path_that_leads_elsewhere_is_refused_whatever_carries_it() {
+        let check = |path: &str, expected: bool| {
+            for scheme in ["http", "https"] {
+                let found = Url::parse(&format!("{scheme}://a.test{path}"));
+                assert_eq!(found.is_ok(), expected, "{scheme} {path}: {found:?}");
+                if let Err(error) = found {
+                    assert_eq!(error.code(), "url_invalid");
+                    assert!(error.to_string().contains("path"), "{error}");
+                }
+            }
+        };
+        for path in [
+            "/v1/../admin",
+            "/v1/%2e%2e/admin",
+            "/v1/%2E%2E/admin",
+            "/v1/..%2fadmin",
+            "/v1/..%5cadmin",
+            "/%2f../admin",
+            "/v1/..;x/admin",
+            "/v1/%252e%252e/admin",
+            "/v1/./admin?a=b",
+            "/v1/..#x",
+            "/v1/%zz",
+            "/v1/%00",
+        ] {
+            check(path, false);
+        }
+        // The control: what stands in a query or a fragment is no path.
+        for path in
+            ["/v1/a", "", "?../x", "/v1/?p=/../%2e%2e/%zz", "/v1/a#/../b", "/v1//a;x=..", "/v1/..."]
+        {
+            check(path, true);
+        }
+    }
+
+    /// What the rules were asked about is what the host gets, byte for byte.
+    #[test]
+    fn what_is_decided_is_what_is_sent() {
+        struct Sent(Vec<u8>);
+        impl Read for Sent {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Ok(0)
+            }
+        }
+        impl Write for Sent {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        for text in [
+            "https://a.test",
+            "https://a.test?q=/../x",
+            "https://a.test/v1/%41%2Fb//c;d?e=%2e#f",
+            "https://a.test/v1/a?",
+            "https://A.test:8443/V1",
+        ] {
+            let url = Url::parse(text).unwrap();
+            let mut sent = Sent(Vec::new());
+            let limits = FetchLimits::default();
+            assert!(exchange(&mut sent, &url.target, &url, (limits, &|| false)).is_err());
+            let decided = match url.query() {
+                Some(query) => format!("{}?{query}", url.path()),
+                None => url.path().to_owned(),
+            };
+            let head = String::from_utf8(sent.0).unwrap();
+            assert_eq!(
+                head.lines().next(),
+                Some(format!("GET {decided} HTTP/1.1").as_str()),
+                "{text}"
+            );
         }
     }
 

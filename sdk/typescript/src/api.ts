@@ -318,7 +318,7 @@ export type Digest = string
 export type Edit = {
   /** Key as in `match`. */
   key: string
-  /** What it would be; `without NAME` for a tag or label that would be absent. */
+  /** What it would be; `without NAME` for a tag or label that would be absent, a JSON list for words with blanks. */
   to: string
 }
 

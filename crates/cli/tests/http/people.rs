@@ -69,6 +69,16 @@ fn f6_an_answer_counts_only_for_what_was_asked() {
         "request_invalid",
     );
     refused(&forged, yes.clone(), 404, "approval_unknown");
+    // Of two equal keys a person may have seen the other one.
+    let rule = |keys: &str| {
+        let body = format!(
+            r#"{{"approved":true,"digest":"{digest}","scope":"session","rule":{{"syscall":"fs.read",{keys}}}}}"#
+        );
+        let answer = served.send(&format!("POST {path}"), &[], Some(&body));
+        assert_eq!((answer.status, answer.code().as_str()), (400, "request_invalid"), "{body}");
+    };
+    rule(r#""path_glob":"ask1.txt","path_glob":"**""#);
+    rule(r#""path_glob":"ask1.txt","path\u005fglob":"**""#);
     let shown = served.get(&path).expect(200).json();
     assert_eq!((&shown["answered"], &shown["tool"]), (&json!(false), &json!("fs.read")));
     // The control: the real answer lets the call run.

@@ -33,6 +33,17 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
     assert!(why["nearly"].is_array() && why["decision"] == "allow", "{why}");
     let wrong = json!({ "project": project, "call": { "sycall": "fs.write" } });
     assert_eq!(served.post("/v1/policy/check", &wrong).code(), "call_malformed");
+    // A body has one reading, and is an object.
+    let twice = r#"{"syscall":"fs.write","path":"a","path":".git/config"}"#;
+    for body in [
+        format!(r#"{{"project":{},"call":{twice}}}"#, json!(project)),
+        format!(r#"[{},{{"syscall":"fs.read"}}]"#, json!(project)),
+    ] {
+        for route in ["POST /v1/policy/check", "POST /v1/policy/explain"] {
+            let answer = served.send(route, &[], Some(&body));
+            assert_eq!((answer.status, answer.code().as_str()), (400, "request_invalid"), "{body}");
+        }
+    }
     // Proposing changes nothing; approving wants the digest of what was read.
     let proposal = json!({ "project": project, "policy": open });
     let proposed = served.post("/v1/policy/propose", &proposal).expect(200).json();

@@ -339,7 +339,7 @@ fn offer(decided: &PolicyDecided) -> Option<GrantRule> {
         rule.layer == Layer::BuiltIn && rule.action == PolicyEffect::RequireReview
     };
     let call = decided.input.as_ref().filter(|_| !decided.decision.rules.iter().any(built_in))?;
-    Some(glasshouse_policy::GrantRule::for_call(call).ok()?.told(call))
+    Some(glasshouse_policy::GrantRule::offered(call, &decided.decision).ok()?.told(call))
 }
 
 /// Why a person is asked: the reasons of the rules that want it, or their names.

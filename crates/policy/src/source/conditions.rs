@@ -1,7 +1,8 @@
 //! The conditions of `match` and `except`.
 
+use glasshouse_model::syscall::name;
 use glasshouse_model::workflow::State;
-use glasshouse_model::{ChangeClass, suggest};
+use glasshouse_model::{ChangeClass, Effect, suggest};
 
 use super::check_items;
 use crate::codes;
@@ -32,6 +33,20 @@ pub(crate) const MATCH_KEYS: &[&str] = &[
     "label",
     "change",
 ];
+
+/// Reads the `match` of a rule of this effect, in a file or in a grant.
+pub(crate) fn of_rule(reader: &Reader<'_>, node: &Node, effect: Effect) -> Result<Conditions> {
+    let when = read(reader, node, effect != Effect::Allow)?;
+    let connects =
+        when.syscalls().is_some_and(|names| names.iter().any(|one| **one == *name::NET_CONNECT));
+    if effect == Effect::Allow && connects && !when.names_hosts() {
+        return Err(reader
+            .error(codes::BAD_VALUE, node, "connections allowed without `host`")
+            .why("the rule would open every host there is")
+            .fix("list the hosts under `host` or `network_whitelist`"));
+    }
+    Ok(when)
+}
 
 /// Reads a map of conditions. `wide`: matching more makes the decision stricter.
 pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Conditions> {

@@ -4,9 +4,11 @@ use glasshouse_model::{
     BranchId, Call, CallId, Digest, Effect, Principal, PrincipalKind, TenantId,
 };
 use glasshouse_policy::{
-    Approval, ApprovalRefusal, ApprovalUse, GrantId, Policy, Request, Verdict, decide,
+    Approval, ApprovalRefusal, ApprovalUse, GrantId, GrantRule, Policy, Request, Standing,
+    StandingUse, Verdict, decide,
 };
 
+use crate::standing;
 use crate::support::{call, compile};
 
 const REVIEW: &str = "
@@ -59,6 +61,41 @@ fn a_valid_approval_allows_once() {
     let again = run(&policy, &approval(&policy, "ls"), &call, 0, used.counter);
     assert_eq!(again.decision.effect, Effect::RequireReview);
     assert_eq!(again.approval_refusals, [ApprovalRefusal::Used]);
+}
+
+/// A refused approval asks in the name of no rule, so a grant that answers the rules still counts.
+#[test]
+fn a_grant_counts_beside_an_approval_that_does_not() {
+    let policy = compile(REVIEW).unwrap();
+    let call = shell("ls");
+    let asked = decide(&policy, &Request::new(&call, 0)).decision;
+    let matching = GrantRule::offered(&call, &asked).unwrap().told(&call).matching;
+    let grants = [Standing::new(standing::id(1), standing::terms(&policy, matching)).unwrap()];
+    let branch = BranchId::from_random([1; 8]);
+    let approval = Approval { expires_us: 1, ..approval(&policy, "ls") };
+    let base = Digest::of(b"tree");
+    let check = |grants: &[Standing], expected: Effect| {
+        let counters = |_: GrantId| 0;
+        let mut request = Request { counters: &counters, ..Request::new(&call, 2) };
+        request.approval = Some(ApprovalUse {
+            approval: &approval,
+            branch: &branch,
+            call: CallId(14),
+            base_tree: &base,
+        });
+        request.standing = Some(StandingUse {
+            grants,
+            branch: &branch,
+            turn: None,
+            workspace: "/p",
+            repository: None,
+        });
+        let found = decide(&policy, &request);
+        assert!(!found.approval_refusals.is_empty() && found.approval_use.is_none());
+        assert_eq!(found.decision.effect, expected);
+    };
+    check(&grants, Effect::Allow);
+    check(&[], Effect::RequireReview);
 }
 
 #[test]

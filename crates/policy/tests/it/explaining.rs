@@ -8,6 +8,8 @@ use glasshouse_policy::{
     explain, explanation_text, limits,
 };
 
+use serde_json::json;
+
 use crate::support::{call, compile, effect};
 
 const RULES: &str = "
@@ -63,6 +65,38 @@ fn the_least_change_of_a_call() {
     );
     // Nothing about the call would help.
     assert_eq!(first_change("{ syscall: x.y }"), (String::new(), None));
+}
+
+/// The failure: words that hold blanks were joined by blanks, and the command that was told was denied.
+#[test]
+fn a_command_is_told_so_that_it_can_be_given() {
+    let check = |words: &[&str], told: &str| {
+        let rule = json!({ "name": "c", "match": { "syscall": "shell.run", "argv": [words] }, "action": "allow" });
+        let policy = compile(&format!("capabilities: [{rule}]")).unwrap();
+        let asked = "{ syscall: shell.run, argv: ls }";
+        let why = explain(&policy, &Request::new(&call(asked), 0));
+        let [change] = why.other_call.as_slice() else { panic!("{words:?}: {why:?}") };
+        let edit = &change.set[0];
+        assert_eq!((edit.key, edit.to.as_str(), change.decision), ("argv", told, Effect::Allow));
+        // As it is told, it is given: a text, or a list.
+        let list = serde_json::from_str::<Vec<String>>(&edit.to);
+        let given = list.map_or_else(|_| json!(edit.to), |words| json!(words));
+        let sketch = json!({ "syscall": "shell.run", "argv": given }).to_string();
+        assert_eq!(effect(&policy, &sketch), Effect::Allow, "{sketch}");
+        // The control: without it the call is denied.
+        assert_eq!(effect(&policy, asked), Effect::Deny);
+    };
+    check(&["git", "commit"], "git commit");
+    check(&["git", "commit", "-m", "a b"], r#"["git","commit","-m","a b"]"#);
+    check(&["a b"], r#"["a b"]"#);
+    check(&["echo", "a\tb"], r#"["echo","a\tb"]"#);
+    check(&["echo", " "], r#"["echo"," "]"#);
+    check(&["echo", "it's"], "echo it's");
+    check(&["echo", "\"x\""], "echo \"x\"");
+    check(&["[", "-f", "a", "]"], r#"["[","-f","a","]"]"#);
+    check(&["[1]"], r#"["[1]"]"#);
+    check(&["true"], "true");
+    check(&["12"], "12");
 }
 
 #[test]

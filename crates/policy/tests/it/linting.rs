@@ -2,7 +2,9 @@
 
 use glasshouse_policy::{Level, Policy, Protected, Source, default_source, lint, workflow_source};
 
-use crate::support::compile;
+use glasshouse_model::Effect;
+
+use crate::support::{compile, effect};
 
 /// Warnings of a policy as `kind rule`.
 fn warnings(rules: &str) -> Vec<String> {
@@ -75,6 +77,46 @@ fn rules_that_never_decide() {
         ],
         &["unreachable_rule a"],
     );
+}
+
+/// The failure: a rule for a host was called too much beside one that names none, and without it the host was denied.
+#[test]
+fn what_is_redundant_can_be_removed() {
+    let removable = |wide: &str, rule: &str, expected: bool, sketch: &str| {
+        let wide = format!("name: wide, match: {wide}, action: allow");
+        let rule = format!("name: host, match: {rule}, action: allow");
+        let warned: &[&str] = if expected { &["redundant_rule host"] } else { &[] };
+        check(&[&wide, &rule], warned);
+        // It is tried: the call is allowed without the rule just where it is said to be.
+        let effect = |rules: &[&str]| {
+            let rules: String = rules.iter().map(|rule| format!("  - {{ {rule} }}\n")).collect();
+            effect(&compile(&format!("capabilities:\n{rules}")).unwrap(), sketch)
+        };
+        let after = if expected { Effect::Allow } else { Effect::Deny };
+        assert_eq!((effect(&[&wide, &rule]), effect(&[&wide])), (Effect::Allow, after), "{wide}");
+    };
+    let connect =
+        "{ syscall: net.connect, caller: agent, host: docs.example.org, method: GET, port: 443 }";
+    let to = |more: &str| format!("{{ host: docs.example.org, caller: agent{more} }}");
+    for wide in
+        ["{ caller: agent }", "{ caller: [agent, user] }", "{ caller: agent, tenant: local }"]
+    {
+        removable(wide, &to(", tenant: local"), false, connect);
+        removable(wide, &to(", tenant: local, syscall: net.connect"), false, connect);
+        removable(wide, &to(", tenant: local, syscall: [net.connect, x.y]"), false, connect);
+        // What opens no connection is too much.
+        removable(
+            wide,
+            "{ syscall: x.y, caller: agent, tenant: local }",
+            true,
+            "{ syscall: x.y, caller: agent }",
+        );
+        let other = "{ syscall: x.y, caller: agent, host: docs.example.org }";
+        removable(wide, &to(", tenant: local, syscall: x.y"), true, other);
+    }
+    // The control: one that names the host, too.
+    removable("{ host: '*.example.org' }", &to(""), true, connect);
+    removable("{ host: docs.example.org, caller: agent }", &to(", method: GET"), true, connect);
 }
 
 #[test]

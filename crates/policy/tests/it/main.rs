@@ -16,6 +16,7 @@ mod load_errors;
 mod names;
 mod random;
 mod shipped;
+mod spellings;
 mod standing;
 mod suites;
 mod support;

@@ -186,6 +186,16 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
         &["fs.write src/other", "fs.write elsewhere/file"],
     );
     check(
+        "{ syscall: fs.write, caller: agent, path: src/a.rs, change: source }",
+        &["fs.write src/a.rs (source)"],
+        &["fs.write src/a.rs (test)", "fs.write src/other (source)"],
+    );
+    check(
+        "{ syscall: fs.write, caller: agent, path: src/a.rs, change: mixed }",
+        &["fs.write src/a.rs (mixed)"],
+        &["fs.write src/a.rs (source)", "fs.write src/other (mixed)"],
+    );
+    check(
         "{ syscall: net.connect, host: a.test, method: GET, http_path: /x }",
         &["net.connect GET a.test/x"],
         &[
@@ -247,6 +257,10 @@ fn each_binding_ends_it() {
             now.counters.insert(id(1), 2);
         },
         Some(StandingRefusal::UsedUp),
+    );
+    check(
+        &|t, _| t.rule.matching["asking_rule"] = json!(["other (policy.yaml)"]),
+        Some(StandingRefusal::OtherRule),
     );
     check(&|t, _| t.parent = Some(id(9).to_string()), Some(StandingRefusal::Orphaned));
     // A loop of parents ends, too.

@@ -21,6 +21,7 @@ fn no_words_of_the_library_are_told() {
         "---\na\n---\nb",
         "a: 0x",
         "a: 1e999999",
+        "a: .nan",
         "? \n: x",
     ];
     let deep = format!("a: {}", "[".repeat(40));
@@ -40,6 +41,33 @@ fn no_words_of_the_library_are_told() {
         ] {
             assert!(!told.contains(word), "{text:?}: {told}");
         }
+    }
+}
+
+/// The failure: a number that is none was told to be a merge key.
+#[test]
+fn each_fault_is_told_as_what_it_is() {
+    let check = |text: &str, why: &str| {
+        let error = compile(text).unwrap_err();
+        assert_eq!(error.code(), "policy_syntax", "{text}");
+        assert!(error.report().why.contains(why), "{text}: {}", error.report().why);
+    };
+    for number in [".nan", ".NaN", ".inf", "-.inf", "+.INF", "1e999999"] {
+        check(&format!("version: {number}"), "a number without a value");
+        check(
+            &format!("capabilities: [{{ name: r, match: {{ size_over: {number} }} }}]"),
+            "a number without a value",
+        );
+    }
+    check("a: {<<: {b: c}}", "a merge key");
+    check("{a: b, a: c}", "stands twice");
+    // The control: what is no number is a text.
+    for text in ["nan", "inf", "'.nan'"] {
+        assert_ne!(
+            compile(&format!("version: {text}")).unwrap_err().code(),
+            "policy_syntax",
+            "{text}"
+        );
     }
 }
 

@@ -4,6 +4,8 @@
 //! forgiven in a request: bare line ends, folded lines, spaces before colons, two lengths. What is
 //! sent on is written anew from what was understood.
 
+use glasshouse_model::http::check_path;
+
 use super::body::Framing;
 use super::host::parse_authority;
 use super::{Denial, Host};
@@ -306,31 +308,9 @@ fn absolute(target: &str) -> Result<(&str, String), Denial> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
     let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
-    check_path(rest.split('?').next().unwrap_or_default())?;
+    let path = rest.split('?').next().unwrap_or_default();
+    check_path(path).map_err(|_| Denial::Malformed)?;
     Ok((authority, rest))
-}
-
-/// Refuses paths that mean another path: a rule for `/open/` must not be met by `/open/../shut`.
-fn check_path(path: &str) -> Result<(), Denial> {
-    let mut decoded = Vec::new();
-    let mut bytes = path.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(Denial::Malformed) };
-        decoded.push(u8::try_from(high * 16 + low).map_err(|_| Denial::Malformed)?);
-    }
-    let walks = |segment: &[u8]| {
-        // `..;x` is `..` to servers that know path parameters.
-        matches!(segment.split(|byte| *byte == b';').next(), Some(b"." | b".."))
-    };
-    if decoded.contains(&0) || decoded.split(|byte| matches!(byte, b'/' | b'\\')).any(walks) {
-        return Err(Denial::Malformed);
-    }
-    Ok(())
 }
 
 fn is_token(bytes: &[u8]) -> bool {
