@@ -226,6 +226,12 @@ impl Policy {
         self.apart.iter().copied().filter(|source| !self.given.contains(source))
     }
 
+    /// Sources that somebody wrote, where there are rules of the program beside them: each is all that its file says.
+    pub(crate) fn whole_sources(&self) -> impl Iterator<Item = usize> {
+        let all = if self.given.is_empty() { 0 } else { self.sources.len() };
+        (0..all).filter(|source| !self.given.contains(source))
+    }
+
     /// Whether somebody can take a rule out of its file.
     pub(crate) fn is_written(&self, rule: &Rule) -> bool {
         !self.given.contains(&rule.source)

@@ -62,7 +62,10 @@ pub(super) fn rate(reader: &Reader<'_>, node: &Node) -> Result<Rate> {
     } else {
         format!("1{within}")
     };
-    let calls = calls.parse().ok().filter(|calls| *calls > 0).ok_or_else(bad)?;
+    // A sign is no part of a number here, as it is none in sizes and times.
+    let digits = Some(calls).filter(|calls| calls.bytes().all(|byte| byte.is_ascii_digit()));
+    let calls = digits.and_then(|digits| digits.parse().ok()).filter(|calls| *calls > 0);
+    let calls = calls.ok_or_else(bad)?;
     let within_ms = parse_time_ms(&whole).ok().filter(|ms| *ms > 0).ok_or_else(bad)?;
     Ok(Rate { calls, within_ms })
 }

@@ -15,6 +15,7 @@ mod linting;
 mod load_errors;
 mod names;
 mod random;
+mod schema;
 mod shipped;
 mod standing;
 mod suites;
