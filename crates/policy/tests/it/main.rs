@@ -12,6 +12,7 @@ mod granted;
 mod grants;
 mod learning;
 mod linting;
+mod load_advice;
 mod load_errors;
 mod names;
 mod random;
