@@ -156,14 +156,14 @@ impl Reader<'_> {
         // A key is not removed because it stands beside its place: without it the rule would match more.
         let place = |word: &str| keys::place(word).filter(|_| keys::PARTS.contains(&what));
         if let Some(place) = place(meant) {
-            return error.fix(format!("`{meant}` belongs in {place}")).with("suggestion", meant);
+            return error.fix(format!("`{meant}` belongs {place}")).with("suggestion", meant);
         }
         if let Some(word) = suggest::nearest(meant, known.iter().copied()) {
             return error.fix(format!("did you mean `{word}`?")).with("suggestion", word);
         }
         match suggest::nearest(meant, keys::all()).and_then(|word| Some((word, place(word)?))) {
             Some((word, place)) => error
-                .fix(format!("did you mean `{word}`? it belongs in {place}"))
+                .fix(format!("did you mean `{word}`? it belongs {place}"))
                 .with("suggestion", word),
             None => error,
         }

@@ -233,13 +233,13 @@ impl Linter<'_> {
             return;
         }
         let Some(other) = rules.iter().find(lets) else { return };
+        let seen =
+            if matches!(looks, Condition::Method(_)) { "has that method" } else { "has no path" };
         let message = format!(
-            "it does not bind what a command sends by TLS: a tunnel (CONNECT) shows no `{}` but its own, and {} \
-             lets tunnels pass",
-            looks.key(),
+            "it does not bind what a command sends by TLS: a tunnel (CONNECT) {seen}, and {} lets tunnels pass",
             self.place(other)
         );
-        let fix = "deny `method: CONNECT` to the host too, or let the rule that opens it name methods or paths";
+        let fix = "deny `method: CONNECT` to the host too, or open it by a rule that names methods or paths";
         self.add(Level::Warning, "tunnel_unseen", rule, message, fix);
     }
 }

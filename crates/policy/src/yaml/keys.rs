@@ -39,11 +39,11 @@ pub(super) const PARTS: [&str; 5] =
     ["a policy", "a rule", "the conditions of a rule", "constraints", "examples"];
 
 const PLACES: [(&[&str], &str); 5] = [
-    (MATCH_KEYS, "`match`"),
-    (CONSTRAINT_KEYS, "`constraints`"),
-    (RULE_KEYS, "a rule, beside the others of its keys"),
-    (EXAMPLE_KEYS, "`examples`"),
-    (TOP_KEYS, "the top of the file"),
+    (MATCH_KEYS, "in `match`"),
+    (CONSTRAINT_KEYS, "in `constraints`"),
+    (RULE_KEYS, "in a rule, beside its `match`"),
+    (EXAMPLE_KEYS, "in `examples`"),
+    (TOP_KEYS, "at the top of the file"),
 ];
 
 /// Every key of a policy.

@@ -18,7 +18,7 @@ fn a_key_at_the_wrong_depth_says_where_it_belongs() {
         ("caller_tag", "`caller_tag` belongs in `match`"),
         ("rate", "`rate` belongs in `constraints`"),
         ("not_match", "`not_match` belongs in `examples`"),
-        ("network_whitelist", "`network_whitelist` belongs in the top of the file"),
+        ("network_whitelist", "`network_whitelist` belongs at the top of the file"),
         ("path_globs", "did you mean `path_glob`? it belongs in `match`"),
         ("taint", "`label` belongs in `match`"),
         ("effect", "did you mean `action`?"),
@@ -28,7 +28,7 @@ fn a_key_at_the_wrong_depth_says_where_it_belongs() {
         let text = rule(&format!("{{ name: a, match: {{}}, {key}: x, action: deny }}"));
         told(&text, 2, 27, fix);
     }
-    let beside = "belongs in a rule, beside the others of its keys";
+    let beside = "belongs in a rule, beside its `match`";
     told("name: a\n", 1, 1, &format!("`name` {beside}"));
     told("syscall: fs.read\n", 1, 1, "`syscall` belongs in `match`");
     told("rules: []\n", 1, 1, "did you mean `capabilities`?");
