@@ -1,7 +1,7 @@
 //! Sizes and times in configuration and policy files.
 //!
 //! Sizes: `KiB MiB GiB` are powers of 1024, `KB MB GB` powers of 1000, a bare number is bytes.
-//! Times: `ms s m h`; a bare number is refused because nothing says which unit was meant.
+//! Times: `ms s m h d`; a bare number is refused because nothing says which unit was meant.
 //! Units are case-sensitive; anything else is an error, and an error stops the start.
 
 use std::fmt;
@@ -17,6 +17,7 @@ pub struct UnitError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Problem {
     NoNumber,
+    Fraction,
     UnknownUnit(String),
     MissingUnit,
     Overflow,
@@ -30,6 +31,9 @@ impl fmt::Display for UnitError {
         let Self { text, problem, expected } = self;
         match problem {
             Problem::NoNumber => write!(f, "`{text}` does not start with a whole number"),
+            Problem::Fraction => {
+                write!(f, "`{text}` is no whole number, and amounts are; take a smaller unit")
+            }
             Problem::UnknownUnit(unit) => {
                 write!(f, "`{text}` has the unknown unit `{unit}`; expected {expected}")
             }
@@ -126,6 +130,12 @@ fn quantity(
     if number.is_empty() {
         return Err(fail(Problem::NoNumber));
     }
+    if unit
+        .strip_prefix(['.', ','])
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
+        return Err(fail(Problem::Fraction));
+    }
     let Some(factor) = factor(unit) else {
         return Err(fail(if unit.is_empty() {
             Problem::MissingUnit
@@ -189,5 +199,11 @@ mod tests {
         check(parse_size_bytes("10Kib").unwrap_err(), &["10Kib", "`Kib`", "KiB"]);
         check(parse_time_ms("30").unwrap_err(), &["`30`", "no unit", "ms, s, m, h or d"]);
         check(parse_size_bytes("many").unwrap_err(), &["many", "whole number"]);
+        for fraction in ["1.5MiB", "0.5", "1,5KB", "2.0MB"] {
+            check(parse_size_bytes(fraction).unwrap_err(), &[fraction, "no whole number"]);
+        }
+        check(parse_time_ms("0.5s").unwrap_err(), &["`0.5s`", "no whole number"]);
+        // The control: no fraction, and a unit that begins so.
+        check(parse_size_bytes("1.MiB").unwrap_err(), &["unknown unit `.MiB`"]);
     }
 }

@@ -14,7 +14,7 @@ pub const UNKNOWN_KEY: Code = Code::new(
     "policy_unknown_key",
     Exit::Usage,
     false,
-    "correct the key or remove it; an unknown key never silently means nothing",
+    "correct the key; a condition that is removed makes its rule match more",
 );
 /// A required key is absent.
 pub const MISSING_KEY: Code =

@@ -1,6 +1,7 @@
 //! What a policy says that its author can hardly have meant.
 
 mod rivals;
+mod slips;
 mod spellings;
 
 use glasshouse_model::syscall::name;
@@ -48,6 +49,9 @@ const TAGS: &[&str] = &["core_plugin", "trusted_write", "third_party"];
 const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
+
+/// What decides where no rule allows.
+const DEFAULT_DENY: &str = "default-deny";
 
 /// Methods of requests.
 const METHODS: [&str; 16] = [
@@ -132,13 +136,33 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         linter.lacks(rule);
         linter.no_connection(rule);
         linter.other_words(rule);
+        linter.slips(rule);
         linter.manners(rule);
     }
+    found.extend(without_model(policy));
     found.sort_by(|a, b| {
         (a.level, &a.source, a.line, a.kind, &a.message)
             .cmp(&(b.level, &b.source, b.line, b.kind, &b.message))
     });
     found
+}
+
+/// Files that let nobody ask a model, so that no session can work. What stands beside rules of the program is what
+/// decides a session; a file that is tried alone may be a part of one.
+fn without_model(policy: &Policy) -> impl Iterator<Item = Finding> {
+    let opens = |source: usize| {
+        let mut rules = policy.rules.iter().filter(move |rule| rule.source == source);
+        rules.any(|rule| rule.effect != Effect::Deny && is_about(rule, &[name::MODEL_CALL]))
+    };
+    policy.whole_sources().filter(move |source| !opens(*source)).map(|source| Finding {
+        level: Level::Advice,
+        kind: "no_model",
+        source: policy.source_name(source).to_owned(),
+        line: 1,
+        rule: DEFAULT_DENY.to_owned(),
+        message: "no rule allows `model.call`, so no session can ask a model".to_owned(),
+        fix: "allow it: { name: model, match: { syscall: model.call }, action: allow }".to_owned(),
+    })
 }
 
 /// Whether calls of one of these names are among a rule's.

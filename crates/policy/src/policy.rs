@@ -158,31 +158,42 @@ impl Policy {
 
     fn check_names(&self) -> Result<()> {
         // A name that differs in its capitals alone is taken for the same.
-        let mut seen: HashMap<(Option<usize>, String), String> = BUILT_INS
+        let mut seen: HashMap<(Option<usize>, String), (&str, String)> = BUILT_INS
             .iter()
-            .map(|rule| ((None, rule.name.to_ascii_lowercase()), "the built-in rules".to_owned()))
+            .map(|rule| {
+                let place = "a built-in rule".to_owned();
+                ((None, rule.name.to_ascii_lowercase()), (rule.name, place))
+            })
             .collect();
         // Sources that speak for themselves may use the same names: each is a whole policy.
         let (apart, joint): (Vec<_>, Vec<_>) =
             self.rules.iter().partition(|rule| self.apart.contains(&rule.source));
         for rule in joint.into_iter().chain(apart) {
-            let source = &self.sources[rule.source];
             let voice = self.apart.contains(&rule.source).then_some(rule.source);
-            let place = format!("{source}:{}", rule.line);
+            let place = format!("the rule at {}:{}", self.sources[rule.source], rule.line);
             let name = rule.name.to_ascii_lowercase();
             let earlier = seen.get(&(None, name.clone())).cloned();
-            if let Some(first) = earlier.or(seen.insert((voice, name), place)) {
-                return Err(Error::new(
-                    codes::DUPLICATE_RULE,
-                    format!("{source}:{}: rule `{}`", rule.line, rule.name),
-                )
-                .why(format!("{first} has a rule of that name"))
-                .with("source", source.as_str())
-                .with("line", rule.line)
-                .with("rule", &*rule.name));
+            if let Some(first) = earlier.or(seen.insert((voice, name), (&rule.name, place))) {
+                return Err(self.twice(rule, &first));
             }
         }
         Ok(())
+    }
+
+    fn twice(&self, rule: &Rule, (first, place): &(&str, String)) -> Error {
+        let source = &self.sources[rule.source];
+        let what = format!("{source}:{}:{}: rule `{}`", rule.line, rule.column, rule.name);
+        let why = if *first == &*rule.name {
+            format!("{place} has that name")
+        } else {
+            format!("{place} has the name `{first}`, and capitals do not count")
+        };
+        Error::new(codes::DUPLICATE_RULE, what)
+            .why(why)
+            .with("source", source.as_str())
+            .with("line", rule.line)
+            .with("column", rule.column)
+            .with("rule", &*rule.name)
     }
 
     /// What loads but is odd: lists that never match, excepts that undo their rule, names that
@@ -213,6 +224,12 @@ impl Policy {
     /// Sources that wait for somebody to accept them.
     pub(crate) fn acceptable(&self) -> impl Iterator<Item = usize> {
         self.apart.iter().copied().filter(|source| !self.given.contains(source))
+    }
+
+    /// Sources that somebody wrote, where there are rules of the program beside them: each is all that its file says.
+    pub(crate) fn whole_sources(&self) -> impl Iterator<Item = usize> {
+        let all = if self.given.is_empty() { 0 } else { self.sources.len() };
+        (0..all).filter(|source| !self.given.contains(source))
     }
 
     /// Whether somebody can take a rule out of its file.

@@ -15,7 +15,7 @@ impl Conditions {
         self.iter().all(|mine| other.iter().any(|theirs| mine.covers(theirs)))
     }
 
-    /// Whether both surely never hold together: one key asks for different words.
+    /// Whether both surely never hold together: one key asks for different things.
     pub(crate) fn exclude(&self, other: &Self) -> bool {
         self.iter().any(|mine| other.iter().any(|theirs| mine.excludes_words(theirs)))
     }
@@ -54,7 +54,7 @@ impl Condition {
         }
     }
 
-    /// Whether both ask one key of one value for words that they do not share.
+    /// Whether both ask one key of one value for what they do not share.
     fn excludes_words(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Syscall(a), Self::Syscall(b))
@@ -66,6 +66,13 @@ impl Condition {
             (Self::Caller(a), Self::Caller(b)) => {
                 let kinds: BTreeSet<_> = a.iter().map(|caller| caller.kind).collect();
                 !b.iter().any(|caller| kinds.contains(&caller.kind))
+            }
+            (Self::Host(a), Self::Host(b)) => {
+                a.iter().all(|mine| b.iter().all(|theirs| hosts_differ(mine, theirs)))
+            }
+            (Self::Path(a), Self::Path(b)) => {
+                let all = |mine| b.include.iter().all(|theirs| globs_differ(mine, theirs));
+                a.include.iter().all(all)
             }
             _ => false,
         }
@@ -91,6 +98,40 @@ fn host_covers(mine: &HostPattern, other: &HostPattern) -> bool {
         (HostPattern::Below(mine), HostPattern::Below(other)) => other.ends_with(&**mine),
         _ => false,
     }
+}
+
+/// Whether surely no host matches both.
+fn hosts_differ(one: &HostPattern, other: &HostPattern) -> bool {
+    match (one, other) {
+        (HostPattern::Any, _) | (_, HostPattern::Any) => false,
+        (HostPattern::Exact(name), pattern) | (pattern, HostPattern::Exact(name)) => {
+            !pattern.matches(name)
+        }
+        (HostPattern::Below(one), HostPattern::Below(other)) => {
+            !one.ends_with(&**other) && !other.ends_with(&**one)
+        }
+    }
+}
+
+/// Whether surely no path matches both: up to the first `**` of either they ask for different names, or for paths of
+/// different lengths.
+fn globs_differ(one: &Glob, other: &Glob) -> bool {
+    for pair in 0.. {
+        match (one.segments().get(pair), other.segments().get(pair)) {
+            (Some(Segment::AnyDepth), _) | (_, Some(Segment::AnyDepth)) | (None, None) => {
+                return false;
+            }
+            (None, Some(_)) | (Some(_), None) => return true,
+            (Some(Segment::Literal(name)), Some(segment))
+            | (Some(segment), Some(Segment::Literal(name)))
+                if !segment.matches(name) =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 fn paths_cover(mine: &PathPatterns, other: &PathPatterns) -> bool {
@@ -143,6 +184,8 @@ fn commands_cover(mine: &CommandPatterns, other: &CommandPatterns) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use glasshouse_model::CanonicalPath;
+
     use super::*;
 
     fn globs(pattern: &str) -> PathPatterns {
@@ -169,5 +212,57 @@ mod tests {
         check("[ab]", "a", true);
         check("{a,b}", "/a", true);
         check("/a", "a", false);
+    }
+
+    /// What differs has no path in common; "no" may only mean that it is not seen.
+    #[test]
+    fn patterns_that_surely_differ() {
+        let check = |one: &str, other: &str, expected: bool| {
+            let (one, other) = (Condition::Path(globs(one)), Condition::Path(globs(other)));
+            assert_eq!(one.excludes_words(&other), expected, "{one:?} {other:?}");
+            assert_eq!(other.excludes_words(&one), expected, "{other:?} {one:?}");
+        };
+        check("src/**", "db/**", true);
+        check("src/**", "db/a docs/**", true);
+        check("src/*.rs", "src/a.md", true);
+        check("src/a", "src/a/b", true);
+        check("src/[ab]/**", "src/c/**", true);
+        check("/Dockerfile", "docs/**", true);
+        check("src/**", "src/a", false);
+        check("src/** db/**", "db/a", false);
+        check("src/**", "*.md", false);
+        check("**", "db/**", false);
+        check("src", "db/**", false);
+        check("**/a", "**/b", false);
+        check("src/*", "*/a", false);
+        // Whatever is said to differ has nothing in common.
+        let texts = ["src/**", "*.rs", "/a", "a", "a/b", "a/*", "*/b", "a/**/b", "[ab]/b", "b/"];
+        let paths = ["a", "b", "a/b", "src/a", "src/a.rs", "a/x/b", "b/b", "a/b/c", "a.rs"];
+        for (one, other) in texts.iter().flat_map(|one| texts.map(|other| (*one, other))) {
+            let (mine, theirs) = (globs(one), globs(other));
+            let differ =
+                Condition::Path(mine.clone()).excludes_words(&Condition::Path(theirs.clone()));
+            for path in paths {
+                let path = CanonicalPath::parse(path).unwrap();
+                let both = mine.matches(&path) && theirs.matches(&path);
+                assert!(!(differ && both), "{one} {other} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn hosts_that_surely_differ() {
+        let check = |one: &str, other: &str, expected: bool| {
+            let host = |text: &str| Condition::Host(vec![HostPattern::parse(text).unwrap()]);
+            assert_eq!(host(one).excludes_words(&host(other)), expected, "{one} {other}");
+            assert_eq!(host(other).excludes_words(&host(one)), expected, "{other} {one}");
+        };
+        check("a.test", "b.test", true);
+        check("a.test", "*.a.test", true);
+        check("*.a.test", "*.b.test", true);
+        check("A.test", "a.test", false);
+        check("x.a.test", "*.a.test", false);
+        check("*.x.a.test", "*.a.test", false);
+        check("*", "a.test", false);
     }
 }

@@ -92,6 +92,7 @@ pub(crate) struct Rule {
     /// Which source it comes from, and where in it.
     pub(crate) source: usize,
     pub(crate) line: u64,
+    pub(crate) column: u64,
     pub(crate) effect: Effect,
     pub(crate) reason: Option<Box<str>>,
     pub(crate) when: Conditions,

@@ -1,7 +1,10 @@
-//! The JSON Schema of a policy file, for editors. What it accepts is a little more than what loads:
-//! patterns, units and examples are tried only by the program.
+//! The JSON Schema of a policy file, for editors. It refuses nothing that loads, and accepts a little more: patterns
+//! of paths, examples, and what two keys say together are tried only by the program.
+
+use std::collections::BTreeSet;
 
 use glasshouse_model::ChangeClass;
+use glasshouse_model::syscall::name;
 use glasshouse_model::workflow::State;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +13,10 @@ use crate::limits::{
     MAX_REASON_BYTES, MAX_RULES, MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES,
     MAX_SECRET_PATTERNS,
 };
-use crate::rule::{ISOLATION_LEVELS, UI_LIMITS, UI_PROFILES};
+use crate::rule::{ISOLATION_LEVELS, KNOWN_SYSCALLS, UI_LIMITS, UI_PROFILES};
+
+/// Calls and a time, neither of which is zero.
+const RATE: &str = "^0*[1-9][0-9]*/(0*[1-9][0-9]*)?(ms|s|m|h|d)$";
 
 /// The schema, as JSON Schema 2020-12.
 #[must_use]
@@ -64,17 +70,38 @@ pub fn policy_schema() -> Value {
                     { "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/word" } },
                 ] } },
             ] },
+            "syscall": syscall(),
+            "syscalls": { "oneOf": [
+                { "$ref": "#/$defs/syscall" },
+                { "type": "array", "maxItems": MAX_LIST_ITEMS, "items": { "$ref": "#/$defs/syscall" } },
+            ] },
             "size": {
-                "type": ["integer", "string"], "pattern": "^[0-9]+(B|KiB|MiB|GiB|KB|MB|GB)?$",
+                "type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]+(KiB|MiB|GiB|KB|MB|GB)?$",
             },
-            "time": { "type": ["integer", "string"], "pattern": "^[0-9]+(ms|s|m|h|d)?$" },
+            "time": { "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$" },
         },
     })
+}
+
+/// One of ours, or a name in a namespace that is none of ours.
+fn syscall() -> Value {
+    let spaces: BTreeSet<&str> =
+        KNOWN_SYSCALLS.iter().filter_map(|name| name.split('.').next()).collect();
+    let ours = spaces.into_iter().collect::<Vec<_>>().join("|");
+    json!({ "anyOf": [
+        { "enum": KNOWN_SYSCALLS },
+        {
+            "type": "string", "pattern": "^[A-Za-z0-9_-]*[.:/][A-Za-z0-9._:/-]*$",
+            "not": { "pattern": format!("^(({ours})[.:/]|{}$)", name::WEB_FETCH.replace('.', "[.]")) },
+        },
+    ] })
 }
 
 fn rule() -> Value {
     json!({
         "type": "object",
+        "if": { "properties": { "action": { "const": "deny" } }, "required": ["action"] },
+        "then": { "properties": { "constraints": false } },
         "additionalProperties": false,
         "required": ["name", "match", "action"],
         "properties": {
@@ -110,7 +137,7 @@ fn conditions() -> Value {
         schema
     };
     let properties = json!({
-        "syscall": described(words(), "Name of the syscall, exactly"),
+        "syscall": { "$ref": "#/$defs/syscalls", "description": "Name of the syscall, exactly" },
         "path_glob": described(words(), "Patterns of workspace paths"),
         "state_machine_state": described(word_or_list(&states), "State of the workflow"),
         "caller": described(words(), "user, agent, plugin, kernel, or one by name: plugin:fs-tool"),
@@ -161,7 +188,7 @@ fn constraints() -> Value {
             "max_file_size": { "$ref": "#/$defs/size" },
             "max_duration": { "$ref": "#/$defs/time" },
             "min_isolation": { "enum": ISOLATION_LEVELS },
-            "rate": { "type": "string", "pattern": "^[0-9]+/[0-9]*(ms|s|m|h|d)$" },
+            "rate": { "type": "string", "pattern": RATE },
             "ui_profile": { "enum": UI_PROFILES },
             "ui_limits": { "type": "object", "additionalProperties": false, "properties": limits },
             "ui_hosts": {

@@ -1,27 +1,25 @@
 //! A policy text becomes rules; anything doubtful is an error with its place.
 
+mod amounts;
 pub(crate) mod conditions;
+mod examples;
 mod interface;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use glasshouse_model::Effect;
 use glasshouse_model::syscall::name;
-use glasshouse_model::units::{UnitError, parse_size_bytes, parse_time_ms};
-use glasshouse_model::{Effect, Rate};
 
+use self::amounts::{Quantity, SIZE, TIME, quantity, rate};
 use crate::codes;
-use crate::command::Seen;
 use crate::error::{Error, Result};
 use crate::extension::ExtensionText;
 use crate::limits::{
-    MAX_EXAMPLES, MAX_EXCEPTS, MAX_EXTENSION_BYTES, MAX_LIST_ITEMS, MAX_NAME_BYTES,
-    MAX_REASON_BYTES, MAX_RULES, MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES,
-    MAX_SECRET_PATTERNS,
+    MAX_EXCEPTS, MAX_EXTENSION_BYTES, MAX_LIST_ITEMS, MAX_NAME_BYTES, MAX_REASON_BYTES, MAX_RULES,
+    MAX_SECRET_NAME_BYTES, MAX_SECRET_PATTERN_BYTES, MAX_SECRET_PATTERNS,
 };
 use crate::network::{HostPattern, WEB_PORTS};
-use crate::rule::{Asked, Condition, Conditions, Demands, ISOLATION_LEVELS, Rule, SANDBOXES};
-use crate::sketch::CallSketch;
+use crate::rule::{Condition, Conditions, Demands, ISOLATION_LEVELS, Rule, SANDBOXES};
 use crate::yaml::{Key, Kind, Node, Reader};
 
 /// One YAML text; several make one policy, and the order in which they are given decides nothing
@@ -94,6 +92,8 @@ pub struct SecretPattern {
     pub source: String,
     /// Line of the source, from 1.
     pub line: u64,
+    /// Column in it, from 1.
+    pub column: u64,
 }
 
 /// What one source holds.
@@ -210,6 +210,7 @@ fn secret_patterns(reader: &Reader<'_>, node: &Node) -> Result<Vec<SecretPattern
             pattern: pattern.to_owned(),
             source: reader.source.to_owned(),
             line: node.line,
+            column: node.column,
         })
     };
     entries.iter().map(read).collect()
@@ -240,6 +241,7 @@ fn network(reader: &Reader<'_>, node: &Node, index: usize, contents: &mut Conten
                 name: format!("network_whitelist.{}{behind}", key.text).into(),
                 source: index,
                 line: list.line,
+                column: list.column,
                 effect: Effect::Allow,
                 reason: Some(format!("the host is in the group `{}`", key.text).into()),
                 when: Conditions::new(vec![
@@ -338,6 +340,7 @@ impl RuleReader<'_> {
             name: name.into(),
             source: self.index,
             line: node.line,
+            column: node.column,
             effect,
             reason: reason.map(Into::into),
             when,
@@ -346,7 +349,7 @@ impl RuleReader<'_> {
             examples: 0,
         };
         if let Some(examples) = fields.get("examples") {
-            rule.examples = self.examples(&rule, examples)?;
+            rule.examples = examples::run(&reader, &rule, examples)?;
         }
         self.warn(&rule, warnings);
         Ok(rule)
@@ -389,21 +392,8 @@ impl RuleReader<'_> {
     fn demands(self, node: &Node) -> Result<Demands> {
         let reader = self.reader;
         let fields = reader.map(node, "constraints", CONSTRAINT_KEYS)?;
-        let quantity = |key: &str, parse: fn(&str) -> std::result::Result<u64, UnitError>| {
-            fields
-                .get(key)
-                .map(|node| {
-                    let text = match &node.kind {
-                        Kind::Integer(number) => number.to_string(),
-                        _ => reader.text(node, key)?.to_owned(),
-                    };
-                    parse(&text).map_err(|error| {
-                        reader
-                            .error(codes::BAD_UNIT, node, format!("`{key}` cannot be read"))
-                            .why(error)
-                    })
-                })
-                .transpose()
+        let quantity = |key: &str, kind: &Quantity| {
+            fields.get(key).map(|node| quantity(&reader, node, key, kind)).transpose()
         };
         let sandbox = fields
             .get("require_sandbox")
@@ -447,53 +437,11 @@ impl RuleReader<'_> {
             sandbox,
             min_isolation,
             token,
-            max_file_size_bytes: quantity("max_file_size", parse_size_bytes)?,
-            max_duration_ms: quantity("max_duration", parse_time_ms)?,
+            max_file_size_bytes: quantity("max_file_size", &SIZE)?,
+            max_duration_ms: quantity("max_duration", &TIME)?,
             rate: fields.get("rate").map(|node| rate(&reader, node)).transpose()?,
             interface: interface::read(&reader, &fields)?,
         })
-    }
-
-    /// Runs the rule's own examples: a rule that does not say what its author believes is refused.
-    fn examples(self, rule: &Rule, node: &Node) -> Result<usize> {
-        let reader = self.reader;
-        let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
-        let mut tried = 0;
-        let mut wrong: Vec<(&Node, bool)> = Vec::new();
-        for (key, expected) in [("match", true), ("not_match", false)] {
-            let Some(list) = fields.get(key) else { continue };
-            let items = reader.list(list, key)?;
-            if items.len() > MAX_EXAMPLES {
-                return Err(too_many(&reader, list, "examples", items.len(), MAX_EXAMPLES));
-            }
-            for item in items {
-                tried += 1;
-                let unreadable = |why: &dyn std::fmt::Display| {
-                    let what = format!("an example of rule `{}` cannot be read", rule.name);
-                    reader.error(codes::BAD_VALUE, item, what).why(why).with("rule", &*rule.name)
-                };
-                let call = serde_json::from_value::<CallSketch>(item.to_json())
-                    .map_err(|error| unreadable(&error))?
-                    .into_call()
-                    .map_err(|error| unreadable(&error.report().why))?;
-                let asked = Asked { call: &call, seen: &Seen::default() };
-                if rule.contributes(asked) != expected {
-                    wrong.push((item, expected));
-                }
-            }
-        }
-        let Some(((first, expected), others)) = wrong.split_first() else { return Ok(tried) };
-        let mut why = if *expected {
-            "the rule does not match it, and should".to_owned()
-        } else {
-            "the rule matches it, and should not".to_owned()
-        };
-        if !others.is_empty() {
-            let lines: Vec<String> = others.iter().map(|(node, _)| node.line.to_string()).collect();
-            let _ = write!(why, "; nor do its examples at lines {} hold", lines.join(", "));
-        }
-        let what = format!("an example of rule `{}` does not hold", rule.name);
-        Err(reader.error(codes::EXAMPLE_FAILED, first, what).why(why).with("rule", &*rule.name))
     }
 
     fn warn(self, rule: &Rule, warnings: &mut Vec<Warning>) {
@@ -528,25 +476,6 @@ impl RuleReader<'_> {
             ));
         }
     }
-}
-
-/// `10/m`, `100/24h`: so many calls in so much time.
-fn rate(reader: &Reader<'_>, node: &Node) -> Result<Rate> {
-    let text = reader.text(node, "rate")?;
-    let bad = || {
-        reader
-            .error(codes::BAD_UNIT, node, format!("`{text}` is no rate"))
-            .why("expected calls and a time, such as 10/m or 100/24h")
-    };
-    let (calls, within) = text.split_once('/').ok_or_else(bad)?;
-    let whole = if within.starts_with(|c: char| c.is_ascii_digit()) {
-        within.to_owned()
-    } else {
-        format!("1{within}")
-    };
-    let calls = calls.parse().ok().filter(|calls| *calls > 0).ok_or_else(bad)?;
-    let within_ms = parse_time_ms(&whole).ok().filter(|ms| *ms > 0).ok_or_else(bad)?;
-    Ok(Rate { calls, within_ms })
 }
 
 /// Refuses a list that is too long for one key.

@@ -169,7 +169,12 @@ impl GrantRule {
             add(&|c| c.argv = Some([argv.as_slice(), &["more".to_owned()]].concat()));
             for prefix in self.prefixes() {
                 add(&|c| c.argv = Some([prefix.as_slice(), &["other".to_owned()]].concat()));
-                add(&|c| c.argv = Some(prefix[..prefix.len() - 1].to_vec()));
+                // Without its one word nothing is left that anybody could run.
+                if let Some((_, shorter)) =
+                    prefix.split_last().filter(|(_, words)| !words.is_empty())
+                {
+                    add(&|c| c.argv = Some(shorter.to_vec()));
+                }
             }
             add(&|c| c.argv = Some(script(format!("A=1 {line}"))));
             add(&|c| c.argv = Some([&["env".to_owned()], argv.as_slice()].concat()));

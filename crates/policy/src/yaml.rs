@@ -3,11 +3,15 @@
 //! The format is checked by walking this tree rather than by derived deserialisation, because a
 //! policy error has to name the place, what was expected there and the word that was meant.
 
+mod keys;
+mod syntax;
+
+use std::collections::HashMap;
 use std::fmt;
 
 use glasshouse_model::yaml::first_mark;
 use glasshouse_model::{Code, suggest};
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -68,17 +72,51 @@ impl Reader<'_> {
                 max_merge_keys: 0,
             },
             with_snippet: false,
+            // Both are seen by `node`, which can tell where the first one stands.
+            duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::PassThrough,
             merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
         };
-        serde_saphyr::from_str_with_options::<Option<Spanned<Tree>>>(text, options)
-            .map(|tree| match tree {
-                Some(tree) => tree.into(),
-                None => Node { kind: Kind::Null, line: 1, column: 1 },
-            })
-            .map_err(|error| {
-                let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-                self.error_at(codes::SYNTAX, line, column, "unreadable YAML").why(why(&error))
-            })
+        match serde_saphyr::from_str_with_options::<Option<Spanned<Tree>>>(text, options) {
+            Ok(Some(tree)) => self.node(tree),
+            Ok(None) => Ok(Node { kind: Kind::Null, line: 1, column: 1 }),
+            Err(error) => {
+                let fault = syntax::fault(text, &error);
+                let error = self
+                    .error_at(codes::SYNTAX, fault.line, fault.column, "unreadable YAML")
+                    .why(fault.why);
+                Err(fault.fix.into_iter().fold(error, Error::fix))
+            }
+        }
+    }
+
+    /// The tree with places, where no map has a key twice.
+    fn node(&self, tree: Spanned<Tree>) -> Result<Node> {
+        let (line, column) = (tree.referenced.line(), tree.referenced.column());
+        let kind = match tree.value {
+            Tree::Leaf(kind) => kind,
+            Tree::List(items) => {
+                Kind::List(items.into_iter().map(|item| self.node(item)).collect::<Result<_>>()?)
+            }
+            Tree::Map(entries) => {
+                let mut lines = HashMap::new();
+                let mut entry = |(key, node): (Spanned<String>, Spanned<Tree>)| {
+                    let (line, column) = (key.referenced.line(), key.referenced.column());
+                    let key = Key { text: key.value, line, column };
+                    if let Some(first) = lines.insert(key.text.clone(), line) {
+                        return Err(self.twice(&key, first));
+                    }
+                    Ok((key, self.node(node)?))
+                };
+                Kind::Map(entries.into_iter().map(&mut entry).collect::<Result<_>>()?)
+            }
+        };
+        Ok(Node { kind, line, column })
+    }
+
+    fn twice(&self, key: &Key, first: u64) -> Error {
+        self.error_at(codes::SYNTAX, key.line, key.column, "unreadable YAML")
+            .why(format!("the key `{}` stands twice in one map", key.text))
+            .fix(format!("remove one of the two; the first is in line {first}"))
     }
 
     /// An error about a node.
@@ -98,24 +136,37 @@ impl Reader<'_> {
         let entries = self.any_map(node, what)?;
         for (key, _) in entries {
             if !known.contains(&key.text.as_str()) {
-                let error = self
-                    .error_at(
-                        codes::UNKNOWN_KEY,
-                        key.line,
-                        key.column,
-                        format!("unknown key `{}` in {what}", key.text),
-                    )
-                    .why(format!("known keys are {}", known.join(", ")))
-                    .with("key", key.text.as_str());
-                return Err(match suggest::nearest(&key.text, known.iter().copied()) {
-                    Some(word) => {
-                        error.fix(format!("did you mean `{word}`?")).with("suggestion", word)
-                    }
-                    None => error,
-                });
+                return Err(self.unknown_key(key, what, known));
             }
         }
         Ok(Fields { entries })
+    }
+
+    fn unknown_key(&self, key: &Key, what: &str, known: &[&str]) -> Error {
+        let found = format!("unknown key `{}` in {what}", key.text);
+        let error = self
+            .error_at(codes::UNKNOWN_KEY, key.line, key.column, found)
+            .why(format!("known keys are {}", known.join(", ")))
+            .with("key", key.text.as_str());
+        let meant = keys::habit(&key.text).unwrap_or(&key.text);
+        let is_known = |word: &str| known.contains(&word);
+        if is_known(meant) {
+            return error.fix(format!("did you mean `{meant}`?")).with("suggestion", meant);
+        }
+        // A key is not removed because it stands beside its place: without it the rule would match more.
+        let place = |word: &str| keys::place(word).filter(|_| keys::PARTS.contains(&what));
+        if let Some(place) = place(meant) {
+            return error.fix(format!("`{meant}` belongs {place}")).with("suggestion", meant);
+        }
+        if let Some(word) = suggest::nearest(meant, known.iter().copied()) {
+            return error.fix(format!("did you mean `{word}`?")).with("suggestion", word);
+        }
+        match suggest::nearest(meant, keys::all()).and_then(|word| Some((word, place(word)?))) {
+            Some((word, place)) => error
+                .fix(format!("did you mean `{word}`? it belongs {place}"))
+                .with("suggestion", word),
+            None => error,
+        }
     }
 
     /// The entries of a map with free keys.
@@ -163,7 +214,8 @@ impl Reader<'_> {
             .why(format!("expected one of {}", known.join(", ")));
         // A part of a word is as near as a misspelt one: `review` is said where `require_review` is meant.
         let part = |word: &&&str| word.split('_').any(|part| part == text);
-        let meant = known.iter().find(part).copied();
+        let habit = keys::habit(text).filter(|word| known.contains(word));
+        let meant = habit.or_else(|| known.iter().find(part).copied());
         Err(match meant.or_else(|| suggest::nearest(text, known.iter().copied())) {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
             None => error,
@@ -173,47 +225,22 @@ impl Reader<'_> {
     pub(crate) fn wrong_type(&self, node: &Node, what: &str, expected: &str) -> Error {
         let found = match &node.kind {
             Kind::Null => "nothing",
-            Kind::Bool(_) => "true or false (quote it to make it a text)",
-            Kind::Integer(_) | Kind::Float(_) => "a number (quote it to make it a text)",
+            Kind::Bool(_) => "true or false",
+            Kind::Integer(_) | Kind::Float(_) => "a number",
             Kind::Text(text) if text.is_empty() => "an empty text",
             Kind::Text(_) => "a text",
             Kind::List(_) => "a list",
             Kind::Map(_) => "a map",
         };
-        self.error(codes::BAD_VALUE, node, format!("{what} has the wrong form"))
-            .why(format!("expected {expected}, found {found}"))
-    }
-}
-
-/// Words of the library that mean something to who programs with it, and what they say of a file.
-const WORDS: [(&str, &str); 4] = [
-    ("Option<", "a key of a map is nothing; write a text"),
-    ("string scalar", "a key of a map is a list or a map; write a text"),
-    ("non-finite float", "a number without a value or an end (`.nan`, `.inf`, one too large)"),
-    ("configured policy", "a merge key (`<<`)"),
-];
-
-/// What is wrong, without the place, which is told before it.
-fn why(error: &serde_saphyr::Error) -> String {
-    use serde_saphyr::budget::BudgetBreach;
-    match error.without_snippet() {
-        serde_saphyr::Error::Budget { breach, .. } => match breach {
-            BudgetBreach::MergeKeys { .. } => "a merge key (`<<`)".to_owned(),
-            BudgetBreach::Documents { .. } => "more than one document in a file".to_owned(),
-            BudgetBreach::Depth { .. } => format!("it nests deeper than {MAX_YAML_DEPTH} levels"),
-            _ => "it is too large".to_owned(),
-        },
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key `{key}` stands twice in one map")
-        }
-        other => {
-            let text = other.to_string();
-            let ours = WORDS.iter().find(|(theirs, _)| text.contains(theirs));
-            let place = text.rfind(" at line ");
-            ours.map_or_else(
-                || place.map_or(text.as_str(), |at| &text[..at]).to_owned(),
-                |(_, ours)| (*ours).to_owned(),
-            )
+        let error = self.error(codes::BAD_VALUE, node, format!("{what} has the wrong form"));
+        let error = error.why(format!("expected {expected}, found {found}"));
+        match &node.kind {
+            _ if !expected.contains("a text") => error,
+            Kind::Bool(_) => error.fix(
+                "quote it to make it a text: y, n, yes, no, on and off without quotes are true or false in YAML",
+            ),
+            Kind::Integer(_) | Kind::Float(_) => error.fix("quote it to make it a text"),
+            _ => error,
         }
     }
 }
@@ -258,26 +285,6 @@ enum Tree {
     Leaf(Kind),
     List(Vec<Spanned<Tree>>),
     Map(Vec<(Spanned<String>, Spanned<Tree>)>),
-}
-
-impl From<Spanned<Tree>> for Node {
-    fn from(tree: Spanned<Tree>) -> Self {
-        let (line, column) = (tree.referenced.line(), tree.referenced.column());
-        let kind = match tree.value {
-            Tree::Leaf(kind) => kind,
-            Tree::List(items) => Kind::List(items.into_iter().map(Self::from).collect()),
-            Tree::Map(entries) => Kind::Map(
-                entries
-                    .into_iter()
-                    .map(|(key, node)| {
-                        let (line, column) = (key.referenced.line(), key.referenced.column());
-                        (Key { text: key.value, line, column }, node.into())
-                    })
-                    .collect(),
-            ),
-        };
-        Self { kind, line, column }
-    }
 }
 
 impl<'de> Deserialize<'de> for Tree {
@@ -333,12 +340,8 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> std::result::Result<Tree, A::Error> {
         let mut out: Vec<(Spanned<String>, Spanned<Tree>)> = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        while let Some((key, node)) = entries.next_entry::<Spanned<String>, Spanned<Tree>>()? {
-            if !seen.insert(key.value.clone()) {
-                return Err(A::Error::custom(format!("the key `{}` stands twice", key.value)));
-            }
-            out.push((key, node));
+        while let Some(entry) = entries.next_entry::<Spanned<String>, Spanned<Tree>>()? {
+            out.push(entry);
         }
         Ok(Tree::Map(out))
     }

@@ -235,11 +235,11 @@ struct AsAccepted(bool);
 
 /// `--policy F` is that file alone (with the built-ins); otherwise what a session here would use.
 fn load(file: Option<&Path>, here: &Path, accepted: AsAccepted) -> Result<Policy, Error> {
-    let protected = protected(&home::data_dir()?, &home::program()?);
-    let Some(file) = file else { return Ok(compile(&texts(here, accepted)?, &protected)?) };
-    let text = input::text(file, input::MAX_POLICY_BYTES)?;
-    let name = file.display().to_string();
-    Ok(compile(&[PolicyText { name, text, consent: Consent::Joint }], &protected)?)
+    let Some(file) = file else {
+        let protected = protected(&home::data_dir()?, &home::program()?);
+        return Ok(compile(&texts(here, accepted)?, &protected)?);
+    };
+    named(&file.display().to_string(), &input::text(file, input::MAX_POLICY_BYTES)?)
 }
 
 /// The same with what runs its rules in TypeScript.
@@ -380,6 +380,11 @@ fn update(
 ) -> Result<u8, Error> {
     let kernel = home::kernel()?;
     let candidate = file.map(|file| input::text(file, input::MAX_POLICY_BYTES)).transpose()?;
+    // The kernel takes a candidate for the project's file; what is wrong with it stands where it was read.
+    let name = file.map_or_else(|| PROJECT_POLICY.to_owned(), |file| file.display().to_string());
+    if let Some(text) = &candidate {
+        to_decide(named(&name, text)?)?;
+    }
     let review = kernel.review_policy(&home::here()?, candidate)?;
     let own = &review.policy;
     let tell = |changed: bool| {
@@ -397,7 +402,7 @@ fn update(
     if own.accepted {
         return tell(false);
     }
-    warn_of(&own.text)?;
+    warn_of(&named(&name, &own.text)?);
     match digest {
         Some(digest) if digest == own.digest => {
             let phrase = review.phrase();
@@ -427,22 +432,21 @@ fn update(
     tell(true)
 }
 
+/// A text as the only source, told of by a name.
+fn named(name: &str, text: &str) -> Result<Policy, Error> {
+    let text = PolicyText { name: name.to_owned(), text: text.to_owned(), consent: Consent::Joint };
+    Ok(compile(&[text], &protected(&home::data_dir()?, &home::program()?))?)
+}
+
 /// What a file says that its author can hardly have meant, told before anybody accepts it.
-fn warn_of(text: &str) -> Result<(), Error> {
-    let text = PolicyText {
-        name: PROJECT_POLICY.to_owned(),
-        text: text.to_owned(),
-        consent: Consent::Joint,
-    };
-    let policy = compile(&[text], &protected(&home::data_dir()?, &home::program()?))?;
-    let findings = glasshouse_policy::lint(&policy);
+fn warn_of(policy: &Policy) {
+    let findings = glasshouse_policy::lint(policy);
     for Finding { source, line, rule, message, .. } in
         findings.iter().filter(|finding| finding.level == Level::Warning)
     {
         let text = format!("warning: {source}:{line}: `{rule}`: {message}");
         output::note(&output::visible(&text, false));
     }
-    Ok(())
 }
 
 fn not_accepted(why: impl std::fmt::Display) -> Error {

@@ -230,6 +230,19 @@ fn e2e_an_update_is_atomic_and_breaking_changes_need_a_phrase() {
     assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".policy.")));
     // A file that does not load is not put there, and a link leads nowhere.
     update("capabilities: [{ name: x }]\n", &[]).expect_status(2);
+    // What is wrong with a candidate stands in the candidate, not in the file that it would replace.
+    let candidate = place.path("new.yaml").display().to_string();
+    for text in ["capabilities: [{ name: x }]\n", "a: [\n", "extension: 'throw new Error()'\n"] {
+        let error = update(text, &[]).expect_status(2).last()["error"].clone();
+        assert_eq!(error["context"]["source"], candidate, "{error}");
+    }
+    let odd =
+        format!("{shipped}  - {{ name: odd, match: {{ caller_tag: nobody }}, action: deny }}\n");
+    std::fs::write(place.path("new.yaml"), odd).unwrap();
+    let other = glasshouse_model::Digest::of(b"another text").to_string();
+    let unmet = ["policy", "update", &candidate, "--digest", &other];
+    let warned = place.run_in(&project, &unmet).expect_status(8).stderr;
+    assert!(warned.contains(&format!("warning: {candidate}:")), "{warned}");
     let elsewhere = place.path("elsewhere");
     std::fs::create_dir_all(&elsewhere).unwrap();
     std::fs::remove_dir_all(project.join(".glasshouse")).unwrap();

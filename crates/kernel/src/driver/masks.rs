@@ -41,17 +41,18 @@ pub(super) fn check_patterns(policy: &Policy) -> Result<()> {
     // Which one it is was found out already, at the cost of compiling each.
     let report = error.report();
     let at_fault = report.context.get("pattern").and_then(|pattern| pattern.as_str());
-    let Some(SecretPattern { name, source, line, pattern }) =
+    let Some(SecretPattern { name, source, line, column, pattern }) =
         all.iter().find(|one| Some(one.pattern.as_str()) == at_fault)
     else {
         return Err(error.into());
     };
-    let what = format!("{source}:{line}: the secret pattern `{name}` cannot be used");
+    let what = format!("{source}:{line}:{column}: the secret pattern `{name}` cannot be used");
     Err(Error::new(glasshouse_tools::codes::INVALID_PATTERN, what)
         .why(report.why)
         .fix(report.fix)
         .with("source", source.as_str())
         .with("line", *line)
+        .with("column", *column)
         .with("pattern", pattern.as_str()))
 }
 
@@ -78,7 +79,7 @@ mod tests {
             };
             let error = compiled.unwrap_err();
             assert_eq!(error.code(), "invalid_pattern");
-            for word in ["p.yaml:4", "`acme`", why] {
+            for word in ["p.yaml:4:9", "`acme`", why] {
                 assert!(error.to_string().contains(word), "{error} lacks {word}");
             }
             assert!(!error.report().why.contains('\n'), "{error}");

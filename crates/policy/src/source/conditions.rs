@@ -58,10 +58,10 @@ pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
             "path_glob" => Condition::Path(paths(reader, node)?),
             "state_machine_state" => Condition::State(items(reader, node, key, state)?),
             "caller" => Condition::Caller(items(reader, node, key, caller)?),
-            "caller_tag" => Condition::CallerTag(items(reader, node, key, plain)?),
-            "tenant" => Condition::Tenant(items(reader, node, key, plain)?),
+            "caller_tag" => Condition::CallerTag(items(reader, node, key, plain(key))?),
+            "tenant" => Condition::Tenant(items(reader, node, key, plain(key))?),
             "label" => Condition::Label(items(reader, node, key, label)?),
-            "method" => Condition::Method(items(reader, node, key, plain)?),
+            "method" => Condition::Method(items(reader, node, key, plain(key))?),
             "host" => Condition::Host(items(reader, node, key, |reader, node| {
                 host(reader, node, reader.text(node, key)?, wide)
             })?),
@@ -70,7 +70,7 @@ pub(crate) fn read(reader: &Reader<'_>, node: &Node, wide: bool) -> Result<Condi
                 _ => items(reader, node, key, port)?,
             }),
             "http_path" => Condition::HttpPath(items(reader, node, key, http_path)?),
-            "plugin" => Condition::Plugin(items(reader, node, key, plain)?),
+            "plugin" => Condition::Plugin(items(reader, node, key, plain(key))?),
             "size_over" => Condition::SizeOver(size(reader, node)?),
             "change" => Condition::Change(items(reader, node, key, change)?),
             _ => {
@@ -97,8 +97,13 @@ fn items<T: Ord>(
     Ok(out)
 }
 
-fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
-    let text = reader.text(node, "the value")?;
+/// A whole word, of the key that is named.
+fn plain(key: &str) -> impl Fn(&Reader<'_>, &Node) -> Result<Box<str>> {
+    move |reader, node| whole_word(reader, node, key)
+}
+
+fn whole_word(reader: &Reader<'_>, node: &Node, key: &str) -> Result<Box<str>> {
+    let text = reader.text(node, key)?;
     if text.contains('*') {
         return Err(reader
             .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
@@ -115,13 +120,7 @@ fn plain(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
 }
 
 fn size(reader: &Reader<'_>, node: &Node) -> Result<u64> {
-    let text = match &node.kind {
-        Kind::Integer(number) => number.to_string(),
-        _ => reader.text(node, "size_over")?.to_owned(),
-    };
-    glasshouse_model::units::parse_size_bytes(&text).map_err(|error| {
-        reader.error(codes::BAD_UNIT, node, "`size_over` cannot be read").why(error)
-    })
+    super::quantity(reader, node, "size_over", &super::SIZE)
 }
 
 fn label(reader: &Reader<'_>, node: &Node) -> Result<LabelPattern> {

@@ -367,3 +367,189 @@ fn words_that_no_connection_has_are_told() {
         check(&[&rule(when)], &[]);
     }
 }
+
+/// Everything found that is not about manners, as `kind: message; fix`.
+fn told(rules: &[&str]) -> Vec<(Level, &'static str, String)> {
+    let rules: String = rules.iter().map(|rule| format!("  - {{ {rule} }}\n")).collect();
+    let text = format!("capabilities:\n{rules}");
+    let found = lint(&compile(&text).unwrap_or_else(|error| panic!("{error}\n{text}")));
+    let found = found.into_iter().filter(|one| !["no_examples", "no_reason"].contains(&one.kind));
+    found.map(|one| (one.level, one.kind, format!("{}; {}", one.message, one.fix))).collect()
+}
+
+/// Expects one finding of a kind with these words, and the control clean.
+fn slip(rules: &[&str], kind: &str, words: &[&str], control: &[&str]) {
+    let found = told(rules);
+    let [(_, own, text)] = found.as_slice() else { panic!("{rules:?}: {found:?}") };
+    assert_eq!(*own, kind, "{rules:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in: {text}");
+    }
+    assert_eq!(told(control), [], "{control:?}");
+}
+
+fn runs(commands: &str) -> String {
+    format!("name: a, match: {{ syscall: shell.run, {commands} }}, action: allow")
+}
+
+/// The failure: `[git, push]` allowed every git command and a program `push`, and nothing said so.
+#[test]
+fn a_command_cut_into_words_is_told() {
+    let check = |commands: &str, meant: &str, control: &str| {
+        slip(&[&runs(commands)], "split_command", &[meant], &[&runs(control)]);
+    };
+    let push = "did you mean `argv_prefix: git push`?";
+    check("argv_prefix: [git, push]", push, "argv_prefix: [git push]");
+    check("argv_prefix: [push, git]", push, "argv_prefix: [[git, push]]");
+    check("argv_prefix: [cargo, test]", "`argv_prefix: cargo test`", "argv_prefix: [cargo, npm]");
+    let two = "`argv_prefix: [cargo build, cargo test]`";
+    check("argv_prefix: [cargo, build, test]", two, "argv_prefix: [git, diff]");
+    check("argv: [npm, install]", "`argv: npm install`", "argv: [[npm, install]]");
+    let denies =
+        "name: a, match: { syscall: shell.run, argv_prefix: [docker, push] }, action: deny";
+    let whole = "name: a, match: { syscall: shell.run, argv_prefix: docker push }, action: deny";
+    slip(&[denies], "split_command", &["docker push"], &[whole]);
+    let list = "write several as a list: argv_prefix: [cargo, npm]";
+    let comma = runs("argv_prefix: 'cargo,npm'");
+    slip(&[&comma], "never_matches", &[list], &[&runs("argv_prefix: [cargo, npm]")]);
+    let behind = runs("argv_prefix: [[sort, '-k1,2']]");
+    assert_eq!(told(&[&behind]), [], "a comma behind the program is a word like any");
+}
+
+/// The failure: a denial of `infra` left all that is below it open.
+#[test]
+fn a_name_without_what_is_below_it_is_advised() {
+    let rule = |globs: &str| format!("name: a, match: {{ path_glob: {globs} }}, action: deny");
+    for (globs, control) in [
+        ("infra", "infra/**"),
+        ("'**/infra'", "/infra"),
+        ("[infra, 'src/**']", "[infra, 'infra/**', 'src/**']"),
+        ("node_modules", "[node_modules, node_modules/]"),
+        ("infra", "[makefile, Dockerfile, LICENSE, '*.md', .env]"),
+    ] {
+        let words = ["nothing that is below it", "where it is a directory, write `"];
+        slip(&[&rule(globs)], "plain_name", &words, &[&rule(control)]);
+        assert_eq!(told(&[&rule(globs)])[0].0, Level::Advice, "{globs}");
+    }
+}
+
+/// Conditions of which no call has both, and exceptions that are about other paths and hosts than their rule.
+#[test]
+fn conditions_at_odds_are_told() {
+    let deny = |rest: &str| format!("name: a, match: {{ {rest} }}, action: deny");
+    let check = |rest: &str, kind: &str, word: &str, control: &str| {
+        slip(&[&deny(rest)], kind, &[word], &[&deny(control)]);
+    };
+    let never = "never_matches";
+    check("method: CONNECT, http_path: /a", never, "a tunnel", "method: CONNECT");
+    check(
+        "method: [connect], http_path: /a",
+        never,
+        "a tunnel",
+        "method: [CONNECT, GET], http_path: /a",
+    );
+    check("plugin: a, caller: agent", never, "only a plugin", "plugin: a, caller: plugin");
+    check(
+        "plugin: a, caller: [agent, user]",
+        never,
+        "only a plugin",
+        "plugin: a, caller: [agent, plugin]",
+    );
+    let except = |when: &str, item: &str| {
+        format!("name: a, match: {{ {when} }}, action: deny, except: [{{ {item} }}]")
+    };
+    for (when, item, control) in [
+        ("path_glob: 'db/**'", "path_glob: 'src/**'", "path_glob: 'db/seeds/**'"),
+        ("path_glob: 'db/**'", "path_glob: ['src/**', /a]", "path_glob: ['src/**', '*.md']"),
+        ("path_glob: 'db/*.sql'", "path_glob: db/a.md", "path_glob: db/a.sql"),
+        ("host: a.test", "host: b.test", "host: a.test, port: 80"),
+        ("host: '*.a.test'", "host: [a.test, b.test]", "host: [a.test, b.a.test]"),
+    ] {
+        let words = ["except item 1 never holds where `match` does"];
+        slip(&[&except(when, item)], "shadowed_except", &words, &[&except(when, control)]);
+    }
+}
+
+/// The failure: `check` said allowed, and every session denied the call.
+#[test]
+fn constraints_that_no_call_of_a_rule_meets_are_told() {
+    let rule = |syscalls: &str, constraint: &str| {
+        format!(
+            "name: a, match: {{ syscall: {syscalls} }}, action: allow, constraints: {{ {constraint} }}"
+        )
+    };
+    let check = |syscalls: &str, constraint: &str, words: &[&str], control: &str| {
+        let (rule, control) = (rule(syscalls, constraint), rule(control, constraint));
+        slip(&[&rule], "unmet_constraint", words, &[&control]);
+    };
+    let (rate, full) = ("rate: 20/h", "min_isolation: full");
+    check("model.call", rate, &["nothing counts model.call"], "shell.run");
+    check("[merge.apply, fs.write]", rate, &["nothing counts merge.apply,"], "fs.write");
+    check("fs.read", full, &["fs.read runs in no sandbox"], "shell.run");
+    check("[shell.run, git.diff]", full, &["git.diff runs in no sandbox"], "[fs.write, test.run]");
+    assert_eq!(told(&[&rule("model.call", "max_duration: 5m")]), [], "the control");
+}
+
+/// The failure: a denial by path or method said nothing of tunnels, in which there is neither to see.
+#[test]
+fn a_denial_that_tunnels_pass_is_told() {
+    let net = |name: &str, rest: &str, action: &str| {
+        format!("name: {name}, match: {{ syscall: net.connect, {rest} }}, action: {action}")
+    };
+    let open = net("open", "host: a.test", "allow");
+    let path = net("d", "host: a.test, http_path: /admin/*", "deny");
+    let post = net("d", "host: a.test, method: [POST, PUT]", "deny");
+    let words = ["a tunnel (CONNECT)", "`open` (policy.yaml:2)"];
+    slip(&[&open, &path], "tunnel_unseen", &words, &[&open]);
+    slip(&[&open, &post], "tunnel_unseen", &words, &[&path]);
+    let everywhere = net("d", "method: POST", "deny");
+    slip(&[&open, &everywhere], "tunnel_unseen", &words, &[&everywhere]);
+    let below = net("open", "host: '*.a.test'", "allow");
+    let inside = net("d", "host: x.a.test, http_path: /admin/*", "deny");
+    let plain = net("open", "host: a.test, port: 80", "allow");
+    slip(&[&below, &inside], "tunnel_unseen", &words, &[&plain, &path]);
+    // Who opens no tunnel, or shuts it, needs no word.
+    let reads = net("open", "host: a.test, method: [GET, POST]", "allow");
+    let shut = net("shut", "host: a.test, method: CONNECT", "deny");
+    let tunnels = net("d", "host: a.test, method: [POST, CONNECT]", "deny");
+    let elsewhere = net("open", "host: b.test", "allow");
+    for clean in
+        [&[&*reads, &post][..], &[&open, &path, &shut], &[&open, &tunnels], &[&elsewhere, &path]]
+    {
+        assert_eq!(told(clean), [], "{clean:?}");
+    }
+    let group = "network_whitelist: { docs: [a.test] }\ncapabilities:\n  - { name: d, match: { host: a.test, http_path: /x }, action: deny }\n";
+    let found = lint(&compile(group).unwrap());
+    assert!(found.iter().any(|one| one.kind == "tunnel_unseen"), "{found:?}");
+}
+
+/// The failure: a file that lets nobody ask a model ends every session, and lint said nothing. What is tried alone
+/// may be a part of a file.
+#[test]
+fn a_whole_file_that_lets_nobody_ask_a_model_is_advised() {
+    let found = |text: &str, is_alone: bool| {
+        let workflow = workflow_source(&["tests/**".to_owned()], &["src/**".to_owned()]);
+        let workflow = Source::new("workflow.yaml", &workflow).given();
+        let own = Source::new("policy.yaml", text);
+        let sources = if is_alone { vec![own] } else { vec![workflow, own] };
+        let policy = Policy::compile(&sources, &Protected::default()).unwrap();
+        let found = lint(&policy).into_iter().filter(|one| one.kind == "no_model");
+        found.map(|one| (one.level, one.source, one.line)).collect::<Vec<_>>()
+    };
+    let rule = |syscall: &str, action: &str| {
+        format!("capabilities: [{{ name: a, match: {{ {syscall} }}, action: {action} }}]\n")
+    };
+    let advised = vec![(Level::Advice, "policy.yaml".to_owned(), 1)];
+    assert_eq!(found(&rule("syscall: fs.read", "allow"), false), advised);
+    assert_eq!(found(&rule("syscall: model.call", "deny"), false), advised);
+    assert_eq!(found("", false), advised);
+    for clean in [
+        rule("syscall: model.call", "allow"),
+        rule("syscall: [fs.read, model.call]", "require_review"),
+        rule("caller: agent", "allow"),
+        default_source().to_owned(),
+    ] {
+        assert_eq!(found(&clean, false), [], "{clean}");
+    }
+    assert_eq!(found(&rule("syscall: fs.read", "allow"), true), [], "it may be a part");
+}

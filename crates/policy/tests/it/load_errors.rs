@@ -22,7 +22,7 @@ pub(crate) fn check(text: &str, code: &str, line: u64, column: u64, words: &[&st
 }
 
 /// A policy of one rule, whose text begins in line 2, column 5.
-fn rule(text: &str) -> String {
+pub(crate) fn rule(text: &str) -> String {
     format!("capabilities:\n  - {text}\n")
 }
 
@@ -40,7 +40,7 @@ fn unknown_keys_name_place_and_suggestion() {
         "policy_unknown_key",
         2,
         1,
-        &["known keys are version, capabilities"],
+        &["known keys are version, capabilities", "did you mean `capabilities`?"],
     );
     check(
         &rule("{ name: a, mach: {}, action: allow }"),
@@ -323,7 +323,7 @@ fn failing_examples_refuse_the_file() {
         "policy_example_failed",
         2,
         81,
-        &["`a`", "does not match it, and should"],
+        &["`a`", "does not match it, and should: `path_glob` does not hold, its `path` is `b/c`"],
     );
     check(
         &rule(
@@ -340,7 +340,7 @@ fn failing_examples_refuse_the_file() {
         "policy_example_failed",
         7,
         7,
-        &["and should; nor do its examples at lines 9, 10 hold"],
+        &["its `path` is `b/c`; nor do its examples at lines 9, 10 hold"],
     );
     // An example sees the excepts too.
     check(
@@ -350,7 +350,7 @@ fn failing_examples_refuse_the_file() {
         "policy_example_failed",
         2,
         91,
-        &[],
+        &["item 1 of `except` lifts it"],
     );
     check(
         &rule("{ name: a, match: {}, action: deny, examples: { match: [{ sycall: x }] } }"),
@@ -379,7 +379,28 @@ fn names_are_unique_over_all_sources() {
     let sources = [Source::new("one", ALLOW_ALL), Source::new("two", ALLOW_ALL)];
     let error = Policy::compile(&sources, &Protected::default()).unwrap_err();
     assert_eq!(error.code(), "policy_duplicate_rule");
-    assert!(error.report().why.starts_with("one:3"), "{}", error.report().why);
+    assert_eq!(error.report().why, "the rule at one:3 has that name");
+    assert!(error.report().what.starts_with("two:3:5: rule"), "{}", error.report().what);
+    let two = |first: &str, second: &str| {
+        let rule = |name: &str| format!("  - {{ name: {name}, match: {{}}, action: deny }}\n");
+        format!("capabilities:\n{}{}", rule(first), rule(second))
+    };
+    let place = "the rule at policy.yaml:2 has";
+    for (second, line, why) in [
+        ("a", 3, format!("{place} that name")),
+        ("A", 3, format!("{place} the name `a`, and capitals do not count")),
+        ("protect-git", 3, "a built-in rule has that name".to_owned()),
+        (
+            "Protect-Git",
+            3,
+            "a built-in rule has the name `protect-git`, and capitals do not count".to_owned(),
+        ),
+    ] {
+        let text = two("a", second);
+        check(&text, "policy_duplicate_rule", line, 5, &[]);
+        assert_eq!(compile(&text).unwrap_err().report().why, why, "{second}");
+    }
+    compile(&two("a", "b")).expect("the control");
 }
 
 #[test]

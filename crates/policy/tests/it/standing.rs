@@ -213,6 +213,16 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
     let wide = GrantRule::parse(&gh()).unwrap().told(&call(GH));
     assert_eq!(wide.matches, ["gh run view 1", "sh -c 'gh run view 1 2>&1'"]);
     assert_eq!(wide.not_matches, ["gh run", "sh -c 'A=1 gh run view 1'"]);
+    // The failure: of a prefix of one word an empty command was told as one that it does not match.
+    for (prefix, first) in [("chmod", "sh -c 'A=1 chmod +x a'"), ("chmod +x", "chmod")] {
+        let rule = json!({ "syscall": "shell.run", "argv_prefix": prefix });
+        let told = GrantRule::parse(&rule)
+            .unwrap()
+            .told(&call("{ syscall: shell.run, caller: agent, argv: chmod +x a }"));
+        assert_eq!(told.not_matches[0], first, "{prefix}");
+        let all = told.matches.iter().chain(&told.not_matches);
+        assert!(all.into_iter().all(|text| !text.trim().is_empty()), "{prefix}: {told:?}");
+    }
     for bad in [
         json!({}),
         json!({ "sycall": "x" }),

@@ -123,3 +123,72 @@ fn regression_yaml_errors_are_in_words_of_ours() {
     check("capabilities: &a\n  - { name: r, match: {}, action: deny }\n", 1, 15, anchor);
     check("version: 1\ncapabilities: *x\n", 2, 15, "an alias (`*`): quote a text that begins so");
 }
+
+/// The failure: a tab was told in the line before it, and each fault had the advice about anchors and aliases.
+/// Now: each kind has its own place and its own advice.
+#[test]
+fn each_fault_of_syntax_has_its_own_place_and_advice() {
+    let told = |text: &str, line: u64, column: u64, fix: &str| {
+        check(text, "policy_syntax", line, column, &[]);
+        assert_eq!(compile(text).unwrap_err().report().fix, fix, "{text}");
+    };
+    let tab = |text: &str, line: u64, column: u64| {
+        told(text, line, column, "indent with spaces");
+        assert_eq!(compile(text).unwrap_err().report().why, "a tab in the indentation");
+        compile(&text.replace('\t', "    ")).expect("the control: spaces in its place");
+    };
+    tab("version: 1\ncapabilities:\n  - name: a\n\tmatch: {}\n    action: deny\n", 4, 1);
+    tab("capabilities:\n\t- { name: a, match: {}, action: deny }\n", 2, 1);
+    tab("capabilities:\n  - name: a\n    match:\n    \tsyscall: x.y\n    action: deny\n", 4, 5);
+    tab("capabilities:\n  - { name: a, match: {},\n\taction: deny }\n", 3, 1);
+    tab("capabilities:\n  - name: 'a'\n\tmatch: {}\n    action: deny\n", 3, 1);
+    tab("capabilities:\n  - name: a # b\n\tmatch: {}\n    action: deny\n", 3, 1);
+    tab("capabilities: [\n\t{ name: a, match: {}, action: deny }\n]\n", 2, 1);
+    // A tab in a quoted text, behind a colon and in an empty line is no fault.
+    compile(
+        "capabilities:\n  - name:\ta\n    reason: 'b\n\tc'\n\t\n    match: {}\n    action: deny\n",
+    )
+    .unwrap();
+    let rule = |reason: &str| {
+        format!(
+            "capabilities:\n  - name: a\n    match: {{}}\n    action: deny\n    reason: {reason}\n"
+        )
+    };
+    for (reason, column, fix) in [
+        ("note: x", 17, "quote the text"),
+        ("a b: c: d", 16, "quote the text"),
+        ("\"x", 13, "close the quote, or remove it"),
+        ("'x", 13, "close the quote, or remove it"),
+        ("'it's'", 17, "write a quote inside single quotes twice ('it''s'), or use double quotes"),
+        ("\"a\"b\"", 16, "write a quote inside double quotes as \\\", or use single quotes"),
+        ("@x", 13, "quote a text that begins so"),
+        ("`x`", 13, "quote a text that begins so"),
+        ("%x", 13, "quote a text that begins so"),
+        ("[a", 13, "close the bracket; quote a text that begins with one"),
+        ("a\n    actoin", 5, "write a colon and a blank behind the key"),
+        (
+            "\"a\\q\"",
+            13,
+            "write a backslash inside double quotes as \\\\, or use single quotes, in which it is itself",
+        ),
+    ] {
+        told(&rule(reason), if reason.contains('\n') { 6 } else { 5 }, column, fix);
+    }
+    told("capabilities:\n  - { name: a, reason: note: x, match: {} }\n", 2, 28, "quote the text");
+    let alike = "indent the key like the others of its map";
+    told("capabilities:\n  - name: a\n      match: {}\n", 3, 12, alike);
+    told("version: 1\n\nversion: 1\n", 3, 1, "remove one of the two; the first is in line 1");
+    told(
+        "capabilities:\n  - name: a\n    match:\n      host: a.test\n      port: 1\n      host: b.test\n",
+        6,
+        7,
+        "remove one of the two; the first is in line 4",
+    );
+    // The control: what anchors and their like were told is told of them.
+    let marks = "correct the YAML at the place named; tags, anchors, aliases and merge keys are not accepted";
+    told("capabilities: &x []\n", 1, 15, marks);
+    told("version: 1\n---\nversion: 1\n", 2, 1, marks);
+    told("capabilities:\n  - <<: { name: a }\n", 2, 5, marks);
+    compile(&rule("'note: x'")).unwrap();
+    compile(&rule("it's a:b")).unwrap();
+}

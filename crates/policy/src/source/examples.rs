@@ -1,0 +1,99 @@
+//! A rule's own examples, tried when it loads.
+
+use std::fmt::Write as _;
+
+use glasshouse_model::Call;
+
+use super::{EXAMPLE_KEYS, too_many};
+use crate::codes;
+use crate::command::Seen;
+use crate::error::Result;
+use crate::limits::MAX_EXAMPLES;
+use crate::rule::{Asked, Condition, Rule};
+use crate::sketch::{CallSketch, caller_word};
+use crate::yaml::{Node, Reader};
+
+/// Runs them, and answers how many there are: a rule that does not say what its author believes is refused.
+pub(super) fn run(reader: &Reader<'_>, rule: &Rule, node: &Node) -> Result<usize> {
+    let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
+    let mut tried = 0;
+    let mut wrong: Vec<(&Node, String)> = Vec::new();
+    for (key, expected) in [("match", true), ("not_match", false)] {
+        let Some(list) = fields.get(key) else { continue };
+        let items = reader.list(list, key)?;
+        if items.len() > MAX_EXAMPLES {
+            return Err(too_many(reader, list, "examples", items.len(), MAX_EXAMPLES));
+        }
+        for item in items {
+            tried += 1;
+            let unreadable = |why: &dyn std::fmt::Display| {
+                let what = format!("an example of rule `{}` cannot be read", rule.name);
+                reader.error(codes::BAD_VALUE, item, what).why(why).with("rule", &*rule.name)
+            };
+            let call = serde_json::from_value::<CallSketch>(item.to_json())
+                .map_err(|error| unreadable(&error))?
+                .into_call()
+                .map_err(|error| unreadable(&error.report().why))?;
+            let asked = Asked { call: &call, seen: &Seen::default() };
+            if rule.contributes(asked) != expected {
+                let why = if expected {
+                    format!("the rule does not match it, and should: {}", silence(rule, asked))
+                } else {
+                    "the rule matches it, and should not".to_owned()
+                };
+                wrong.push((item, why));
+            }
+        }
+    }
+    let Some(((first, why), others)) = wrong.split_first() else { return Ok(tried) };
+    let mut why = why.clone();
+    if !others.is_empty() {
+        let lines: Vec<String> = others.iter().map(|(node, _)| node.line.to_string()).collect();
+        let _ = write!(why, "; nor do its examples at lines {} hold", lines.join(", "));
+    }
+    let what = format!("an example of rule `{}` does not hold", rule.name);
+    Err(reader.error(codes::EXAMPLE_FAILED, first, what).why(why).with("rule", &*rule.name))
+}
+
+/// The first thing that keeps a rule silent about an example.
+fn silence(rule: &Rule, asked: Asked<'_>) -> String {
+    if let Some(unmet) = rule.when.iter().find(|condition| !condition.holds(asked)) {
+        return format!("`{}` does not hold, {}", unmet.key(), had(unmet, asked.call));
+    }
+    let lifts = rule.excepts.iter().position(|except| except.match_call(asked));
+    lifts.map_or_else(
+        || "a rule without `host` allows no connection".to_owned(),
+        |at| format!("item {} of `except` lifts it", at + 1),
+    )
+}
+
+/// What an example has where a condition looks.
+fn had(condition: &Condition, call: &Call) -> String {
+    let one = |key: &str, value: Option<String>| match value {
+        Some(value) => format!("its `{key}` is `{value}`"),
+        None => format!("it has no `{key}`"),
+    };
+    let many = |key: &str, values: &std::collections::BTreeSet<String>| {
+        let values = values.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        one(key, Some(values).filter(|values| !values.is_empty()))
+    };
+    let caller = &call.caller;
+    match condition {
+        Condition::Syscall(_) => one("syscall", Some(call.syscall.clone())),
+        Condition::Path(_) => one("path", call.path.as_ref().map(ToString::to_string)),
+        Condition::State(_) => one("state", call.state.clone()),
+        Condition::Caller(_) | Condition::Plugin(_) => {
+            one("caller", Some(format!("{}:{}", caller_word(caller.kind), caller.id)))
+        }
+        Condition::CallerTag(_) => many("caller_tag", &caller.tags),
+        Condition::Tenant(_) => one("tenant", Some(caller.tenant.to_string())),
+        Condition::Label(_) => many("label", &call.labels),
+        Condition::Method(_) => one("method", call.method.clone()),
+        Condition::SizeOver(_) => one("size", call.size_bytes.map(|bytes| bytes.to_string())),
+        Condition::Host(_) => one("host", call.host.clone()),
+        Condition::Port(_) => one("port", call.port.map(|port| port.to_string())),
+        Condition::HttpPath(_) => one("http_path", call.http_path.clone()),
+        Condition::Change(_) => one("change", call.change.map(|class| class.as_str().to_owned())),
+        Condition::Command(_) => one("argv", call.argv.as_ref().map(|words| words.join(" "))),
+    }
+}
