@@ -18,7 +18,8 @@ use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Arguments, Url, parse_arguments};
 use tokio::task::JoinSet;
 
-use super::execute::{Allowed, is_sandboxed, runs_a_program};
+use super::demands::acts_in_a_sandbox;
+use super::execute::{Allowed, is_sandboxed};
 use super::grants::{self, Counters, approval_grant};
 use super::people::Cancel;
 use super::{Session, TaskEnd, failed_call, in_place, lock};
@@ -38,11 +39,11 @@ pub fn now_us() -> u64 {
 
 /// An allowing rule may demand a sandbox. Where the call would run in another one or in none, it is
 /// denied: a demand is never met by something weaker.
-fn in_demanded_sandbox(mut decision: Decision, arguments: &Arguments) -> Decision {
+pub(super) fn in_demanded_sandbox(mut decision: Decision, syscall: &str) -> Decision {
     let Some(wanted) = decision.constraints.require_sandbox.clone() else { return decision };
     let met = match wanted.as_str() {
-        "L2" | "code-executor" => is_sandboxed(arguments),
-        "integration-test" => runs_a_program(arguments),
+        "L2" | "code-executor" => acts_in_a_sandbox(syscall),
+        "integration-test" => [name::SHELL_RUN, name::TEST_RUN].contains(&syscall),
         _ => false,
     };
     if decision.is_allowed() && !met {
@@ -85,7 +86,11 @@ pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: Strin
 /// Decides an act that nothing counts. What a rule allows only so often it does not allow here: a
 /// demand that cannot be kept is a denial.
 pub(crate) fn decide_uncounted(policy: &Policy, call: &Call) -> Decision {
-    let decision = glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision;
+    uncounted(glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision, call)
+}
+
+/// What is left of a decision on an act that nothing counts.
+pub(super) fn uncounted(decision: Decision, call: &Call) -> Decision {
     match decision.constraints.rates.keys().next() {
         Some(rule) if decision.is_allowed() => {
             let reason = format!(
@@ -255,7 +260,7 @@ impl Session {
             Err(decision) => decision.clone(),
             Ok(verdict) => verdict.decision.clone(),
         };
-        let decision = in_demanded_sandbox(decision, &arguments);
+        let decision = in_demanded_sandbox(decision, syscall);
         let decision = match exemption::misfit(self.state(), &arguments) {
             Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),
