@@ -268,8 +268,7 @@ fn e2e_a_recorded_call_is_explained_with_how_it_ended() {
             if demand.contains("rate") { vec!["completed", status] } else { vec![status] };
         let session = session_of(&place.scenario(&project, &reads(&statuses)).expect_status(0));
         let events = place.events().1;
-        let last =
-            events.iter().filter(|event| event.kind().as_str() == "tool.proposed").next_back();
+        let last = events.iter().rfind(|event| event.kind().as_str() == "tool.proposed");
         let at = last.unwrap().seq().to_string();
         let explain = ["policy", "explain", "--session", &session, "--at", &at];
         let told = place.run(&explain).expect_status(0).stdout;

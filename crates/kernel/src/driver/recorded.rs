@@ -6,9 +6,11 @@ use glasshouse_log::{BranchRow, SessionRow};
 use glasshouse_model::body::{
     CallEnd, CallStatus, PolicyDecided, SessionCreated, ToolStarted, Withheld,
 };
-use glasshouse_model::{BranchId, Call, CallId, Effect, Event, Kind, Layer, Seq};
+use glasshouse_model::{BranchId, Call, CallId, Constraints, Effect, Event, Kind, Layer, Seq};
+use glasshouse_policy::ISOLATION_LEVELS;
 
 use super::Kernel;
+use super::demands::IN_PROCESS;
 use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, of_session};
 use crate::session::{COVERAGE_DEBT, EXEMPTION_SCOPE, WORKSPACE_BOUNDARY};
 use crate::{Result, codes};
@@ -155,6 +157,18 @@ impl Decided {
         }
     }
 
+    /// The isolation that the call had, as far as that tells whether a demand is met. Of one that was refused it is
+    /// known that there was less than was demanded.
+    pub(super) fn reached(&self, demanded: &Constraints) -> Option<&str> {
+        let place = |of: &Constraints| {
+            let wanted = of.min_isolation.as_deref();
+            ISOLATION_LEVELS.iter().position(|level| Some(*level) == wanted)
+        };
+        let is_refused =
+            self.is_too_weak && place(demanded) >= place(&self.body.decision.constraints);
+        if is_refused { Some(IN_PROCESS) } else { self.isolation.as_deref() }
+    }
+
     /// Whether a person let it pass that the rules asked for.
     pub(super) fn is_approved(&self) -> bool {
         let is_given = |layer, action| layer == Layer::Grant && action == Effect::Allow;
@@ -167,7 +181,7 @@ impl Decided {
         // A rule of a file may have any name.
         let is_one =
             |name: &&str| rules.iter().any(|it| it.layer == Layer::BuiltIn && it.name == **name);
-        names.iter().copied().find(|name| is_one(&name))
+        names.iter().copied().find(is_one)
     }
 
     /// Why no policy can be tried on it.
@@ -221,4 +235,48 @@ pub(super) fn key(call: &Call) -> (String, Option<String>, Option<String>) {
 pub(super) fn once(calls: impl Iterator<Item = Call>) -> Vec<Call> {
     let mut seen = BTreeSet::new();
     calls.filter(|call| seen.insert(key(call))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::{Decision, Digest, Principal, PrincipalKind, TenantId};
+
+    use super::*;
+
+    /// A command that was refused for its isolation would be refused again by whoever demands as much; what less
+    /// would have been enough is not known.
+    #[test]
+    fn what_was_refused_for_its_isolation_reaches_no_more_later() {
+        let demanding = |level: Option<&str>| Constraints {
+            min_isolation: level.map(str::to_owned),
+            ..Constraints::default()
+        };
+        let check = |is_too_weak: bool, wanted: Option<&str>, expected: Option<&str>| {
+            let caller = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+            let decision = Decision {
+                effect: Effect::Allow,
+                rules: Vec::new(),
+                reasons: Vec::new(),
+                policy_version: Digest::ZERO,
+                constraints: demanding(Some("no-cgroup")),
+            };
+            let call = Call::new("shell.run", caller);
+            let decided = Decided {
+                seq: 2,
+                time_us: 1,
+                body: PolicyDecided::new(Some(CallId(1)), call, None, decision),
+                withheld: None,
+                isolation: (!is_too_weak).then(|| "native:full".to_owned()),
+                is_too_weak,
+            };
+            let was = if is_too_weak { Effect::Deny } else { Effect::Allow };
+            assert_eq!(decided.was(), was);
+            assert_eq!(decided.reached(&demanding(wanted)), expected, "{wanted:?}");
+        };
+        check(true, Some("full"), Some(IN_PROCESS));
+        check(true, Some("no-cgroup"), Some(IN_PROCESS));
+        check(true, Some("no-landlock"), None);
+        check(true, None, None);
+        check(false, Some("full"), Some("native:full"));
+    }
 }

@@ -235,7 +235,7 @@ impl<'a> Trial<'a> {
         // What a person let pass then is held to the demands as well.
         let effect = now.effect;
         let held = counted(&now, decided);
-        let held = way.hold(held, call, decided.isolation.as_deref());
+        let held = way.hold(held, call, decided.reached(&now.constraints));
         let held = if way == Way::Uncounted { held } else { rates.hold(held, decided.time_us) };
         Ok(match held.effect {
             Effect::Deny => held,
