@@ -9,6 +9,7 @@ mod ui;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use glasshouse_model::{BranchId, Digest, Kind, Mode, Seq, SessionId};
 
@@ -50,11 +51,17 @@ pub(crate) struct TaskArguments {
     pub(crate) options: SessionOptions,
 }
 
+/// The modes, for completions.
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    let words = PossibleValuesParser::new(Mode::ALL.iter().map(|mode| mode.as_str()));
+    words.try_map(|word| word.parse::<Mode>())
+}
+
 /// How a session works.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SessionOptions {
     /// How strictly to work: strict (tests first), explore, or debug (once a person agreed)
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = modes())]
     pub(crate) mode: Option<Mode>,
     #[command(flatten)]
     pub(crate) model: ModelOptions,

@@ -26,8 +26,8 @@ pub use join::{Joined, MERGE_KINDS, MergeKind, join};
 pub use ledger::{Charge, Ledger, Total};
 pub use listing::Listing;
 pub(crate) use replay::{
-    COVERAGE_DEBT, EXEMPTION_SCOPE, RATE_LIMITED, SANDBOX_DEMANDED, WORKSPACE_BOUNDARY,
-    decided_by_kernel,
+    COVERAGE_DEBT, EXEMPTION_SCOPE, ISOLATION_TOO_WEAK, RATE_LIMITED, SANDBOX_DEMANDED,
+    WORKSPACE_BOUNDARY,
 };
 pub use replay::{Difference, Replay, Replayed};
 pub use state::{

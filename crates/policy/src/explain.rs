@@ -130,6 +130,9 @@ pub fn explanation_text(explanation: &Explanation) -> String {
         let _ = writeln!(out, "  it would {} {}", said(change.decision), call_change(change));
     }
     match &explanation.other_rules {
+        None if is_for_a_demand(&explanation.decision) => out.push_str(
+            "  no further rule changes this: what a rule demands holds, whatever others allow\n",
+        ),
         None => {
             let _ = writeln!(out, "  no rule of a file can change this{}", decides(explanation));
         }
@@ -161,6 +164,17 @@ pub fn explanation_text(explanation: &Explanation) -> String {
         );
     }
     out
+}
+
+/// Names under which the kernel denies a call that some rule allows, for what that rule demands.
+const DEMANDED: [&str; 3] = ["isolation-too-weak", "rate-limited", "sandbox-demanded"];
+
+/// Whether what denied a call is in a file all the same.
+fn is_for_a_demand(decision: &Decision) -> bool {
+    decision
+        .rules
+        .iter()
+        .any(|rule| rule.layer == Layer::BuiltIn && DEMANDED.contains(&&*rule.name))
 }
 
 /// Who decides what no rule can change.

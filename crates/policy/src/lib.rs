@@ -59,7 +59,7 @@ pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,
     TokenUse, UseCounters,
 };
-pub use learn::{KeptBack, Learned, learn};
+pub use learn::{KeptBack, Learned, Recorded, learn};
 pub use lint::{Finding, Level, lint};
 pub use patterns::PathPatterns;
 pub use policy::{Policy, RuleInfo};

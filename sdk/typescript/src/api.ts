@@ -107,6 +107,8 @@ export type CanonicalPath = string
 
 /** One decision that would have been another. */
 export type ChangedDecision = {
+  /** Branch of the decision. */
+  branch: BranchId
   /** Whether what was allowed would be denied. */
   breaking: boolean
   /** What the candidate decides. */
@@ -121,7 +123,7 @@ export type ChangedDecision = {
   subject: string | null
   /** Syscall. */
   syscall: string
-  /** What was decided by rules. */
+  /** What was decided by rules and by what they demand. */
   was: Effect
 }
 
@@ -283,6 +285,16 @@ export type DeletionQuery = {
   keep_blobs?: boolean
 }
 
+/** The end of a call that was denied after it was decided on. */
+export type DeniedLater = {
+  /** Why, as a code. */
+  code: string | null
+  /** Sequence of the event. */
+  seq: number
+  /** Why, in words. */
+  why: string
+}
+
 export type Diff = {
   /** In order of their paths. */
   changes: Array<ChangedFile>
@@ -391,6 +403,8 @@ export type ExplainedDecision = {
   constraints?: Constraints
   /** The answer. */
   decision: Effect
+  /** Where the call was denied that this decision did not deny: by an answer, for its isolation, or for what it changed. */
+  denied_later?: DeniedLater | null
   /** Rules that would have spoken if one thing about the call were different. */
   nearly: Array<NearRule>
   /** Where each label of the call came from. */
@@ -1510,6 +1524,8 @@ export type Simulation = {
   changed: Array<ChangedDecision>
   /** Decisions made again. */
   decisions: number
+  /** How many decisions were not made again, by the reason: the kernel's rule that denied them whatever a policy says (`workspace-boundary`, `exemption-scope`, `coverage-debt`), or `many-paths` where one event tells of many paths. */
+  left_out: Record<string, number>
 }
 
 /** Where a session stands. */

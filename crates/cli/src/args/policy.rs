@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use glasshouse_model::{Digest, Seq, SessionId};
+use glasshouse_model::{Digest, Seq, SessionId, State};
 
 /// `policy`.
 #[derive(Debug, Subcommand)]
@@ -92,14 +93,14 @@ pub(crate) enum PolicyCommand {
 /// A call, or a recorded decision.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
-    /// Policy file (default: the project's, else the shipped one)
+    /// Policy file, as if it were the project's and accepted (default: the project's, else the shipped one)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// The call, for example {"syscall":"fs.write","path":"src/a"}
     #[arg(long, value_name = "JSON", required_unless_present = "session")]
     pub(crate) call: Option<String>,
     /// Workflow state in force
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", value_parser = states())]
     pub(crate) state: Option<String>,
     /// Session of a recorded decision
     #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["call", "policy", "state"])]
@@ -115,18 +116,23 @@ pub(crate) struct ExplainArguments {
 /// A call to decide.
 #[derive(Debug, Args)]
 pub(crate) struct CallArguments {
-    /// Policy file (default: the project's, else the shipped one)
+    /// Policy file, as if it were the project's and accepted (default: the project's, else the shipped one)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// The call, for example {"syscall":"fs.write","path":"src/a"}
     #[arg(long, value_name = "JSON")]
     pub(crate) call: String,
     /// Workflow state in force
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", value_parser = states())]
     pub(crate) state: Option<String>,
     /// The decision as JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The workflow states, for completions.
+fn states() -> PossibleValuesParser {
+    PossibleValuesParser::new(State::ALL.iter().map(|state| state.as_str()))
 }
 
 impl PolicyCommand {

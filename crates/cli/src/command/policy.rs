@@ -1,11 +1,12 @@
 //! `glasshouse policy`: check, explain, lint, test, show, simulate, update.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use glasshouse_kernel::driver::{
-    Changed, PROJECT_POLICY, Past, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY, compile,
-    policy_texts, project_policy, protected, served, test_setup_or_none,
+    Changed, Kernel, PROJECT_POLICY, Past, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY,
+    candidate_texts, compile, policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, each_once};
@@ -108,6 +109,14 @@ fn explain_recorded(
     let subject = explained.subject.as_deref().unwrap_or_default();
     let mut text = format!("event {}: {} {subject}: ", explained.seq, explained.syscall);
     text.push_str(&glasshouse_policy::explanation_text(&explained.explanation));
+    if let Some(denied) = &explained.denied_later {
+        let code = denied.code.as_deref().unwrap_or("denied");
+        let why = denied.why.trim_end().replace('\n', " ");
+        text.push_str(&format!(
+            "  the call was denied all the same, at event {} ({code}): {why}\n",
+            denied.seq
+        ));
+    }
     for origin in &explained.origins {
         text.push_str(&format!(
             "  label   {} from event {} ({}): {}\n",
@@ -123,7 +132,10 @@ fn explain_recorded(
 
 fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
     let here = home::here()?;
-    let policy = load(file, &here, AsAccepted(false))?;
+    let policy = match file {
+        Some(file) => alone(file)?,
+        None => load(None, &here, AsAccepted(false))?,
+    };
     if !has_file(file, &here) && !json {
         output::note(
             "note: the shipped policy was looked at: there is no .glasshouse/policy.yaml here",
@@ -160,6 +172,9 @@ fn lint(file: Option<&Path>, json: bool) -> Result<u8, Error> {
 fn has_file(named: Option<&Path>, here: &Path) -> bool {
     named.is_some() || input::is_there(&here.join(PROJECT_POLICY))
 }
+
+/// Why an allowed call gets no rule, as `learn` of the kernel says it.
+const UNNAMED: &str = "no-rule-can-name";
 
 /// Tests of a project's policy, below its root.
 const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
@@ -233,12 +248,18 @@ fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Er
 #[derive(Clone, Copy)]
 struct AsAccepted(bool);
 
-/// `--policy F` is that file alone (with the built-ins); otherwise what a session here would use.
+/// What a session here would use; with `--policy F` as if F were its policy file, accepted.
 fn load(file: Option<&Path>, here: &Path, accepted: AsAccepted) -> Result<Policy, Error> {
-    let Some(file) = file else {
-        let protected = protected(&home::data_dir()?, &home::program()?);
-        return Ok(compile(&texts(here, accepted)?, &protected)?);
-    };
+    let protected = protected(&home::data_dir()?, &home::program()?);
+    let Some(file) = file else { return Ok(compile(&texts(here, accepted)?, &protected)?) };
+    let text = input::text(file, input::MAX_POLICY_BYTES)?;
+    let test = test_setup_or_none(here, &home::config(Config::default(), here)?)?;
+    let name = file.display().to_string();
+    Ok(compile(&candidate_texts(&test, &name, text), &protected)?)
+}
+
+/// One file by itself, with the built-ins.
+fn alone(file: &Path) -> Result<Policy, Error> {
     named(&file.display().to_string(), &input::text(file, input::MAX_POLICY_BYTES)?)
 }
 
@@ -258,7 +279,9 @@ fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
     let test = test_setup_or_none(here, &config)?;
     // Where nothing was ever recorded nothing was accepted, and looking must not begin a log.
     let mut own = if home::data_dir()?.join("log.db").exists() {
-        home::kernel()?.project_policy(here)?
+        let kernel = home::kernel()?;
+        tell_missing(&kernel, here)?;
+        kernel.project_policy(here)?
     } else {
         project_policy(here)?
     };
@@ -271,13 +294,29 @@ fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
     Ok(policy_texts(&test, own.as_ref()))
 }
 
+/// Says that a file which was accepted here is gone.
+fn tell_missing(kernel: &Kernel, here: &Path) -> Result<(), Error> {
+    if let Some(digest) = kernel.missing_policy(here)? {
+        output::note(&format!(
+            "note: {PROJECT_POLICY} was accepted here and is not there any more: the shipped policy decides. \
+             `glasshouse audit blob {digest} > {PROJECT_POLICY}` brings it back."
+        ));
+    }
+    Ok(())
+}
+
 /// What an unaccepted policy file of a project means.
 pub(crate) const NOT_ACCEPTED: &str = "note: .glasshouse/policy.yaml was not accepted on this machine: it can forbid, but allows nothing \
      beyond the shipped policy. `glasshouse policy update` shows it and asks.";
 
 fn show(shipped: bool, json: bool) -> Result<u8, Error> {
     if shipped {
-        output::bytes(glasshouse_policy::default_source().as_bytes());
+        let text = glasshouse_policy::default_source();
+        if json {
+            output::json_line(&serde_json::json!({ "source": "default.yaml", "text": text }));
+        } else {
+            output::bytes(text.as_bytes());
+        }
         return Ok(Exit::Done.status());
     }
     let policy = load(None, &home::here()?, AsAccepted(false))?;
@@ -334,6 +373,7 @@ fn simulate(
     if json {
         output::json_line(&serde_json::json!({
             "decisions": decisions, "changed": changed, "breaking": breaking,
+            "left_out": simulation.left_out,
         }));
     } else {
         let of = match session {
@@ -344,6 +384,7 @@ fn simulate(
         };
         let decisions = counted(decisions, "decision");
         output::note(&format!("{decisions} {of}, {changed} differ, {breaking} breaking"));
+        tell_left_out(&simulation.left_out);
     }
     Ok(Exit::Done.status())
 }
@@ -355,10 +396,11 @@ fn learn(session: &SessionId, out: Option<&Path>, json: bool) -> Result<u8, Erro
             Error::new(codes::INPUT_UNREADABLE, format!("cannot write {}", out.display())).why(e)
         })?;
     }
-    let unequal = learned.unequal.len();
+    let (unequal, left_out) = (learned.unequal.len(), &learned.left_out);
     if json {
         output::json_line(&serde_json::json!({
-            "rules": learned.rules, "unequal": unequal, "policy": learned.text,
+            "rules": learned.rules, "unequal": unequal, "left_out": left_out,
+            "policy": learned.text,
         }));
     } else if out.is_none() {
         output::bytes(learned.text.as_bytes());
@@ -366,10 +408,27 @@ fn learn(session: &SessionId, out: Option<&Path>, json: bool) -> Result<u8, Erro
     if unequal > 0 {
         output::note(&format!(
             "warning: {unequal} decisions cannot be told apart by what rules look at; they come out \
-             differently"
+             differently:"
         ));
+        for change in &learned.unequal {
+            output::note(&format!("  {}", change_line(change)));
+        }
     }
-    Ok(if unequal == 0 { Exit::Done } else { Exit::Mismatch }.status())
+    tell_left_out(left_out);
+    let is_whole = unequal == 0 && !left_out.contains_key(UNNAMED);
+    Ok(if is_whole { Exit::Done } else { Exit::Mismatch }.status())
+}
+
+/// Says which decisions were not made again, and why.
+fn tell_left_out(left_out: &BTreeMap<String, u64>) {
+    for (why, decisions) in left_out {
+        let words = match why.as_str() {
+            "many-paths" => "one event tells of many paths that a command changed".to_owned(),
+            UNNAMED => "no rule can name the call; what is learned denies it".to_owned(),
+            rule => format!("the kernel denied it as `{rule}`, whatever a policy says"),
+        };
+        output::note(&format!("left out: {}: {words}", counted(*decisions, "decision")));
+    }
 }
 
 fn update(
@@ -378,19 +437,21 @@ fn update(
     confirm: Option<&str>,
     json: bool,
 ) -> Result<u8, Error> {
-    let kernel = home::kernel()?;
+    let (kernel, here) = (home::kernel()?, home::here()?);
+    tell_missing(&kernel, &here)?;
     let candidate = file.map(|file| input::text(file, input::MAX_POLICY_BYTES)).transpose()?;
     // The kernel takes a candidate for the project's file; what is wrong with it stands where it was read.
     let name = file.map_or_else(|| PROJECT_POLICY.to_owned(), |file| file.display().to_string());
     if let Some(text) = &candidate {
         to_decide(named(&name, text)?)?;
     }
-    let review = kernel.review_policy(&home::here()?, candidate)?;
+    let review = kernel.review_policy(&here, candidate)?;
     let own = &review.policy;
     let tell = |changed: bool| {
         if json {
             output::json_line(&serde_json::json!({
                 "accepted": own.digest, "changed": changed, "breaking": review.breaking(),
+                "phrase": review.phrase(),
             }));
         } else if changed {
             output::note("accepted: it is in force for every session that starts here from now on");
@@ -403,28 +464,33 @@ fn update(
         return tell(false);
     }
     warn_of(&named(&name, &own.text)?);
+    show_review(&review, json);
     match digest {
         Some(digest) if digest == own.digest => {
             let phrase = review.phrase();
             if let Some(phrase) = phrase.filter(|phrase| Some(phrase.as_str()) != confirm) {
                 let file = file.unwrap_or(Path::new(PROJECT_POLICY)).display();
                 let breaking = review.breaking();
-                return Err(not_accepted(format!(
+                let why = format!(
                     "it would deny what was allowed in {breaking} of the newest {} decisions of sessions in {}",
                     review.simulation.decisions,
                     own.project.display(),
-                ))
-                .fix(format!("`glasshouse policy simulate {file}` lists them; then pass --confirm '{phrase}'")));
+                );
+                return Err(with_needs(not_accepted(why), &review).fix(format!(
+                    "`glasshouse policy simulate {file}` lists them; then pass --confirm '{phrase}'"
+                )));
             }
         }
         Some(digest) => {
-            return Err(Error::new(codes::POLICY_CHANGED, "the policy was not accepted")
-                .why(format!("the file has the digest {}, not {digest}", own.digest)));
+            let error = Error::new(codes::POLICY_CHANGED, "the policy was not accepted")
+                .why(format!("the file has the digest {}, not {digest}", own.digest));
+            return Err(with_needs(error, &review));
         }
         None if !Terminal::is_there() => {
-            return Err(Error::new(codes::APPROVAL_NEEDED, "nobody is there to accept the policy")
+            let error = Error::new(codes::APPROVAL_NEEDED, "nobody is there to accept the policy")
                 .why("this is no terminal")
-                .fix(format!("read the file, then pass --digest {}", own.digest)));
+                .fix(format!("read the file, then pass --digest {}", own.digest));
+            return Err(with_needs(error, &review));
         }
         None => ask_to_accept(&review)?,
     }
@@ -436,6 +502,44 @@ fn update(
 fn named(name: &str, text: &str) -> Result<Policy, Error> {
     let text = PolicyText { name: name.to_owned(), text: text.to_owned(), consent: Consent::Joint };
     Ok(compile(&[text], &protected(&home::data_dir()?, &home::program()?))?)
+}
+
+/// What has to be passed to accept a file, for programs.
+fn with_needs(error: Error, review: &PolicyReview) -> Error {
+    let error = error
+        .with("digest", review.policy.digest.to_string())
+        .with("breaking", review.breaking() as u64);
+    match review.phrase() {
+        Some(phrase) => error.with("phrase", phrase),
+        None => error,
+    }
+}
+
+/// Shows what accepting a file changes.
+fn show_review(review: &PolicyReview, json: bool) {
+    let own = &review.policy;
+    let simulation = &review.simulation;
+    if json {
+        output::json_line(&serde_json::json!({
+            "digest": own.digest, "breaking": review.breaking(), "phrase": review.phrase(),
+            "diff": review.diff, "decisions": simulation.decisions, "differ": simulation.changed,
+            "left_out": simulation.left_out,
+        }));
+        return;
+    }
+    output::note(&format!("{} ({}):", own.project.join(PROJECT_POLICY).display(), own.digest));
+    for line in review.diff.lines() {
+        output::note(&format!("  | {}", output::visible(line, false)));
+    }
+    for change in &simulation.changed {
+        output::note(&format!("  {}", change_line(change)));
+    }
+    let (decisions, changed) = (simulation.decisions, simulation.changed.len());
+    let place = output::visible(&own.project.display().to_string(), false);
+    output::note(&format!(
+        "{changed} of the newest {decisions} decisions of sessions in {place} would be others"
+    ));
+    tell_left_out(&simulation.left_out);
 }
 
 /// What a file says that its author can hardly have meant, told before anybody accepts it.
@@ -453,21 +557,8 @@ fn not_accepted(why: impl std::fmt::Display) -> Error {
     Error::new(codes::APPROVAL_NEEDED, "the policy was not accepted").why(why)
 }
 
-/// Shows what changes, and asks.
+/// Asks, after what changes was shown.
 fn ask_to_accept(review: &PolicyReview) -> Result<(), Error> {
-    let own = &review.policy;
-    output::note(&format!("{} ({}):", own.project.join(PROJECT_POLICY).display(), own.digest));
-    for line in review.diff.lines() {
-        output::note(&format!("  | {}", output::visible(line, false)));
-    }
-    for change in &review.simulation.changed {
-        output::note(&format!("  {}", change_line(change)));
-    }
-    let (decisions, changed) = (review.simulation.decisions, review.simulation.changed.len());
-    let place = output::visible(&own.project.display().to_string(), false);
-    output::note(&format!(
-        "{changed} of the newest {decisions} decisions of sessions in {place} would be others"
-    ));
     let rejected = || {
         Error::new(codes::APPROVAL_REJECTED, "the policy was not accepted").why("the answer was no")
     };
@@ -486,8 +577,9 @@ fn ask_to_accept(review: &PolicyReview) -> Result<(), Error> {
 fn change_line(change: &Changed) -> String {
     let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
     let line = format!(
-        "{} {}: {} {}: {} -> {}{}: {}",
+        "{} {} {}: {} {}: {} -> {}{}: {}",
         change.session,
+        change.branch,
         change.seq,
         change.syscall,
         change.subject.as_deref().unwrap_or_default(),

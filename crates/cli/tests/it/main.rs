@@ -48,6 +48,7 @@ mod people;
 mod pins;
 mod plans;
 mod policy;
+mod policy_past;
 mod policy_tools;
 mod python;
 mod replay;

@@ -221,7 +221,7 @@ impl Session {
             Err(decision) => decision.clone(),
             Ok(verdict) => verdict.decision.clone(),
         };
-        let decision = kept(decision, Place::of(&arguments));
+        let decision = kept(decision, Place::of_tool(syscall, None));
         let decision = match exemption::misfit(self.state(), &arguments) {
             Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),

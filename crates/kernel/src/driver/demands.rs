@@ -1,14 +1,33 @@
-//! What an allowing rule demands of how an act is done: kept where the act happens, or the act does not happen.
+//! What an allowing rule demands of how an act is done: kept where the act happens, or the act does not happen. A session
+//! holds its calls to it; whoever makes one up, or tries another policy on the past, asks the same.
 
-use glasshouse_model::{Call, Constraints, Decision};
+use glasshouse_model::body::PolicyDecided;
+use glasshouse_model::syscall::name;
+use glasshouse_model::{Call, Constraints, Decision, PrincipalKind};
 use glasshouse_policy::{Policy, Request};
 use glasshouse_sandbox::{Level, TemplateName};
-use glasshouse_tools::Arguments;
 
 use super::decide::{denied_by_kernel, now_us};
-use super::execute::{is_sandboxed, runs_a_program};
-use crate::session::{RATE_LIMITED, SANDBOX_DEMANDED};
+use crate::session::{ISOLATION_TOO_WEAK, RATE_LIMITED, SANDBOX_DEMANDED};
 use crate::{Error, Result, codes};
+
+/// Isolation of what runs in the kernel's own process: none.
+pub(super) const IN_PROCESS: &str = "in_process";
+
+/// Acts that nothing counts, whoever asks for them.
+const UNCOUNTED: [&str; 11] = [
+    name::MODEL_CALL,
+    name::MERGE_APPLY,
+    name::SANDBOX_MOUNT,
+    name::POLICY_UPDATE,
+    name::SESSION_SET_MODE,
+    name::SESSION_FORK,
+    name::SESSION_MERGE,
+    name::SESSION_CLOSE,
+    name::SESSION_DELETE,
+    name::SESSION_IMPORT,
+    name::UI_IMPORT,
+];
 
 /// Where an act happens.
 #[derive(Debug, Clone, Copy)]
@@ -24,20 +43,75 @@ pub(crate) enum Place<'a> {
     },
 }
 
-impl Place<'static> {
+impl<'a> Place<'a> {
     /// A sandbox that is made once the act is decided.
     pub(crate) const fn to_be_made(template: TemplateName) -> Self {
         let has_network = matches!(template, TemplateName::IntegrationTest);
         Self::Sandbox { has_network, isolation: None }
     }
 
-    /// Where a call of an agent acts.
-    pub(crate) const fn of(arguments: &Arguments) -> Self {
-        if is_sandboxed(arguments) {
-            // A demand of a network gives what runs a program one.
-            Self::Sandbox { has_network: runs_a_program(arguments), isolation: None }
+    /// Where a tool's call acts. What runs a program gets a network where a rule demands it.
+    pub(super) fn of_tool(syscall: &str, isolation: Option<&'a str>) -> Self {
+        if acts_in_a_sandbox(syscall) {
+            let has_network = [name::SHELL_RUN, name::TEST_RUN].contains(&syscall);
+            Self::Sandbox { has_network, isolation }
         } else {
             Self::Kernel
+        }
+    }
+}
+
+/// Whether calls of this name run in the branch's sandbox.
+pub(super) fn acts_in_a_sandbox(syscall: &str) -> bool {
+    [name::FS_WRITE, name::FS_EDIT, name::SHELL_RUN, name::TEST_RUN].contains(&syscall)
+}
+
+/// The way on which a call comes to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is a tool's, in a turn of a session.
+    Tool,
+    /// It is a connection of what runs in a sandbox.
+    Connection,
+    /// It is another act of a session, or of a person: nothing counts it.
+    Uncounted,
+}
+
+impl Way {
+    /// Of a call that is made up.
+    pub(super) fn of_call(call: &Call) -> Self {
+        let by_hand = [name::SHELL_RUN, name::UI_RENDER].contains(&call.syscall.as_str())
+            && call.caller.kind == PrincipalKind::User;
+        match call.syscall.as_str() {
+            name::NET_CONNECT => Self::Connection,
+            syscall if by_hand || UNCOUNTED.contains(&syscall) => Self::Uncounted,
+            _ => Self::Tool,
+        }
+    }
+
+    /// Of a call that was decided.
+    pub(super) fn of_decided(decided: &PolicyDecided) -> Self {
+        match (decided.call, decided.args_digest, decided.syscall.as_str()) {
+            (Some(_), Some(_), _) => Self::Tool,
+            (.., name::NET_CONNECT) => Self::Connection,
+            _ => Self::Uncounted,
+        }
+    }
+
+    /// A decision as the kernel lets it stand. `reached` is the isolation that the call would have, where that is known.
+    pub(super) fn hold(self, decision: Decision, call: &Call, reached: Option<&str>) -> Decision {
+        let syscall = call.syscall.as_str();
+        match self {
+            Self::Connection => {
+                kept(decision, Place::Sandbox { has_network: true, isolation: reached })
+            }
+            Self::Tool => kept(decision, Place::of_tool(syscall, reached)),
+            // A file that a command left, and a command by hand.
+            Self::Uncounted if acts_in_a_sandbox(syscall) || syscall == name::FS_DELETE => {
+                let place = Place::Sandbox { has_network: false, isolation: reached };
+                uncounted(decision, syscall, place)
+            }
+            Self::Uncounted => uncounted(decision, syscall, Place::Kernel),
         }
     }
 }
@@ -71,26 +145,23 @@ pub(crate) fn uncounted(decision: Decision, syscall: &str, place: Place<'_>) -> 
 
 /// The decision, unless what it demands of the place is not kept there.
 pub(crate) fn kept(decision: Decision, place: Place<'_>) -> Decision {
-    match unmet(&decision.constraints, place).filter(|_| decision.is_allowed()) {
-        Some(reason) => denied_by_kernel(decision, SANDBOX_DEMANDED, reason),
+    if !decision.is_allowed() {
+        return decision;
+    }
+    let demanded = &decision.constraints;
+    let other = demanded.require_sandbox.as_ref().filter(|wanted| !is_met(wanted, place));
+    if let Some(wanted) = other {
+        let reason =
+            format!("a rule demands the sandbox `{wanted}`, which this call would not run in");
+        return denied_by_kernel(decision, SANDBOX_DEMANDED, reason);
+    }
+    let reached = match place {
+        Place::Kernel => Some(IN_PROCESS),
+        Place::Sandbox { isolation, .. } => isolation,
+    };
+    match reached.and_then(|reached| too_weak(demanded, reached)) {
+        Some(reason) => denied_by_kernel(decision, ISOLATION_TOO_WEAK, reason),
         None => decision,
-    }
-}
-
-fn unmet(demanded: &Constraints, place: Place<'_>) -> Option<String> {
-    if let Some(wanted) = &demanded.require_sandbox
-        && !is_met(wanted, place)
-    {
-        return Some(format!(
-            "a rule demands the sandbox `{wanted}`, which this call would not run in"
-        ));
-    }
-    match place {
-        Place::Kernel => demanded.min_isolation.as_ref().map(|wanted| {
-            format!("a rule demands the isolation `{wanted}`, and this is done in no sandbox")
-        }),
-        Place::Sandbox { isolation: Some(reached), .. } => too_weak(demanded, reached),
-        Place::Sandbox { isolation: None, .. } => None,
     }
 }
 
@@ -131,6 +202,10 @@ fn too_weak(demanded: &Constraints, reached: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use glasshouse_model::Digest;
+    use glasshouse_tools::parse_arguments;
+
+    use super::super::execute::is_sandboxed;
     use super::*;
 
     /// A place, the demands as JSON, and whether they are kept there.
@@ -150,14 +225,39 @@ mod tests {
             (sandbox(true, full), r#"{"require_sandbox": "integration-test"}"#, true),
             (sandbox(true, full), r#"{"require_sandbox": "a-sandbox-of-mine"}"#, false),
             (sandbox(false, Some("native:no-layers")), r#"{"min_isolation": "full"}"#, false),
-            (sandbox(false, Some("in_process")), r#"{"min_isolation": "no-landlock"}"#, false),
+            (sandbox(false, Some(IN_PROCESS)), r#"{"min_isolation": "no-landlock"}"#, false),
             // Measured once the sandbox is there.
             (sandbox(false, None), r#"{"min_isolation": "full"}"#, true),
         ];
         for (place, demands, is_kept) in cases {
-            let demanded: Constraints = serde_json::from_str(demands).unwrap();
-            let why = unmet(&demanded, *place);
-            assert_eq!(why.is_none(), *is_kept, "{place:?} {demands}: {why:?}");
+            let decision: Decision = serde_json::from_value(serde_json::json!({
+                "decision": "allow", "rules": [], "reasons": [], "policy_version": Digest::ZERO,
+                "constraints": serde_json::from_str::<serde_json::Value>(demands).unwrap(),
+            }))
+            .unwrap();
+            let held = kept(decision, *place);
+            assert_eq!(held.is_allowed(), *is_kept, "{place:?} {demands}: {:?}", held.reasons);
         }
+    }
+
+    /// What is said of a call by its name is what a session does with its arguments.
+    #[test]
+    fn a_name_tells_where_a_call_runs() {
+        let check = |tool: &str, arguments: &str, expected: bool| {
+            let arguments = parse_arguments(tool, arguments).unwrap();
+            assert_eq!(is_sandboxed(&arguments), expected, "{tool}");
+            assert_eq!(acts_in_a_sandbox(tool), expected, "{tool}");
+        };
+        check("fs.read", r#"{"path":"a"}"#, false);
+        check("fs.list", r#"{"path":"a"}"#, false);
+        check("fs.exists", r#"{"path":"a"}"#, false);
+        check("search.grep", r#"{"pattern":"a"}"#, false);
+        check("search.glob", r#"{"pattern":"a"}"#, false);
+        check("git.diff", "{}", false);
+        check("git.commit", r#"{"message":"a"}"#, false);
+        check("fs.write", r#"{"path":"a","content":""}"#, true);
+        check("fs.edit", r#"{"path":"a","old":"b","new":"c"}"#, true);
+        check("shell.run", r#"{"argv":["a"]}"#, true);
+        check("test.run", "{}", true);
     }
 }

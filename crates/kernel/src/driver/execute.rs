@@ -250,7 +250,7 @@ pub(super) const fn is_sandboxed(arguments: &Arguments) -> bool {
 }
 
 /// Whether a call runs programs, which could use a network.
-pub(super) const fn runs_a_program(arguments: &Arguments) -> bool {
+const fn runs_a_program(arguments: &Arguments) -> bool {
     matches!(arguments, Arguments::ShellRun { .. } | Arguments::TestRun { .. })
 }
 

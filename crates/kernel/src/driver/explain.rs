@@ -1,8 +1,8 @@
 //! Why something was decided: a recorded decision, made again under its own policy, with what would
 //! have made it another, and where its taint came from.
 
-use glasshouse_model::body::{ApprovalRequested, CallEnd, PolicyDecided, ToolProposed};
-use glasshouse_model::{BranchId, Event, Kind, Seq};
+use glasshouse_model::body::{ApprovalRequested, CallEnd, CallStatus, PolicyDecided, ToolProposed};
+use glasshouse_model::{BranchId, Effect, Event, Kind, Seq};
 use glasshouse_policy::{Explanation, Heard, Request, explain};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Kernel;
 use super::recorder::fold_to;
 use super::rules::of_session;
+use super::tried::denied_behind;
 use crate::session::State;
 use crate::{Error, Result, codes};
 
@@ -33,6 +34,21 @@ pub struct Explained {
     pub explanation: Explanation,
     /// Where each label of the call came from.
     pub origins: Vec<Origin>,
+    /// Where the call was denied that this decision did not deny: by an answer, for its isolation, or for what it
+    /// changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denied_later: Option<DeniedLater>,
+}
+
+/// The end of a call that was denied after it was decided on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DeniedLater {
+    /// Sequence of the event.
+    pub seq: Seq,
+    /// Why, as a code.
+    pub code: Option<String>,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// The event that brought a label.
@@ -71,7 +87,12 @@ impl Kernel {
         let request =
             Request { extension: Some(&heard), ..Request::new(&input, event.header.time_us) };
         let mut explanation = explain(&policy, &request);
+        let denied_later = self.denied_later(branch, &event, &decided)?;
+        let is_behind = explanation.decision.effect != Effect::Deny;
         explanation.decision = decided.decision;
+        if is_behind && explanation.decision.effect == Effect::Deny {
+            explanation = denied_behind(explanation.decision);
+        }
         let mut origins = Vec::new();
         for label in &input.labels {
             if let Some(seq) = state.taint.origin(label) {
@@ -85,7 +106,35 @@ impl Kernel {
             subject: decided.subject,
             explanation,
             origins,
+            denied_later,
         })
+    }
+
+    /// Where a call was denied whose own decision let it pass, or asked.
+    fn denied_later(
+        &self,
+        branch: &BranchId,
+        event: &Event,
+        decided: &PolicyDecided,
+    ) -> Result<Option<DeniedLater>> {
+        let is_own = decided.args_digest.is_some() && decided.decision.effect != Effect::Deny;
+        let Some(call) = decided.call.filter(|_| is_own) else { return Ok(None) };
+        for later in self.log.events_from(branch, event.seq()) {
+            let later = later?;
+            if !later.kind().ends_call() {
+                continue;
+            }
+            let Some(end) = later.body_as::<CallEnd>().ok().filter(|end| end.call == call) else {
+                continue;
+            };
+            let is_denied = end.status == CallStatus::Denied;
+            return Ok(is_denied.then(|| DeniedLater {
+                seq: later.seq(),
+                code: end.code,
+                why: end.text,
+            }));
+        }
+        Ok(None)
     }
 
     fn decision_at(&self, branch: &BranchId, at: Seq) -> Result<(Event, PolicyDecided)> {

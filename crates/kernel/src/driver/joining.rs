@@ -19,7 +19,7 @@ use glasshouse_model::syscall::name;
 use glasshouse_model::{
     BranchId, Call, Decision, Digest, Draft, Effect, Kind, Layer, Principal, Seq, SessionId,
 };
-use glasshouse_policy::Consent;
+use glasshouse_policy::{Consent, Policy};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -402,26 +402,26 @@ impl Kernel {
     /// those of the policy file that the session began with or that was accepted since, may be stricter; that they
     /// have none for this changes nothing.
     pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
-        let decide = |text| -> Result<Decision> {
-            let policy = self.compile(&[text])?;
-            Ok(decide_uncounted(&policy, call, Place::Kernel))
-        };
-        let mut decision = decide(shipped(Consent::Joint))?;
         let created = state.created.as_ref();
         let of_project = created.map(|created| project_texts_of(self, created)).transpose()?;
-        let of_project = of_project.unwrap_or_default();
-        for own in of_project.into_iter().chain(self.tenant_text()) {
-            let theirs = decide(own)?;
-            let is_said = theirs
-                .rules
-                .iter()
-                .any(|rule| is_own_word(rule.layer) && rule.action == theirs.effect);
-            if is_said && theirs.effect > decision.effect {
-                decision = theirs;
-            }
-        }
-        Ok(decision)
+        let own = of_project.unwrap_or_default().into_iter().chain(self.tenant_text());
+        let own = own.map(|text| self.compile(&[text])).collect::<Result<Vec<_>>>()?;
+        Ok(decide_beside(&self.compile(&[shipped(Consent::Joint)])?, &own, call))
     }
+}
+
+/// What the shipped policy says, or one of those beside it that says itself what is stricter.
+pub(super) fn decide_beside(shipped: &Policy, own: &[Policy], call: &Call) -> Decision {
+    let mut decision = decide_uncounted(shipped, call, Place::Kernel);
+    for policy in own {
+        let theirs = decide_uncounted(policy, call, Place::Kernel);
+        let is_said =
+            theirs.rules.iter().any(|rule| is_own_word(rule.layer) && rule.action == theirs.effect);
+        if is_said && theirs.effect > decision.effect {
+            decision = theirs;
+        }
+    }
+    decision
 }
 
 /// Whether a rule is one that somebody wrote into a policy file, as it stands or in TypeScript.

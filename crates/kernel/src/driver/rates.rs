@@ -15,7 +15,7 @@ use crate::session::RATE_LIMITED;
 const MAX_KEPT: usize = 10_000;
 
 /// When calls were allowed, by the rules that limit how often.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Rates {
     allowed_us: BTreeMap<String, VecDeque<u64>>,
 }

@@ -132,6 +132,18 @@ impl Kernel {
         Ok(Some(policy))
     }
 
+    /// The policy that was accepted for a project whose file is not there any more: the shipped one decides there.
+    ///
+    /// # Errors
+    /// As [`Kernel::project_policy`].
+    pub fn missing_policy(&self, project: &Path) -> Result<Option<Digest>> {
+        let project = canonical_project(project)?;
+        if project_policy(&project)?.is_some() {
+            return Ok(None);
+        }
+        Ok(self.accepted(&project)?.map(|last| last.digest))
+    }
+
     /// Lets a project's policy take the place of the shipped one in new sessions. The caller has
     /// shown `policy.text` to `approver`, a person, and asked.
     ///

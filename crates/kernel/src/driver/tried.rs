@@ -10,7 +10,8 @@ use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
 use glasshouse_sandbox::workspace::ignored_now;
 
 use super::decide::{boundary_denial, fitting, now_us};
-use super::rules::PolicyText;
+use super::demands::Way;
+use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY};
 use super::workbench::content;
 use super::{Kernel, test_setup};
 use crate::classify::{Classifier, Contents};
@@ -116,7 +117,8 @@ impl Tried {
         match self {
             Self::Inside { call, misfit, .. } => {
                 let request = Request::new(call, now_us());
-                fitting(glasshouse_policy::decide(policy, &request).decision, misfit.as_ref())
+                let decision = glasshouse_policy::decide(policy, &request).decision;
+                fitting(Way::of_call(call).hold(decision, call, None), misfit.as_ref())
             }
             Self::Outside(reason) => boundary_denial(policy, reason),
         }
@@ -127,17 +129,23 @@ impl Tried {
     pub fn explain(&self, policy: &Policy) -> Explanation {
         match self {
             Self::Inside { call, misfit: None, .. } => {
-                glasshouse_policy::explain(policy, &Request::new(call, now_us()))
+                let explained = glasshouse_policy::explain(policy, &Request::new(call, now_us()));
+                let held = Way::of_call(call).hold(explained.decision.clone(), call, None);
+                if held == explained.decision { explained } else { denied_behind(held) }
             }
-            // Neither rules nor what they look at change a denial of the kernel's.
-            Self::Inside { .. } | Self::Outside(_) => Explanation {
-                decision: self.decide(policy),
-                nearly: Vec::new(),
-                other_call: Vec::new(),
-                other_rules: None,
-                untried: false,
-            },
+            Self::Inside { .. } | Self::Outside(_) => denied_behind(self.decide(policy)),
         }
+    }
+}
+
+/// What there is to say of a denial by the kernel: what would change the answer of the rules changes nothing.
+pub(super) const fn denied_behind(decision: Decision) -> Explanation {
+    Explanation {
+        decision,
+        nearly: Vec::new(),
+        other_call: Vec::new(),
+        other_rules: None,
+        untried: false,
     }
 }
 
@@ -187,7 +195,8 @@ fn class_of(
 }
 
 impl Kernel {
-    /// The policy of a session that would start in a project; `text` is tried alone, in its place.
+    /// The policy of a session that would start in a project; `text` is tried in the place of its policy file, as if
+    /// it were accepted.
     ///
     /// # Errors
     /// As [`Kernel::policy_texts`]; the load errors.
@@ -197,13 +206,25 @@ impl Kernel {
         config: &Config,
         text: Option<String>,
     ) -> Result<Policy> {
-        if let Some(text) = text {
-            let name = "candidate".to_owned();
-            return self.compile(&[PolicyText { name, text, consent: Consent::Joint }]);
-        }
         let test = test_setup_or_none(project, config)?;
-        self.compile(&self.policy_texts(project, &test)?)
+        let Some(text) = text else { return self.compile(&self.policy_texts(project, &test)?) };
+        let mut texts = candidate_texts(&test, "candidate", text);
+        texts.extend(self.tenant_text());
+        self.compile(&texts)
     }
+}
+
+/// The texts of a session that would start where `text` was the accepted policy file.
+#[must_use]
+pub fn candidate_texts(test: &TestSetup, name: &str, text: String) -> Vec<PolicyText> {
+    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
+    // A file may have the name of rules that nobody wrote.
+    let is_taken = [WORKFLOW_POLICY, TENANT_POLICY].contains(&name);
+    let name = if is_taken { format!("./{name}") } else { name.to_owned() };
+    vec![
+        PolicyText { name: WORKFLOW_POLICY.to_owned(), text: workflow, consent: Consent::Joint },
+        PolicyText { name, text, consent: Consent::Joint },
+    ]
 }
 
 /// How a project tests itself. Where that cannot be told no session could start, but a call can still be

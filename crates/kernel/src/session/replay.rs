@@ -27,6 +27,9 @@ pub(crate) const WORKSPACE_BOUNDARY: &str = "workspace-boundary";
 pub(crate) const SANDBOX_DEMANDED: &str = "sandbox-demanded";
 /// Name under which the kernel denies a call that comes too soon after others.
 pub(crate) const RATE_LIMITED: &str = "rate-limited";
+/// Name under which the kernel denies a call that would not be isolated as a rule demands, where that is known before.
+/// What is known once the sandbox is made, a session records as the end of a call.
+pub(crate) const ISOLATION_TOO_WEAK: &str = "isolation-too-weak";
 
 /// Name under which the kernel denies what no exemption covers, and an exemption that nobody may grant.
 pub(crate) const EXEMPTION_SCOPE: &str = "exemption-scope";
@@ -299,11 +302,17 @@ impl<'a> Replay<'a> {
 }
 
 /// Every name under which the kernel denies.
-const KERNEL_RULES: [&str; 5] =
-    [WORKSPACE_BOUNDARY, SANDBOX_DEMANDED, RATE_LIMITED, EXEMPTION_SCOPE, COVERAGE_DEBT];
+const KERNEL_RULES: [&str; 6] = [
+    WORKSPACE_BOUNDARY,
+    SANDBOX_DEMANDED,
+    ISOLATION_TOO_WEAK,
+    RATE_LIMITED,
+    EXEMPTION_SCOPE,
+    COVERAGE_DEBT,
+];
 
 /// Whether a decision was not policy's alone.
-pub(crate) fn decided_by_kernel(decision: &Decision) -> bool {
+fn decided_by_kernel(decision: &Decision) -> bool {
     decision.rules.iter().any(|rule| {
         // A rule of a file may have any name.
         rule.layer == Layer::BuiltIn && KERNEL_RULES.contains(&rule.name.as_str())

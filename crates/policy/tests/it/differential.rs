@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use glasshouse_model::{
     Call, CanonicalPath, Effect, Principal, PrincipalKind, RuleTrace, TenantId,
 };
-use glasshouse_policy::{KeptBack, Policy, Protected, Request, Source, decide, learn};
+use glasshouse_policy::{KeptBack, Policy, Protected, Recorded, Request, Source, decide, learn};
 use globset::GlobBuilder;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -366,17 +366,17 @@ proptest! {
         calls in proptest::collection::vec(calls(), 1..12),
     ) {
         // Calls of one kind of caller and one tenant, as a session has them.
-        let decided: Vec<(Call, Effect)> = calls
+        let decided: Vec<Recorded> = calls
             .into_iter()
             .map(|mut call| {
                 call.caller = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
                 let effect = compiled(&rules, &call).0;
-                (call, effect)
+                Recorded::new(call, effect)
             })
             .collect();
         let learned = learn(&decided, &KeptBack::default(), &[], &Protected::default()).unwrap();
         let policy = compile(&learned.text).unwrap();
-        for (at, (call, effect)) in decided.iter().enumerate() {
+        for (at, Recorded { call, effect, .. }) in decided.iter().enumerate() {
             let now = decide(&policy, &Request::new(call, 0)).decision.effect;
             prop_assert_eq!(now == *effect, !learned.unequal.contains(&at), "{}", &learned.text);
             // What was denied is not opened, whatever cannot be told apart.
@@ -386,13 +386,14 @@ proptest! {
         }
         // Without taint everything that was decided can be told apart. A connection to no host in
         // particular is opened by no rule.
-        let plain: Vec<(Call, Effect)> = decided
+        let plain: Vec<Recorded> = decided
             .into_iter()
-            .filter(|(call, _)| call.syscall != "net.connect" || call.host.is_some())
-            .map(|(mut call, _)| {
+            .map(|it| it.call)
+            .filter(|call| call.syscall != "net.connect" || call.host.is_some())
+            .map(|mut call| {
                 call.labels.clear();
                 let effect = compiled(&rules, &call).0;
-                (call, effect)
+                Recorded::new(call, effect)
             })
             .collect();
         let learned = learn(&plain, &KeptBack::default(), &[], &Protected::default()).unwrap();
