@@ -150,6 +150,16 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Whether no word of a command can fail while it is expanded, and nothing of the shell itself can fail then.
+    pub(super) fn is_left(&self, words: &[Word]) -> bool {
+        let is_plain = words[0].known().is_some_and(|name| {
+            name == "set"
+                || FREE.contains(&name)
+                || !(BUILTINS.contains(&name) || self.functions.contains(name))
+        });
+        is_plain && words.iter().all(|word| !word.may_fail && !word.splits && !word.pattern)
+    }
+
     /// A command of these words is run; `alone`: no assignments stand before it.
     pub(super) fn run(&mut self, words: Vec<Word>, alone: bool) -> Read<()> {
         self.builtin(&words, true)?;
@@ -214,6 +224,8 @@ impl Reader<'_> {
         // A name that is not known is anything to whoever asks about it.
         let Some(name) = first.known() else { return Ok(()) };
         let name_is_plain = plain && !first.quoted;
+        // What runs between other commands, what a file defines, and processes that can not be had.
+        self.is_disturbed |= matches!(name, "." | "source" | "trap" | "ulimit");
         match name {
             name if FREE.contains(&name) => Ok(()),
             "[" | "test" => self.test(rest),
