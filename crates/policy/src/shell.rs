@@ -12,6 +12,7 @@
 mod arithmetic;
 mod builtins;
 mod commands;
+mod options;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -20,7 +21,8 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
-pub(crate) use self::variables::{Exported, exported, is_no_command};
+pub(crate) use self::options::is_harmless_code;
+pub(crate) use self::variables::{Exported, exported, takes_any_value};
 use self::variables::{Outcome, Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 
@@ -86,7 +88,7 @@ pub(crate) enum ShellWord {
     Below(String, String),
     /// Any number of words, the first of which begins with this.
     Many(String),
-    /// A number, or nothing, or what the machine has in a variable that nobody sets here.
+    /// Any number of numbers, or what the machine has in a variable that nobody sets here.
     Given,
 }
 

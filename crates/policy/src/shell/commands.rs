@@ -73,14 +73,11 @@ impl Cursor<'_, '_> {
             let begin = self.at;
             self.arithmetic(")")?;
             let inside: String = self.chars[begin..self.at].iter().collect();
-            if !self.take_if("))") {
-                return Err(Unreadable);
-            }
             // A plain shell reads brackets in brackets.
             if !self.reader.is_bash {
                 self.reader.script(&inside)?;
             }
-            return Ok(None);
+            return if self.take_if("))") { Ok(None) } else { Err(Unreadable) };
         }
         if self.take_if("(") {
             self.list(&[Stop::Bracket])?;

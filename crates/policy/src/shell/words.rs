@@ -417,6 +417,13 @@ impl Cursor<'_, '_> {
                     word.text.extend(self.peek(1));
                     self.at += 2;
                 }
+                // A line end or letters, to no shell more.
+                '$' if self.inside > 0
+                    && ["$'\\n'", "$'\\t'"].iter().any(|it| self.looks_at(it)) =>
+                {
+                    word.expand(Part::Anything);
+                    self.at += 5;
+                }
                 // A quote to one shell and a letter to another.
                 '\'' | '"' | '\\' if self.inside > 0 => return Err(Unreadable),
                 // Commands to bash, and letters to others.
