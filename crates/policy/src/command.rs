@@ -385,7 +385,7 @@ impl Inner {
     ) -> Result<(), Unreadable> {
         let Some(before) = programs::words_before_commands(program) else { return Ok(()) };
         let begins = |word: &ShellWord| programs::is_before_command(program, word);
-        let is_unknown = words.get(1).is_some_and(|word| word.text().is_none());
+        let is_unknown = programs::may_hold_subcommand(words);
         match words.iter().skip(1).position(begins) {
             Some(at) if open => {
                 // Words that are not to be seen may be the command, unless it stands there.

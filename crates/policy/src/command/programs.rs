@@ -250,6 +250,9 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
 /// Those of them with words of their own before the command.
 pub(super) const TAKE_PLACES: &[&str] = &["cmake", "distrobox", "hatch", "ip", "npm"];
 
+/// Options before a subcommand that take the next word as value, with every program of these that has them.
+const VALUES_FOLLOW: &[&str] = &["--cwd", "--dir", "--filter", "--prefix", "--workspace", "-C"];
+
 /// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
 /// that name that lies elsewhere.
 pub(super) const TRUSTED_SHELLS: &[&str] =
@@ -465,6 +468,19 @@ pub(super) fn is_before_command(program: &str, word: &ShellWord) -> bool {
         |whole: &&str, text: &str| *whole == text || (!text.is_empty() && is_word(whole, text));
     let before = words_before_commands(program).unwrap_or_default();
     word.text().is_some_and(|text| before.iter().any(|whole| is_short_for(whole, text)))
+}
+
+/// Whether a word that is not known may be the first of a program that is no option.
+pub(super) fn may_hold_subcommand(words: &[ShellWord]) -> bool {
+    for (word, before) in words.iter().skip(1).zip(words) {
+        let is_value = before.text().is_some_and(|text| VALUES_FOLLOW.contains(&text));
+        match word {
+            ShellWord::Many(_) | ShellWord::Given => return true,
+            _ if is_value || word.beginning().starts_with('-') => {}
+            _ => return word.text().is_none(),
+        }
+    }
+    false
 }
 
 fn is_word(whole: &str, text: &str) -> bool {

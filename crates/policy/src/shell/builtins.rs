@@ -153,9 +153,8 @@ impl Reader<'_> {
     /// Whether no word of a command can fail while it is expanded, and nothing of the shell itself can fail then.
     pub(super) fn is_left(&self, words: &[Word]) -> bool {
         let is_plain = words[0].known().is_some_and(|name| {
-            name == "set"
-                || FREE.contains(&name)
-                || !(BUILTINS.contains(&name) || self.functions.contains(name))
+            let is_known = name == "set" || FREE.contains(&name) || !BUILTINS.contains(&name);
+            is_known && !self.functions.contains(name)
         });
         is_plain && words.iter().all(|word| !word.may_fail && !word.splits && !word.pattern)
     }

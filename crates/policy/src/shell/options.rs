@@ -13,7 +13,7 @@ const OPTIONS: &[&str] = &["ARGS", "FLAGS", "OPT"];
 /// Whole names of the first kind.
 const TOOLS: &[&str] = &["AR", "AS", "CC", "CPP", "CXX", "FC", "LD", "NM", "RANLIB", "RUSTC"];
 /// Options of interpreters, none of which is a command.
-const INTERPRETERS: &[&str] = &["NODE_OPTIONS", "PERL5OPT", "PYTEST_ADDOPTS", "RUBYOPT"];
+const INTERPRETERS: &[&str] = &["NODE_OPTIONS", "PYTEST_ADDOPTS"];
 
 /// Options of rustc's code generation that name no program.
 const CODE: &[&str] = &[
@@ -92,14 +92,19 @@ fn is_harmless(name: &str, word: &str, next: Option<&str>) -> bool {
     if name == "LESS" {
         return consists(short, "");
     }
+    let is_of_rust = name.contains("RUST");
     let (letter, rest) = short.split_at(short.chars().next().map_or(0, char::len_utf8));
     match letter {
         _ if rest.bytes().all(|byte| byte.is_ascii_digit()) && !rest.is_empty() => true,
         _ if WHOLE.contains(&word) => true,
         _ if OF_GO.iter().any(|option| word.starts_with(option)) => consists(rest, "=,._-"),
-        "C" => is_harmless_code(if rest.is_empty() { next.unwrap_or_default() } else { rest }),
+        "C" if is_of_rust => {
+            is_harmless_code(if rest.is_empty() { next.unwrap_or_default() } else { rest })
+        }
         // Lints.
-        "A" | "D" | "W" if rest.is_empty() => is_last || next.is_some_and(|it| consists(it, "_:")),
+        "A" | "D" | "W" if is_of_rust && rest.is_empty() => {
+            is_last || next.is_some_and(|it| consists(it, "_:"))
+        }
         _ if rest.is_empty() => is_last,
         "X" => is_harmless_to_java(rest),
         "W" => match rest.strip_prefix("l,") {

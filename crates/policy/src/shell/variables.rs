@@ -192,7 +192,20 @@ const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS"];
 
 /// Parts of names of commands and addresses that an environment usually has, so that setting them is exporting them.
 const INHERITED: &[&str] = &[
-    "ADDOPTS", "BROWSER", "EDITOR", "GIT_", "LD_", "NPM_", "PAGER", "SHELL", "VISUAL", "_OPTS",
+    "ADDOPTS",
+    "BROWSER",
+    "EDITOR",
+    "GIT_",
+    "GOFLAGS",
+    "JAVA_TOOL_OPTIONS",
+    "LD_",
+    "LESSOPEN",
+    "NPM_",
+    "PAGER",
+    "RUSTFLAGS",
+    "SHELL",
+    "VISUAL",
+    "_OPTS",
     "npm_",
 ];
 

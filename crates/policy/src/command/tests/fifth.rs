@@ -111,6 +111,7 @@ fn a_definition_behind_an_error_is_none() {
             "for x in a; do echo $((1/0))\ndone; rm() { echo; }\nrm -rf y",
             "case $((1/0)) in a) echo;; esac; rm() { echo; }\nrm -rf y",
             "f() { echo $((1/0)); }\nf; rm() { echo; }\nrm -rf y",
+            "set() { echo $((1/0)); }\nset; rm() { echo; }\nrm -rf y",
             "trap 'echo $((1/0))' DEBUG\necho; rm() { echo; }\nrm -rf y",
             "echo <<E; rm() { echo; }\n$((1/0))\nE\nrm -rf y",
             "echo <<< $((1/0)); rm() { echo; }\nrm -rf y",
@@ -290,6 +291,10 @@ fn a_replaced_word_is_no_command_of_a_subcommand() {
         &["npm", "explor", "q", "--", "rm", "-rf", "y"],
         &["bundle", "e", "rm", "-rf", "y"],
         &["bun", "run", "rm", "-rf", "y"],
+        &["sh", "-c", "d='. exec rm -rf y'; npm --prefix $d test"],
+        &["sh", "-c", "d='. exec rm -rf y'; npm --prefix=$d test"],
+        &["sh", "-c", "d=exec; npm --silent \"$d\" rm -rf y"],
+        &["sh", "-c", "d='a exec rm -rf y'; pyenv $d"],
         &[
             "find",
             "ext::rm y",
@@ -318,6 +323,10 @@ fn a_replaced_word_is_no_command_of_a_subcommand() {
         "xargs -I% ip addr add % < f",
         "git -c protocol.file.allow=always submodule update --init",
         "git -c protocol.version=2 fetch",
+        "npm --prefix \"$d\" test",
+        "yarn --cwd \"$d\" build",
+        "pnpm -C \"$d\" --filter \"$p\" test",
+        "npm run \"$s\"; npm install $x",
         "npm explain x",
         "npm test",
         "npm ci",
@@ -358,6 +367,8 @@ fn values_of_variables_are_options() {
         "ZIPOPT='-T -TT rm'",
         "VIMINIT=':!rm -rf y'",
         "DEBUILD_DPKG_BUILDPACKAGE_OPTS=--hook-init=rm",
+        "MANOPT='-D rm'",
+        "PERL5OPT='-MPOSIX;system(rm)'",
         "A=- TARGET_ARCH='$Awrapper rm'",
     ] {
         none_hidden_in(
