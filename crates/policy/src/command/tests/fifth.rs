@@ -311,6 +311,10 @@ fn a_replaced_word_is_no_command_of_a_subcommand() {
         &["sh", "-c", "git config protocol.ext.allow always; git ls-remote \"$x\""],
         &["sh", "-c", "GIT_ALLOW_PROTOCOL=ext git ls-remote \"$x\""],
     ]);
+}
+
+#[test]
+fn words_that_are_appended_or_given_leave_the_rest_free() {
     let open = [prefix("rubocop -A")];
     assert!(could_run(&argv(&["xargs", "bundle", "exec", "rubocop"]), &open));
     assert!(could_run(&argv(&["xargs", "git-push"]), &[prefix("git push --force")]));
