@@ -297,7 +297,8 @@ impl Cursor<'_, '_> {
     /// without an error that ends the line.
     fn simple(&mut self, first: Option<Word>) -> Read<bool> {
         let (mut words, mut assignments) = (Vec::new(), Vec::new());
-        let mut is_redirected = first.is_none();
+        let is_behind = first.is_none();
+        let mut is_redirected = is_behind;
         let mut next = first;
         loop {
             match next.take() {
@@ -345,6 +346,10 @@ impl Cursor<'_, '_> {
         }
         if words.is_empty() {
             return Ok(false);
+        }
+        // `time >f -p make`: an option of the program that a plain shell takes `time` for.
+        if is_behind && words[0].known_beginning().starts_with('-') {
+            return Err(Unreadable);
         }
         let is_steady = assignments.is_empty() && !is_redirected && self.reader.is_left(&words);
         self.reader.run(words, assignments.is_empty())?;

@@ -556,3 +556,14 @@ fn more_lines_are_understood() {
         ],
     );
 }
+
+/// `time` is a program to a plain shell, and its options may stand behind a redirection.
+/// They were taken for the name of a command.
+/// Now an option behind a redirection names none.
+#[test]
+fn an_option_behind_a_redirection_is_no_command() {
+    for shell in ["sh", "bash", "dash"] {
+        none_hidden_in(shell, &["time>1 -p rm -rf y", "time 2>f -p rm -rf y", ">f -p rm -rf y"]);
+    }
+    none_denied_in(&["time >f make -p", "time -p make >f", ">f make -p", "make; -p"]);
+}
