@@ -12,6 +12,7 @@ mod programs;
 mod sought;
 #[cfg(test)]
 mod tests;
+mod values;
 mod wrappers;
 
 use std::cell::OnceCell;
@@ -270,7 +271,10 @@ impl Search {
             *known = start.max(*known);
         }
         self.todo.extend(inner.runners.iter().map(|(place, open)| (at_line, at + *place, *open)));
-        inner.alias.into_iter().for_each(|words| self.add(words));
+        inner.alias.into_iter().for_each(|mut words| {
+            words.extend(open.then(|| ShellWord::Many(String::new())));
+            self.add(words);
+        });
         // Nothing set a variable before the command itself.
         let is_first = at_line == 0 && at == 0;
         let setting =
@@ -287,11 +291,7 @@ impl Search {
     /// The commands of a script; `more`: words may be added to each.
     fn script(&mut self, script: &str, setting: Setting, more: bool) -> Result<(), Unreadable> {
         // Programs mark a command among other values.
-        let script = if more {
-            &format!("{} \"$@\"", script.trim_start_matches(['!', '|', '@']))
-        } else {
-            script
-        };
+        let script = if more { &format!("{} \"$@\"", unmarked(script)) } else { script };
         let script = read(script, setting, &mut self.budget)?;
         for mut words in script.commands {
             words.extend(more.then(|| ShellWord::Many(String::new())));
@@ -308,6 +308,9 @@ impl Inner {
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
         let program = programs::known_name(first);
         // It tells what it is.
+        if words.iter().any(values::is_of_java) {
+            return Err(Unreadable);
+        }
         let told = matches!(words, [_, ShellWord::Text(word)] if word == "--version") && !open;
         match kind(&program) {
             Kind::Plain if matches!(first, "." | "source") && words.len() > 1 => {
@@ -356,6 +359,7 @@ impl Inner {
                     inner.git(words, open)?;
                 }
                 inner.behind_words(&program, words, open)?;
+                inner.own_values(&program, words, open)?;
                 inner.option_values(&program, words, options, open)?;
             }
         }
@@ -380,9 +384,21 @@ impl Inner {
         open: bool,
     ) -> Result<(), Unreadable> {
         let Some(before) = programs::words_before_commands(program) else { return Ok(()) };
-        let begins = |word: &ShellWord| word.text().is_some_and(|text| before.contains(&text));
-        let is_unknown = words.get(1).is_some_and(|word| word.text().is_none());
+        let begins = |word: &ShellWord| programs::is_before_command(program, word);
+        let is_unknown = programs::may_hold_subcommand(words);
         match words.iter().skip(1).position(begins) {
+            Some(at) if open => {
+                // Words that are not to be seen may be the command, unless it stands there.
+                let is_end = words.get(at + 2).is_some_and(|word| word.text() == Some("--"));
+                let at = at + 2 + usize::from(is_end);
+                let is_there =
+                    |word: &&ShellWord| word.text().is_some_and(|it| !it.starts_with('-'));
+                words.get(at).filter(is_there).ok_or(Unreadable)?;
+                if programs::TAKE_PLACES.contains(&program) {
+                    return Err(Unreadable);
+                }
+                self.start(words, at, open)
+            }
             Some(at) => self.wrapped(words, at + 2, false),
             None if is_unknown && !before.iter().all(|word| word.starts_with('-')) => {
                 Err(Unreadable)
@@ -437,10 +453,17 @@ impl Inner {
             if value.contains("{}") {
                 return Err(Unreadable);
             }
-            self.values.extend(programs::command_of(program, value)?);
+            self.values.extend(values::command_of(program, value)?);
         }
         Ok(())
     }
+}
+
+/// A command without the marks of programs that tell it from other values: `!x`, `:!x`, `|-x`.
+fn unmarked(value: &str) -> &str {
+    let value = value.strip_prefix(':').filter(|value| value.starts_with('!')).unwrap_or(value);
+    let command = value.trim_start_matches(['!', '|', '@']);
+    if command.len() < value.len() { command.trim_start_matches('-') } else { value }
 }
 
 /// `-x`, `-xyz`; not `-`, `--long`.

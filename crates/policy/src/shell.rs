@@ -12,6 +12,7 @@
 mod arithmetic;
 mod builtins;
 mod commands;
+mod options;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -20,7 +21,8 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
-pub(crate) use self::variables::{Exported, exported, is_no_command};
+pub(crate) use self::options::is_harmless_code;
+pub(crate) use self::variables::{Exported, exported, takes_any_value};
 use self::variables::{Outcome, Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 
@@ -86,7 +88,7 @@ pub(crate) enum ShellWord {
     Below(String, String),
     /// Any number of words, the first of which begins with this.
     Many(String),
-    /// A number, or nothing, or what the machine has in a variable that nobody sets here.
+    /// Any number of numbers, or what the machine has in a variable that nobody sets here.
     Given,
 }
 
@@ -157,6 +159,8 @@ pub(crate) fn read(script: &str, setting: Setting, budget: &mut usize) -> Read<S
         functions: BTreeSet::new(),
         defined: BTreeSet::new(),
         defining: None,
+        is_steady: true,
+        is_disturbed: false,
         calls: BTreeMap::new(),
         perhaps: BTreeSet::new(),
         is_trapped: false,
@@ -186,6 +190,11 @@ struct Reader<'b> {
     defined: BTreeSet<String>,
     /// The function whose body comes next.
     defining: Option<String>,
+    /// Whether no command read since the last whole line can fail while it is expanded: bash drops the rest of the
+    /// line then, and goes on with the next one.
+    is_steady: bool,
+    /// Signals and forks that fail may drop the rest of any line.
+    is_disturbed: bool,
     /// Commands that call one of these, by number.
     calls: BTreeMap<usize, String>,
     perhaps: BTreeSet<String>,
@@ -302,6 +311,8 @@ struct Word {
     unknown_bytes: usize,
     /// An expansion in it is no number.
     opaque: bool,
+    /// An expansion in it may be an error.
+    may_fail: bool,
     /// Variables that are expanded in it, and that have to be numbers if it is to be one.
     numbers: Vec<String>,
     /// It begins as an assignment does: the name and `=` are there as they stand.
@@ -481,6 +492,17 @@ impl Cursor<'_, '_> {
         }
     }
 
+    /// Whether bash may join a line of a document with the next ones and find its end there: it compares joined lines,
+    /// a plain shell compares single ones.
+    fn may_end_joined(&self, line: &str, end: &str) -> bool {
+        let before = line.trim_end_matches('\\');
+        if (line.len() - before.len()).is_multiple_of(2) {
+            return false;
+        }
+        let begin = line[..line.len() - 1].trim_start_matches('\t');
+        end.starts_with(begin) || (self.substitutions > 0 && begin.starts_with(end))
+    }
+
     fn document_bodies(&mut self) -> Read<()> {
         while let Some(document) = self.documents.pop_front() {
             let mut body = String::new();
@@ -503,6 +525,9 @@ impl Cursor<'_, '_> {
                     return Err(Unreadable);
                 }
                 if is_joined && line.trim_start_matches('\t') == document.end {
+                    return Err(Unreadable);
+                }
+                if document.expands && self.may_end_joined(line, &document.end) {
                     return Err(Unreadable);
                 }
                 body.push_str(line);

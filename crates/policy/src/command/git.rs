@@ -175,6 +175,13 @@ impl Inner {
             "submodule" => self.git_steps(words, at, "foreach", open),
             "bisect" => self.git_steps(words, at, "run", open),
             "merge-index" => self.wrapped(words, at + 1, false),
+            // What `git push` is made of.
+            "send-pack" => {
+                let push = ["git", "push"].map(|word| ShellWord::Text(word.to_owned()));
+                self.alias =
+                    Some(push.into_iter().chain(words[at + 1..].iter().cloned()).collect());
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -192,7 +199,10 @@ impl Inner {
         else {
             return if open { Err(Unreadable) } else { Ok(()) };
         };
+        // An option that may be followed by that word in the same expansion.
+        let is_torn = |word: &ShellWord| matches!(word, ShellWord::Many(_) | ShellWord::Given);
         match words[step].text() {
+            _ if words[at..step].iter().any(is_torn) => Err(Unreadable),
             None => Err(Unreadable),
             Some(text) if text == name && open => Err(Unreadable),
             Some(text) if text == name => self.wrapped(words, step + 1, true),
@@ -214,6 +224,9 @@ impl Inner {
             let (key, value) =
                 setting.split_once('=').map_or((setting, None), |(key, value)| (key, Some(value)));
             let key = key.to_ascii_lowercase();
+            if opens_protocol(&key) {
+                return Err(Unreadable);
+            }
             let names_command = may_name_command(&key);
             let is_certain = joined.is_some() || words[at - 1].text().is_some();
             let is_from_variable = [text_of(words, at), text_of(words, at - 1)]
@@ -245,7 +258,10 @@ impl Inner {
             // What is harmless under one name may be something else under another, and one word may be both a
             // name and its value.
             let renames = begin == "rename-section" || begin.starts_with("--ren");
-            if renames || matches!(word, ShellWord::Many(_)) {
+            if renames
+                || opens_protocol(&begin.to_ascii_lowercase())
+                || matches!(word, ShellWord::Many(_))
+            {
                 return Err(Unreadable);
             }
             let is_value = at.checked_sub(1).is_some_and(|before| takes_next(&words[before]));
@@ -271,19 +287,40 @@ impl Inner {
     }
 }
 
+/// Whether what stands at a place may be a command of git, or one that git runs.
+pub(super) fn may_run_at(words: &[ShellWord], at: usize) -> bool {
+    let Ok(Some(command)) = command_at(words) else { return true };
+    let mut behind = words.iter().enumerate().skip(command + 1);
+    let step = behind.find(|(_, word)| !word.beginning().starts_with('-'));
+    let is_step = |wanted: &str| {
+        step.is_none_or(|(place, word)| place >= at || word.text().is_none_or(|it| it == wanted))
+    };
+    at <= command
+        || match words[command].text() {
+            Some("bisect") => is_step("run"),
+            Some("submodule") => is_step("foreach"),
+            None | Some("config" | "merge-index") => true,
+            Some(_) => false,
+        }
+}
+
 /// Where the command stands.
-fn command_at(words: &[ShellWord]) -> Result<Option<usize>, Unreadable> {
+pub(super) fn command_at(words: &[ShellWord]) -> Result<Option<usize>, Unreadable> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let begin = word.beginning();
         if !begin.starts_with('-') {
             return Ok(Some(at));
         }
-        // Another folder of commands.
-        if begin.starts_with("--exec-path=") {
+        let is_several = |word: &ShellWord| matches!(word, ShellWord::Many(_) | ShellWord::Given);
+        let takes_next = word.text().is_some_and(|text| OPTIONS_WITH_VALUE.contains(&text));
+        // Another folder of commands; words of which the last is the command.
+        if begin.starts_with("--exec-path=")
+            || is_several(word)
+            || (takes_next && words.get(at + 1).is_some_and(is_several))
+        {
             return Err(Unreadable);
         }
-        let takes_next = word.text().is_some_and(|text| OPTIONS_WITH_VALUE.contains(&text));
         at += 1 + usize::from(takes_next);
     }
     Ok(None)
@@ -303,6 +340,15 @@ fn joined_setting(word: &str) -> Option<&str> {
         }
         _ => word.strip_prefix("-c").filter(|setting| !setting.is_empty()),
     }
+}
+
+/// Whether a setting may allow an address that is a command (`ext::`), which git else refuses.
+fn opens_protocol(key: &str) -> bool {
+    let plain = ["file", "git", "http", "https", "ssh"];
+    key.strip_prefix("protocol.").is_some_and(|rest| {
+        let name = rest.strip_suffix(".allow").unwrap_or(rest);
+        name != "version" && !plain.contains(&name)
+    })
 }
 
 fn text_of(words: &[ShellWord], at: usize) -> &str {

@@ -1,6 +1,6 @@
 //! What is known of programs that run others.
 
-use crate::shell::{OTHER_SHELLS, SHELLS, Unreadable};
+use crate::shell::{OTHER_SHELLS, SHELLS, ShellWord};
 
 /// Programs that run the words behind them: any of these may be the command, or the value of an option.
 const WRAPPERS: &[&str] = &[
@@ -22,6 +22,8 @@ const WRAPPERS: &[&str] = &[
     "command",
     "cpulimit",
     "dbus-run-session",
+    "debconf",
+    "debconf-apt-progress",
     "direnv",
     "distrobox-enter",
     "distrobox-host-exec",
@@ -208,6 +210,7 @@ const NOT_READ: &[&str] = &[
     "batch",
     "byobu",
     "crontab",
+    "lldb",
     "ncat",
     "nix-shell",
     "parallel",
@@ -224,7 +227,7 @@ const NOT_READ: &[&str] = &[
 /// Words of programs behind which a command stands.
 const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("asdf", &["exec"]),
-    ("bun", &["exec", "x"]),
+    ("bun", &["exec", "run", "x"]),
     ("bundle", &["exec"]),
     ("cmake", &["-E"]),
     ("conda", &["run"]),
@@ -244,6 +247,12 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("yarn", &["dlx", "exec"]),
 ];
 
+/// Those of them with words of their own before the command.
+pub(super) const TAKE_PLACES: &[&str] = &["cmake", "distrobox", "hatch", "ip", "npm"];
+
+/// Options before a subcommand that take the next word as value, with every program of these that has them.
+const VALUES_FOLLOW: &[&str] = &["--cwd", "--dir", "--filter", "--prefix", "--workspace", "-C"];
+
 /// Shells whose scripts a permissive rule looks into: where the system has them, never a program of
 /// that name that lies elsewhere.
 pub(super) const TRUSTED_SHELLS: &[&str] =
@@ -258,6 +267,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("apt-get", &["--option", "-o"]),
     ("apt-mark", &["--option", "-o"]),
     ("aptitude", &["--option", "-o"]),
+    ("autossh", &["-o"]),
     ("bat", &["--pager"]),
     ("batcat", &["--pager"]),
     ("borg", &["--rsh"]),
@@ -269,9 +279,17 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("cc", &["-wrapper"]),
     ("cpp", &["-wrapper"]),
     ("dbus-run-session", &["--dbus-daemon"]),
+    (
+        "debuild",
+        &["--check-command", "--root-command", "--rootcmd", "--sign-command", "-R", "-p", "-r"],
+    ),
     ("diff3", &["--diff-program"]),
     ("dpkg", &["--post-invoke", "--pre-invoke", "--status-logger"]),
     ("dpkg-architecture", &["--command", "-c"]),
+    (
+        "dpkg-buildpackage",
+        &["--check-command", "--root-command", "--rules-file", "--sign-command", "-R", "-p", "-r"],
+    ),
     ("fzf", &["--bind", "--preview"]),
     ("g++", &["-wrapper"]),
     ("gcc", &["-wrapper"]),
@@ -311,11 +329,29 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("install", &["--strip-program"]),
     ("less", &["+!", "+|"]),
     ("man", &["--html", "--pager", "-H", "-P"]),
+    ("mariadb", &["--pager"]),
     ("mise", &["--command", "-c"]),
-    ("npm", &["--call", "--script-shell", "-c"]),
+    ("mosh", &["--client", "--server", "--ssh"]),
+    ("mysql", &["--pager"]),
+    (
+        "npm",
+        &[
+            "--browser",
+            "--call",
+            "--editor",
+            "--git",
+            "--script-shell",
+            "--shell",
+            "--viewer",
+            "-c",
+        ],
+    ),
     ("npx", &["--call", "--script-shell", "-c"]),
     ("perf", &["--post", "--pre"]),
+    ("pip", &["--editor", "--python"]),
     ("pnpm", &["--script-shell", "--shell-mode", "-c"]),
+    ("prove", &["--exec", "-e"]),
+    ("psql", &[]),
     ("rclone", &["--password-command"]),
     ("restic", &["--password-command"]),
     ("rg", &["--hostname-bin", "--pre"]),
@@ -325,11 +361,15 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("rustc", &["--codegen", "-C"]),
     ("rustdoc", &["--codegen", "--runtool", "--test-runtool", "-C"]),
     ("scp", &["-D", "-S", "-o"]),
+    ("scriptlive", &["--command", "-c"]),
     ("sdiff", &["--diff-program"]),
     ("sftp", &["-D", "-S", "-o"]),
+    ("slogin", &["-o"]),
     ("sort", &["--compress-program"]),
     ("split", &["--filter"]),
+    ("sqlite3", &[]),
     ("ssh", &["-o"]),
+    ("ssh-copy-id", &["-o"]),
     ("strace", &["--output", "-o"]),
     ("svn", &["--config-option", "--diff-cmd", "--diff3-cmd", "--editor-cmd"]),
     (
@@ -352,27 +392,6 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
 /// Compilers that are installed under names with a target and a version.
 pub(super) const COMPILERS: &[&str] =
     &["c++", "c89", "c99", "cc", "cpp", "g++", "gcc", "gccgo", "gdc", "gfortran"];
-
-/// Commands of gdb that run nothing but what is debugged.
-const GDB_COMMANDS: &[&str] = &[
-    "backtrace",
-    "bt",
-    "c",
-    "continue",
-    "down",
-    "finish",
-    "info",
-    "l",
-    "list",
-    "n",
-    "next",
-    "q",
-    "quit",
-    "s",
-    "step",
-    "up",
-    "where",
-];
 
 /// What a program does with its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -403,11 +422,11 @@ pub(super) fn known_name(name: &str) -> String {
         return unnumbered.to_owned();
     }
     let behind = unnumbered.rsplit('-').next().unwrap_or_default();
-    // `fakeroot-tcp`, `bash-static`
+    // `rust-gdb`, `fakeroot-tcp`, `bash-static`
     let before = unnumbered.split('-').next().unwrap_or_default();
-    if COMPILERS.contains(&behind) {
+    if COMPILERS.contains(&behind) || (before == "rust" && is_known(behind)) {
         behind.to_owned()
-    } else if matches!(before, "bash" | "fakeroot" | "zsh") {
+    } else if matches!(before, "bash" | "fakeroot" | "gdb" | "lldb" | "zsh") {
         before.to_owned()
     } else {
         name
@@ -443,6 +462,31 @@ pub(super) fn words_before_commands(name: &str) -> Option<&'static [&'static str
     WORDS_BEFORE_COMMANDS.iter().find(|(of, _)| *of == name).map(|(_, words)| *words)
 }
 
+/// Whether a command of a program stands behind this word, which may be shortened.
+pub(super) fn is_before_command(program: &str, word: &ShellWord) -> bool {
+    let is_short_for =
+        |whole: &&str, text: &str| *whole == text || (!text.is_empty() && is_word(whole, text));
+    let before = words_before_commands(program).unwrap_or_default();
+    word.text().is_some_and(|text| before.iter().any(|whole| is_short_for(whole, text)))
+}
+
+/// Whether a word that is not known may be the first of a program that is no option.
+pub(super) fn may_hold_subcommand(words: &[ShellWord]) -> bool {
+    for (word, before) in words.iter().skip(1).zip(words) {
+        let is_value = before.text().is_some_and(|text| VALUES_FOLLOW.contains(&text));
+        match word {
+            ShellWord::Many(_) | ShellWord::Given => return true,
+            _ if is_value || word.beginning().starts_with('-') => {}
+            _ => return word.text().is_none(),
+        }
+    }
+    false
+}
+
+fn is_word(whole: &str, text: &str) -> bool {
+    !whole.starts_with('-') && whole.starts_with(text)
+}
+
 /// The value of an option of these in a word: `Some("")` when it is the next word.
 pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w str> {
     if let Some(long) = word.strip_prefix("--") {
@@ -473,55 +517,4 @@ pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w st
             }
         })
         .min_by_key(|value| value.len())
-}
-
-/// The part of an option's value that is run, if any.
-pub(super) fn command_of(program: &str, value: &str) -> Result<Option<String>, Unreadable> {
-    // `name=value` in ways of writing that differ: quotes and lists are not told apart from the text.
-    let set = || value.split_once('=').map(|(_, value)| value.trim_start_matches('='));
-    let plain = |text: &str| text.replace(['[', ']', '"', '\'', ','], " ");
-    match program {
-        "gdb" => {
-            let (first, rest) = value.trim().split_once(char::is_whitespace).unwrap_or((value, ""));
-            match first.trim() {
-                // A shell starts what is debugged.
-                "r" | "run" | "start" => Ok(Some(rest.to_owned()).filter(|rest| !rest.is_empty())),
-                first if GDB_COMMANDS.contains(&first) => Ok(None),
-                _ => Err(Unreadable),
-            }
-        }
-        // `-o Name=value`, `-o "Name value"`, `-S program`
-        "scp" | "sftp" | "ssh" => {
-            let value = value.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && c != '/');
-            let end = value.find(|c: char| !c.is_ascii_alphanumeric());
-            let (name, rest) = value.split_at(end.unwrap_or(value.len()));
-            let is_separator = |c: char| c.is_whitespace() || matches!(c, '=' | '"');
-            let runs = rest.starts_with(is_separator)
-                && (name.to_ascii_lowercase().ends_with("command")
-                    || name.eq_ignore_ascii_case("match"));
-            if runs {
-                return Ok(Some(rest.trim_matches(is_separator).to_owned()));
-            }
-            Ok(Some(value.to_owned()).filter(|_| !rest.trim_start().starts_with('=')))
-        }
-        "apt" | "apt-cache" | "apt-get" | "apt-mark" | "aptitude" => {
-            let name = value.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            let runs = ["bin", "command", "exec", "invoke", "method"];
-            let runs = runs.iter().any(|part| name.contains(part));
-            Ok(set().filter(|_| runs).map(plain))
-        }
-        "cargo" | "hg" | "svn" | "wget" => Ok(Some(plain(set().unwrap_or(value)))),
-        "rustc" | "rustdoc" => match value.strip_prefix("linker=") {
-            Some(linker) => Ok(Some(linker.to_owned())),
-            None => Ok(Some(value.to_owned()).filter(|value| !value.contains('='))),
-        },
-        // Its macros run commands.
-        "rpm" | "rpmbuild" if value.contains("%(") => Err(Unreadable),
-        "rpm" | "rpmbuild" => Ok(None),
-        name if COMPILERS.contains(&name) => Ok(Some(value.replace(',', " "))),
-        _ => {
-            let value = value.trim_start_matches('=');
-            Ok(Some(value.strip_prefix("exec=").unwrap_or(value).to_owned()))
-        }
-    }
 }

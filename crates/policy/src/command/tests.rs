@@ -1,6 +1,7 @@
 //! What could run, and what runs and nothing else.
 
 mod day;
+mod fifth;
 mod finds;
 mod found_by_shells;
 mod honest;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::programs::{self, Kind, PLAIN_LONG_OPTIONS, PLAIN_WRAPPERS, kind};
-use super::{Inner, base_name, is_short};
-use crate::shell::{Exported, ShellWord, Unreadable, exported, is_name, is_no_command};
+use super::{Inner, base_name, git, is_short};
+use crate::shell::{Exported, SHELLS, ShellWord, Unreadable, exported, is_name, takes_any_value};
 
 /// Letters of options of `fd` whose value is the rest of the word.
 const FD_LETTERS_WITH_VALUE: [char; 8] = ['E', 'S', 'c', 'd', 'e', 'j', 'o', 't'];
@@ -66,6 +66,7 @@ impl Inner {
             }
         }
         let replaced = if is_find { "{}" } else { "{" };
+        self.runners.retain(|(at, _)| !(is_find && only_reads(words, *at)));
         self.runners.iter().try_for_each(|(at, _)| replaces(&words[*at..], replaced))
     }
 
@@ -147,7 +148,8 @@ impl<'w> Wrapping<'w> {
                 _ => None,
             };
             // `-S_ID=` is an option.
-            let is_set = sets && set.is_some_and(|(name, _)| is_name(name) && is_no_command(name));
+            let is_set =
+                sets && set.is_some_and(|(name, _)| is_name(name) && takes_any_value(name));
             return if is_set { go_on(at + 1, operands) } else { Ok(Step::Unknown) };
         };
         let setting = text.split_once('=').filter(|_| sets && !text.starts_with('-'));
@@ -184,14 +186,45 @@ impl<'w> Wrapping<'w> {
             let next = next.and_then(ShellWord::text).ok_or(Unreadable)?;
             self.replaced = Some(if joined.is_empty() { next } else { joined });
         }
-        match next {
+        let behind = at + 1 + usize::from(joined.is_empty());
+        self.behind_value(next, behind, operands)
+    }
+
+    /// Where the reading goes on behind an option's value, whose last word stands before `at`.
+    fn behind_value(
+        &self,
+        value: Option<&ShellWord>,
+        at: usize,
+        operands: usize,
+    ) -> Result<Step, Unreadable> {
+        match value {
             // Its other words would be the command.
             Some(ShellWord::Many(_)) => Err(Unreadable),
-            Some(ShellWord::Given) if is_xargs => Err(Unreadable),
-            Some(ShellWord::Given) => Ok(Step::Words(vec![(at + 2, operands), (at + 3, operands)])),
-            _ => go_on(at + 1 + usize::from(joined.is_empty()), operands),
+            Some(ShellWord::Given) if self.program == "xargs" => Err(Unreadable),
+            // It may be none, one or several: then an operand is among them.
+            Some(ShellWord::Given) => {
+                let places = [at, at + 1].into_iter();
+                let next = places.flat_map(|at| [(at, operands), (at, operands.saturating_sub(1))]);
+                Ok(Step::Words(next.collect()))
+            }
+            _ => Ok(Step::Words(vec![(at, operands)])),
         }
     }
+}
+
+/// Whether a shell that `find` starts only looks at the file that is found: `sh -n {}`. No name is an option then, such
+/// as `+n`.
+fn only_reads(words: &[ShellWord], at: usize) -> bool {
+    let is_no_option = |word: &ShellWord| {
+        word.text().is_some_and(|text| {
+            let is_letter = |c: char| !c.is_ascii_digit();
+            !text.strip_prefix('+').is_some_and(|rest| rest.starts_with(is_letter))
+                && !text.starts_with("-files0")
+        })
+    };
+    let texts: Vec<_> = words[at..].iter().take(4).map(ShellWord::text).collect();
+    words[1..at].iter().all(is_no_option)
+        && matches!(texts.as_slice(), [Some(shell), Some("-n"), Some("{}"), Some(";")] if SHELLS.contains(shell))
 }
 
 /// What replaces a part of a command's words must not make another command of it: neither its name nor its script.
@@ -209,10 +242,30 @@ fn replaces(words: &[ShellWord], replaced: &str) -> Result<(), Unreadable> {
             let script = script_at(rest).unwrap_or(rest.len());
             rest.iter().take(script + 1).any(holds)
         }
-        Some(Kind::WithOptions(_)) => (0..rest.len()).any(|at| holds(&rest[at]) && may_run(at)),
+        Some(Kind::WithOptions(_)) => {
+            (0..rest.len()).any(|at| holds(&rest[at]) && (may_run(at) || may_run_at(words, at + 1)))
+        }
         Some(Kind::Plain) => false,
     };
     if holds(first) || is_torn { Err(Unreadable) } else { Ok(()) }
+}
+
+/// Whether what stands at a place may be the command of a program, or the word behind which its command stands.
+fn may_run_at(words: &[ShellWord], at: usize) -> bool {
+    let Some(program) = words[0].file_name().map(programs::known_name) else { return true };
+    if program == "git" {
+        return git::may_run_at(words, at);
+    }
+    let is_operand = |word: &ShellWord| !word.beginning().starts_with('-');
+    let is_first = !words[1..at].iter().any(is_operand);
+    let is_behind = words[1..at].iter().any(|word| programs::is_before_command(&program, word));
+    let sets = |word: &ShellWord| matches!(word.text(), Some("c" | "config" | "env" | "set"));
+    program.starts_with("git-")
+        || (program == "sqlite3" && !is_first)
+        || (matches!(program.as_str(), "go" | "npm" | "pnpm" | "yarn")
+            && words[1..at].iter().any(sets))
+        || is_behind
+        || (is_first && programs::words_before_commands(&program).is_some())
 }
 
 /// Where the script stands among the words of a shell: the first behind `-c` that is no option and no option's value.

@@ -150,6 +150,15 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Whether no word of a command can fail while it is expanded, and nothing of the shell itself can fail then.
+    pub(super) fn is_left(&self, words: &[Word]) -> bool {
+        let is_plain = words[0].known().is_some_and(|name| {
+            let is_known = name == "set" || FREE.contains(&name) || !BUILTINS.contains(&name);
+            is_known && !self.functions.contains(name)
+        });
+        is_plain && words.iter().all(|word| !word.may_fail && !word.splits && !word.pattern)
+    }
+
     /// A command of these words is run; `alone`: no assignments stand before it.
     pub(super) fn run(&mut self, words: Vec<Word>, alone: bool) -> Read<()> {
         self.builtin(&words, true)?;
@@ -172,7 +181,16 @@ impl Reader<'_> {
     /// Whether what was found from `begin` on, which `text` runs, prints numbers: it does if these variables hold some.
     pub(super) fn prints_number(&mut self, begin: usize, text: &str) -> Option<Vec<String>> {
         let (words, before) = self.found[begin..].split_last()?;
-        let names = self.counts(begin + before.len(), words)?;
+        // `|| true` prints nothing.
+        let plain = text.strip_suffix("|| true").or_else(|| text.strip_suffix("|| :"));
+        let (text, words, before) = match (plain, before) {
+            (Some(text), [count]) if matches!(words[0].text(), Some("true" | ":")) => {
+                (text, count, &before[1..])
+            }
+            _ => (text, words, before),
+        };
+        let at = begin + before.len();
+        let names = self.counts(at, words)?;
         // A pipe, whose end alone comes out.
         let is_piped = !text.contains("||")
             && !text.contains(|c| ";&\n(){}`<>#".contains(c))
@@ -204,7 +222,10 @@ impl Reader<'_> {
             rest.iter()
                 .all(|text| !text.starts_with('-') || ["--all", "--no-merges"].contains(text))
         });
-        (is_count || NUMBERS.contains(&texts.as_slice())).then(Vec::new)
+        // Of more than one file it prints their names.
+        let is_grep = matches!(texts.as_slice(), ["grep", "-c", rest @ ..]
+            if rest.len() == 2 && rest.iter().all(|text| !text.starts_with('-')));
+        (is_count || is_grep || NUMBERS.contains(&texts.as_slice())).then(Vec::new)
     }
 
     /// Reads a command of the shell itself. `plain`: its name stands at the beginning, as it is.
@@ -214,6 +235,8 @@ impl Reader<'_> {
         // A name that is not known is anything to whoever asks about it.
         let Some(name) = first.known() else { return Ok(()) };
         let name_is_plain = plain && !first.quoted;
+        // What runs between other commands, what a file defines, and processes that can not be had.
+        self.is_disturbed |= matches!(name, "." | "source" | "trap" | "ulimit");
         match name {
             name if FREE.contains(&name) => Ok(()),
             "[" | "test" => self.test(rest),
@@ -320,6 +343,12 @@ impl Reader<'_> {
 
     /// `printf`: `-v` names a variable and expands its index, `%n` sets one to a number.
     fn printf(&mut self, words: &[Word]) -> Read<()> {
+        if let [option, name, rest @ ..] = words
+            && option.known() == Some("-v")
+        {
+            self.variables.set(name.known().ok_or(Unreadable)?, Value::Unknown)?;
+            return self.printf(rest);
+        }
         let ends = words.first().is_some_and(|word| word.known() == Some("--"));
         let Some(format) = words.get(usize::from(ends)) else { return Ok(()) };
         let begin = format.known_beginning();

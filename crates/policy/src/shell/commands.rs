@@ -22,8 +22,12 @@ impl Cursor<'_, '_> {
         let stop = loop {
             let begin = self.at;
             self.skip_lines()?;
-            if !joins && self.chars[begin..self.at].contains(&'\n') {
-                is_certain = self.reader.depth == MAIN_DEPTH;
+            let is_main = self.reader.depth == MAIN_DEPTH;
+            // The body of a function may stand on the next line, and so may what is joined.
+            let is_within = joins || self.reader.defining.is_some();
+            if !is_within && self.chars[begin..self.at].contains(&'\n') {
+                is_certain = is_main;
+                self.reader.is_steady |= is_main;
             }
             if self.peek(0).is_none() {
                 break Stop::End;
@@ -36,20 +40,23 @@ impl Cursor<'_, '_> {
             }
             if let Some(c @ (';' | '&' | '|')) = self.peek(0) {
                 joins = c != ';';
-                is_certain = c == ';' && self.reader.depth == MAIN_DEPTH;
+                is_certain = c == ';' && is_main;
                 self.at += 1;
                 continue;
             }
             joins = false;
             let function = self.reader.defining.take();
+            let is_steady = self.reader.is_steady && !self.reader.is_disturbed;
             if let Some(word) = self.command(stops)? {
                 break Stop::Word(word);
             }
             if let Some(name) = function {
+                // Its body is not run here.
+                self.reader.is_steady = is_steady;
                 self.skip_blanks();
                 let is_kept = matches!(self.peek(0), None | Some(';' | '\n'));
                 let is_own = !FREE.contains(&name.as_str()) && !BUILTINS.contains(&name.as_str());
-                if is_certain && is_kept && is_own {
+                if is_certain && is_steady && is_kept && is_own {
                     self.reader.defined.insert(name);
                 }
             }
@@ -61,25 +68,24 @@ impl Cursor<'_, '_> {
 
     /// One command, simple or compound; answers the reserved word of `stops` that stood there instead.
     fn command(&mut self, stops: &[Stop]) -> Read<Option<&'static str>> {
+        let is_steady = std::mem::take(&mut self.reader.is_steady);
         if self.take_if("((") {
             let begin = self.at;
             self.arithmetic(")")?;
             let inside: String = self.chars[begin..self.at].iter().collect();
-            if !self.take_if("))") {
-                return Err(Unreadable);
-            }
             // A plain shell reads brackets in brackets.
             if !self.reader.is_bash {
                 self.reader.script(&inside)?;
             }
-            return Ok(None);
+            return if self.take_if("))") { Ok(None) } else { Err(Unreadable) };
         }
         if self.take_if("(") {
             self.list(&[Stop::Bracket])?;
             return Ok(None);
         }
         if self.redirection()? {
-            return self.simple(None).map(|()| None);
+            self.simple(None)?;
+            return Ok(None);
         }
         let word = self.some_word()?;
         let reserved = word.bare().unwrap_or_default();
@@ -87,8 +93,9 @@ impl Cursor<'_, '_> {
             return if stops.contains(&Stop::Word(end)) { Ok(Some(end)) } else { Err(Unreadable) };
         }
         match reserved {
-            "!" => {}
+            "!" => self.reader.is_steady = is_steady,
             "time" => {
+                self.reader.is_steady = is_steady;
                 self.reader.perhaps(reserved);
                 self.skip_blanks();
                 while self.take_reserved("-p")? || self.take_reserved("--")? {
@@ -119,11 +126,12 @@ impl Cursor<'_, '_> {
                     return Err(Unreadable);
                 }
                 self.reader.perhaps("function");
+                self.reader.is_steady = is_steady;
                 if !self.reader.is_bash {
                     self.reader.defining = None;
                 }
             }
-            _ => self.simple(Some(word))?,
+            _ => self.reader.is_steady = self.simple(Some(word))? && is_steady,
         }
         Ok(None)
     }
@@ -285,10 +293,12 @@ impl Cursor<'_, '_> {
         Ok(ends && self.take_if(wanted))
     }
 
-    /// A simple command, of which the first word may have been read.
-    fn simple(&mut self, first: Option<Word>) -> Read<()> {
+    /// A simple command, of which the first word may have been read. Answers whether it is sure to be left behind
+    /// without an error that ends the line.
+    fn simple(&mut self, first: Option<Word>) -> Read<bool> {
         let (mut words, mut assignments) = (Vec::new(), Vec::new());
-        let mut is_redirected = first.is_none();
+        let is_behind = first.is_none();
+        let mut is_redirected = is_behind;
         let mut next = first;
         loop {
             match next.take() {
@@ -316,7 +326,7 @@ impl Cursor<'_, '_> {
                     self.at += 1;
                     self.skip_blanks();
                     self.function(&words[0])?;
-                    return if self.take_if(")") { Ok(()) } else { Err(Unreadable) };
+                    return if self.take_if(")") { Ok(true) } else { Err(Unreadable) };
                 }
                 Some('(') => return Err(Unreadable),
                 _ if self.redirection()? => is_redirected = true,
@@ -334,7 +344,16 @@ impl Cursor<'_, '_> {
             let program = assignments[at].text.clone();
             self.reader.found.push(vec![ShellWord::Text(program), ShellWord::Many(String::new())]);
         }
-        if words.is_empty() { Ok(()) } else { self.reader.run(words, assignments.is_empty()) }
+        if words.is_empty() {
+            return Ok(false);
+        }
+        // `time >f -p make`: an option of the program that a plain shell takes `time` for.
+        if is_behind && words[0].known_beginning().starts_with('-') {
+            return Err(Unreadable);
+        }
+        let is_steady = assignments.is_empty() && !is_redirected && self.reader.is_left(&words);
+        self.reader.run(words, assignments.is_empty())?;
+        Ok(is_steady)
     }
 
     /// Takes a redirection, if there is one.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{OTHER_SHELLS, Read, SHELLS, Unreadable, is_name};
+use super::{OTHER_SHELLS, Read, SHELLS, Unreadable, is_name, options};
 
 /// Names that no program takes a command, a file or an address from.
 const HARMLESS: &[&str] = &[
@@ -136,6 +136,7 @@ const OBEYED: &[&str] = &[
     "FUNCNAME",
     "FUNCNEST",
     "GLOBIGNORE",
+    "GIT_ALLOW_PROTOCOL",
     "GIT_CONFIG_PARAMETERS",
     "GNUMAKEFLAGS",
     "GROUPS",
@@ -144,6 +145,7 @@ const OBEYED: &[&str] = &[
     "INPUTRC",
     "INSIDE_EMACS",
     "LINENO",
+    "LOCPATH",
     "MAKEFLAGS",
     "MAIL",
     "MAILCHECK",
@@ -164,6 +166,8 @@ const OBEYED: &[&str] = &[
     "SHELLOPTS",
     "SRANDOM",
     "TAR_OPTIONS",
+    "TEXTDOMAIN",
+    "TEXTDOMAINDIR",
     "TIMEFORMAT",
     "TMOUT",
     "auto_resume",
@@ -183,28 +187,51 @@ const OBEYED_BEGINNINGS: &[&str] = &[
     "READLINE_",
 ];
 
-/// Names of options for a program, and what of them names a command.
-const OPTIONS: &[(&str, &str)] = &[
-    ("CFLAGS", "-wrapper"),
-    ("CPPFLAGS", "-wrapper"),
-    ("CXXFLAGS", "-wrapper"),
-    ("LDFLAGS", "-wrapper"),
-    ("RUSTDOCFLAGS", "linker"),
-    ("RUSTFLAGS", "linker"),
-    ("ZIPOPT", "TT"),
-];
-
 /// Names that are always numbers, whatever is done to them.
 const COUNTERS: &[&str] = &["LINENO", "OPTIND", "PPID", "RANDOM", "SECONDS"];
 
 /// Parts of names of commands and addresses that an environment usually has, so that setting them is exporting them.
 const INHERITED: &[&str] = &[
-    "ADDOPTS", "BROWSER", "EDITOR", "GIT_", "LD_", "NPM_", "PAGER", "SHELL", "VISUAL", "_OPTS",
+    "ADDOPTS",
+    "BROWSER",
+    "EDITOR",
+    "GIT_",
+    "GOFLAGS",
+    "JAVA_TOOL_OPTIONS",
+    "LD_",
+    "LESSOPEN",
+    "NPM_",
+    "PAGER",
+    "RUSTFLAGS",
+    "SHELL",
+    "VISUAL",
+    "_OPTS",
     "npm_",
 ];
 
 fn is_obeyed(name: &str) -> bool {
     OBEYED.contains(&name) || OBEYED_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether a name tells in which characters a shell reads its script, and the value is none that every shell reads
+/// alike: in some languages a part of a letter is a backslash.
+fn is_other_language(name: &str, value: &Value) -> bool {
+    let is_plain = match value {
+        Value::Number(names) => names.is_empty(),
+        Value::Text(text) => is_plain_language(text),
+        Value::Unknown => false,
+    };
+    is_language(name) && !is_plain
+}
+
+fn is_language(name: &str) -> bool {
+    matches!(name, "LANG" | "LANGUAGE") || name.starts_with("LC_")
+}
+
+fn is_plain_language(value: &str) -> bool {
+    let name = value.to_ascii_lowercase();
+    matches!(name.as_str(), "" | "c" | "posix")
+        || [".utf-8", ".utf8"].iter().any(|end| name.ends_with(end))
 }
 
 /// Whether programs look for names like this one, if it is exported.
@@ -232,19 +259,16 @@ pub(crate) enum Exported<'v> {
 
 /// What `name=value` is in the environment of a program; shells obey some names.
 pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
-    if is_obeyed(name) || names_command(name, value) {
+    let is_language = is_language(name) && !is_plain_language(value);
+    if is_obeyed(name) || is_language {
         return Err(Unreadable);
     }
     let is_plain = is_no_command(name) || is_number(value) || is_shell_alone(name, value);
     if is_plain {
         return Ok(Exported::Plain);
     }
-    if is_expanded(value) { Err(Unreadable) } else { Ok(Exported::Command(value)) }
-}
-
-/// Whether an option in it does.
-fn names_command(name: &str, value: &str) -> bool {
-    OPTIONS.iter().any(|(of, part)| *of == name && value.contains(part))
+    let is_torn = is_expanded(value) || options::may_run(name, value);
+    if is_torn { Err(Unreadable) } else { Ok(Exported::Command(value)) }
 }
 
 /// Whether a shell that counts with this value would run something in it, quotes or not.
@@ -253,8 +277,13 @@ fn is_expanded(value: &str) -> bool {
 }
 
 /// Whether no value of a variable of this name is a command.
-pub(crate) fn is_no_command(name: &str) -> bool {
+fn is_no_command(name: &str) -> bool {
     HARMLESS.contains(&name) || PLACES.contains(&name) || is_never_run(name)
+}
+
+/// Whether it does not matter to what a variable of this name is set for a program.
+pub(crate) fn takes_any_value(name: &str) -> bool {
+    is_no_command(name) && !is_language(name) && !is_obeyed(name)
 }
 
 /// A shell that other programs start by itself.
@@ -381,7 +410,8 @@ impl Variables {
     pub(super) fn set(&mut self, name: &str, value: Value) -> Read<()> {
         let is_counter = matches!(name, "OPTIND" | "SECONDS")
             && matches!(&value, Value::Number(of) if of.is_empty());
-        if !is_name(name) || (is_obeyed(name) && !is_counter) {
+        let is_refused = (is_obeyed(name) && !is_counter) || is_other_language(name, &value);
+        if !is_name(name) || is_refused {
             return Err(Unreadable);
         }
         self.set.push((name.to_owned(), value));
@@ -432,7 +462,7 @@ impl Variables {
             match value {
                 // What the machine has there may be a command.
                 Value::Number(names) if names.iter().all(|of| numbers.are_set(of)) => {}
-                Value::Text(text) if names_command(name, text) => return Err(Unreadable),
+                Value::Text(text) if options::may_run(name, text) => return Err(Unreadable),
                 Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
                 Value::Text(text) if !is_expanded(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),

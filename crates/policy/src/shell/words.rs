@@ -132,9 +132,12 @@ impl Cursor<'_, '_> {
         self.at += 1;
         word.expand(Part::Anything);
         loop {
-            self.skip_lines()?;
+            self.skip_blanks();
             match self.peek(0) {
                 Some(')') => break,
+                // Where the body of a here-document begins, shells do not agree on.
+                Some('\n') if !self.documents.is_empty() => return Err(Unreadable),
+                Some('\n') => self.at += 1,
                 // An index.
                 Some('[') => {
                     self.at += 1;
@@ -248,6 +251,7 @@ impl Cursor<'_, '_> {
         match self.peek(0) {
             Some('(') if self.take_if("((") => {
                 self.arithmetic(")")?;
+                word.may_fail = true;
                 word.expand(Part::Number);
                 if self.take_if("))") { Ok(()) } else { Err(Unreadable) }
             }
@@ -269,7 +273,10 @@ impl Cursor<'_, '_> {
             Some('{') => {
                 self.at += 1;
                 self.reader.descend()?;
+                let begin = self.at;
                 self.parameter(word)?;
+                // With an operator, or an index.
+                word.may_fail |= !self.chars[begin..self.at].iter().all(|c| is_name_char(*c));
                 self.reader.depth -= 1;
                 if self.take_if("}") { Ok(()) } else { Err(Unreadable) }
             }
@@ -409,6 +416,13 @@ impl Cursor<'_, '_> {
                 '\\' if self.inside > 0 && self.peek(1).is_some_and(is_escaped_alike) => {
                     word.text.extend(self.peek(1));
                     self.at += 2;
+                }
+                // A line end or letters, to no shell more.
+                '$' if self.inside > 0
+                    && ["$'\\n'", "$'\\t'"].iter().any(|it| self.looks_at(it)) =>
+                {
+                    word.expand(Part::Anything);
+                    self.at += 5;
                 }
                 // A quote to one shell and a letter to another.
                 '\'' | '"' | '\\' if self.inside > 0 => return Err(Unreadable),

@@ -71,6 +71,12 @@ const HEARTS: &[&str] = &[
     "!",
     "zz|zz",
     "a=(zz y)",
+    "1/0",
+    "$((1/0))",
+    "echo $((09))",
+    "E\\\n",
+    "\nE\n",
+    ": '\n\nzz\n'",
 ];
 
 /// What stands around it; the first `@` is the place, a second one another script.
@@ -342,6 +348,22 @@ const AROUND: &[&str] = &[
     "echo `echo \\`@\\``",
     "case `@` in *) @;; esac",
     "for x in \"$(@)\"; do @; done",
+    "cat <<E\nE\\\n@\nE",
+    "cat <<E\n@\\\n\nzz\nE\n",
+    "cat <<-E\n\t@\\\n@\nE",
+    "cat <<E\n@\\\n@\\\n@\nE",
+    "x=$(cat <<E\nE@\\\n@\nE\n)",
+    "while read x; do :; done <<E\nE\\\n@\nE",
+    "cat <<E; a=(\n@\n)\n@",
+    "cat <<E; a=(\nE\n)\n@\n",
+    "cat <<E; declare a=(@\n@)\n@\nE",
+    "@; zz() { echo; }\nzz",
+    "@; zz() { echo; }\n@",
+    "echo $((@)); zz() { :; }\nzz",
+    "x=@; zz() { :; }\nzz",
+    "echo @; zz() { @; }; zz",
+    "@ && zz()\n{ :; }\nzz",
+    "zz() { @; }; @; zz",
 ];
 
 /// What is put somewhere.
