@@ -72,11 +72,7 @@ impl Show {
                 if matches!(self.approver, Approver::Elsewhere(_)) {
                     let request: ApprovalRequested = event.body_as()?;
                     self.question(&request, &event.header.branch, event.seq());
-                    output::json_line(&serde_json::json!({ "review": {
-                        "approval": format!("{}:{}", event.header.branch, event.seq()),
-                        "tool": request.tool, "reasons": request.reasons, "shown": request.shown,
-                        "digest": request.args_digest,
-                    }}));
+                    question_as_data(&request, &event.header.branch, event.seq());
                 }
             }
             _ if self.json => {}
@@ -213,6 +209,14 @@ pub(crate) fn clip(text: &str) -> String {
         out.push('…');
     }
     out
+}
+
+/// What waits for a person, for the program that reads what is said.
+fn question_as_data(request: &ApprovalRequested, branch: &BranchId, seq: Seq) {
+    output::json_line(&serde_json::json!({ "review": {
+        "approval": format!("{branch}:{seq}"), "tool": request.tool, "reasons": request.reasons,
+        "shown": request.shown, "digest": request.args_digest,
+    }}));
 }
 
 /// A time for people.

@@ -27,7 +27,7 @@ pub use ledger::{Charge, Ledger, Total};
 pub use listing::Listing;
 pub(crate) use replay::{
     COVERAGE_DEBT, EXEMPTION_SCOPE, ISOLATION_TOO_WEAK, RATE_LIMITED, SANDBOX_DEMANDED,
-    WORKSPACE_BOUNDARY,
+    WORKSPACE_BOUNDARY, decided_by_kernel,
 };
 pub use replay::{Difference, Replay, Replayed};
 pub use state::{

@@ -23,6 +23,18 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
     if decoded.contains(&0) {
         return Err("its path holds a NUL");
     }
+    // Longer forms of a letter of ASCII, which UTF-8 does not have: some take `%c0%ae` for `.` all the same.
+    let is_overlong = |bytes: &[u8]| {
+        matches!(
+            bytes,
+            [0xc0 | 0xc1, 0x80..=0xbf, ..]
+                | [0xe0, 0x80..=0x9f, 0x80..=0xbf, ..]
+                | [0xf0, 0x80..=0x8f, 0x80..=0xbf, ..]
+        )
+    };
+    if (0..decoded.len()).any(|at| is_overlong(&decoded[at..])) {
+        return Err("its path holds a letter in a longer form than it has");
+    }
     let walks = |segment: &[u8]| {
         // `..;x` is `..` to servers that know path parameters.
         matches!(segment.split(|byte| *byte == b';').next(), Some(b"." | b".."))
@@ -100,6 +112,17 @@ mod tests {
         check(&walks[walks.len() - 1..], Some("no two digits"));
         check(&["/%", "/%2", "/%zz", "/a%/", "/%+1", "/%\u{e4}"], Some("no two digits"));
         check(&["/%00", "/a%2500"], Some("NUL"));
+        check(
+            &[
+                "/v1/%c0%ae%c0%ae/a",
+                "/v1/..%c0%af",
+                "/%C1%9c",
+                "/%e0%80%ae",
+                "/%f0%80%80%ae",
+                "/%25c0%25ae",
+            ],
+            Some("longer form"),
+        );
         // The control: names with dots, and what only looks like an escape when it is resolved.
         check(
             &[
@@ -119,6 +142,13 @@ mod tests {
                 "/v1/;..",
                 "/v1/a%2fb",
                 "/@scope%2fname",
+                // Of other tables of letters, and in the shortest form of UTF-8.
+                "/%c0",
+                "/%c0a",
+                "/%e9t%e9",
+                "/%c3%a9",
+                "/%e0%a4%a8",
+                "/%f0%9f%99%82",
             ],
             None,
         );

@@ -413,6 +413,8 @@ export type ExplainedDecision = {
   other_call: Array<CallChange>
   /** The least change of the rules after which the answer is another. `None` where no rule that somebody writes changes it: a built-in rule, the workflow or a program decides. */
   other_rules: RuleChange | null
+  /** Whether the policy that decided is in the record. Without it there is only the decision, and nothing of what would have changed it. */
+  policy_recorded: boolean
   /** Digest of the policy that decided. */
   policy_version: Digest
   /** Every reason, in the order of `rules`. */

@@ -108,7 +108,12 @@ fn explain_recorded(
     }
     let subject = explained.subject.as_deref().unwrap_or_default();
     let mut text = format!("event {}: {} {subject}: ", explained.seq, explained.syscall);
-    text.push_str(&glasshouse_policy::explanation_text(&explained.explanation));
+    if explained.policy_recorded {
+        text.push_str(&glasshouse_policy::explanation_text(&explained.explanation));
+    } else {
+        text.push_str(&glasshouse_policy::explain_text(&explained.explanation.decision));
+        text.push_str("  the record has no more of the policy than its digest: `glasshouse policy explain --call` in the project says what would change it\n");
+    }
     if let Some(denied) = &explained.denied_later {
         let code = denied.code.as_deref().unwrap_or("denied");
         let why = denied.why.trim_end().replace('\n', " ");
@@ -295,7 +300,7 @@ fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
 }
 
 /// Says that a file which was accepted here is gone.
-fn tell_missing(kernel: &Kernel, here: &Path) -> Result<(), Error> {
+pub(crate) fn tell_missing(kernel: &Kernel, here: &Path) -> Result<(), Error> {
     if let Some(digest) = kernel.missing_policy(here)? {
         output::note(&format!(
             "note: {PROJECT_POLICY} was accepted here and is not there any more: the shipped policy decides. \

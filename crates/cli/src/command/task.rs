@@ -131,6 +131,7 @@ impl Work {
             request: None,
             by: None,
         };
+        super::policy::tell_missing(&self.kernel, &new.project)?;
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;
         // As it was recorded: the file may have changed since.

@@ -28,7 +28,14 @@ fn e2e_a_project_s_policy_binds_what_is_run_by_hand() {
     assert_eq!(text(&project), "echo one\n");
     let command =
         "{ name: own, match: { syscall: shell.run, argv_prefix: sh, caller: user }, action: deny }";
-    check(command, &write, 3, Some("policy_denied"));
+    let (place, _project) = check(command, &write, 3, Some("policy_denied"));
+    // The record names this policy by its digest alone, and what would change it is not made up.
+    let session = place.log().sessions().unwrap()[0].session.to_string();
+    let explained = place.run(&["policy", "explain", "--session", &session, "--at", "2"]);
+    let told = explained.expect_status(0).stdout;
+    assert!(told.contains("own (.glasshouse/policy.yaml:"), "{told}");
+    assert!(told.contains("no more of the policy than its digest"), "{told}");
+    assert!(!told.contains("no rule of a file"), "{told}");
     // The control: what the rule is not about goes as before.
     let other =
         "{ name: own, match: { syscall: merge.apply, path_glob: 'docs/**' }, action: deny }";

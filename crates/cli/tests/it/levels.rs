@@ -168,6 +168,13 @@ steps:
         assert_eq!(end.body["status"], status, "{machine:?} {demanded}: {end:?}");
         let is_denied = end.body["code"] == "isolation_too_weak";
         assert_eq!(is_denied, status == "denied", "{machine:?} {demanded}: {end:?}");
+        // The rules allowed it; whoever asks is told that it was denied behind them.
+        let proposed = events.iter().find(|event| *event.kind() == Kind::ToolProposed).unwrap();
+        let (session, at) = (row.session.to_string(), proposed.seq().to_string());
+        drop(log);
+        let explain = ["policy", "explain", "--session", &session, "--at", &at, "--json"];
+        let told = place.run(&explain).expect_status(0).last();
+        assert_eq!(told["denied_later"].is_object(), is_denied, "{machine:?} {demanded}: {told}");
     };
     check(Machine::NoLandlock, "no-landlock", "completed");
     check(Machine::NoLandlock, "no-layers", "denied");

@@ -323,14 +323,30 @@ fn e2e_a_policy_accepted_since_binds_what_is_done_with_a_session() {
         let ran = place.run(&[&["session", words[0], session.as_str()], &words[1..]].concat());
         ran.expect_status(status);
     };
+    // What is tried is what is done: a file that says nothing of it denies nothing.
+    let tried = |rule: &str, syscall: &str| {
+        let place = Place::new();
+        let project = place.shell_project();
+        place.accept_policy(&project, &format!("capabilities: [{rule}]\n"));
+        let call = format!(r#"{{"syscall":"session.{syscall}","caller":"user"}}"#);
+        place.run_in(&project, &["policy", "check", "--call", &call]).status
+    };
     for words in [&["fork"][..], &["close"], &["delete", "--yes"]] {
         let syscall = words[0];
         let rule = |syscall: &str| {
             format!("{{ name: own, match: {{ syscall: session.{syscall} }}, action: deny }}")
         };
         check(&rule(syscall), words, 3);
+        assert_eq!(tried(&rule(syscall), syscall), Some(3));
+        // The failure: a demand that is not kept there was taken for no word of the file's.
+        let demand = format!(
+            "{{ name: own, match: {{ syscall: session.{syscall} }}, action: allow, constraints: {{ rate: 1/h }} }}"
+        );
+        check(&demand, words, 3);
+        assert_eq!(tried(&demand, syscall), Some(3));
         // The control.
         check(&rule("merge"), words, 0);
+        assert_eq!(tried(&rule("merge"), syscall), Some(0));
     }
 }
 

@@ -284,8 +284,8 @@ fn e2e_a_recorded_call_is_explained_with_how_it_ended() {
     check(
         "min_isolation: full",
         "denied",
-        &["the call was denied all the same, at event ", "(isolation_too_weak)"],
-        &[],
+        &["a rule demands the isolation `full`", "isolation-too-weak"],
+        &["it would be denied", "denied all the same"],
     );
     check(
         "rate: 1/h",
@@ -382,6 +382,9 @@ fn e2e_an_accepted_file_that_is_gone_is_told() {
         let told = told(ask);
         assert!(told.contains("was accepted here and is not there any more"), "{ask:?}: {told}");
     }
+    let hello = "version: 1\nsteps: [ { emit: [ { text: hi } ] } ]\n";
+    let ran = place.scenario(&project, hello).expect_status(0);
+    assert!(ran.stderr.contains("was accepted here and is not there any more"), "{ran:?}");
     // What is said brings it back.
     let digest = Digest::of(text.as_bytes()).to_string();
     let back = place.run(&["audit", "blob", &digest]).expect_status(0).stdout;

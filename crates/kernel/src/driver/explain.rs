@@ -38,6 +38,9 @@ pub struct Explained {
     /// changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denied_later: Option<DeniedLater>,
+    /// Whether the policy that decided is in the record. Without it there is only the decision, and nothing of what would
+    /// have changed it.
+    pub policy_recorded: bool,
 }
 
 /// The end of a call that was denied after it was decided on.
@@ -87,10 +90,14 @@ impl Kernel {
         let request =
             Request { extension: Some(&heard), ..Request::new(&input, event.header.time_us) };
         let mut explanation = explain(&policy, &request);
+        // What a person ran by hand in a project names the policy by its digest alone.
+        let policy_recorded =
+            state.created.is_some() || policy.version() == decided.decision.policy_version;
         let denied_later = self.denied_later(branch, &event, &decided)?;
         let is_behind = explanation.decision.effect != Effect::Deny;
         explanation.decision = decided.decision;
-        if is_behind && explanation.decision.effect == Effect::Deny {
+        let is_behind = is_behind && explanation.decision.effect == Effect::Deny;
+        if is_behind || !policy_recorded {
             explanation = denied_behind(explanation.decision);
         }
         let mut origins = Vec::new();
@@ -107,6 +114,7 @@ impl Kernel {
             explanation,
             origins,
             denied_later,
+            policy_recorded,
         })
     }
 

@@ -36,7 +36,7 @@ use super::recorder::{expand, fold_to};
 use super::rules::{project_texts_of, shipped};
 use super::settled::Settled;
 use crate::merge::{Conflict, conflict_error};
-use crate::session::{State, join, recorded};
+use crate::session::{State, decided_by_kernel, join, recorded};
 use crate::{Error, Result, codes};
 
 /// Most changed paths that an event or a message names.
@@ -415,8 +415,12 @@ pub(super) fn decide_beside(shipped: &Policy, own: &[Policy], call: &Call) -> De
     let mut decision = decide_uncounted(shipped, call, Place::Kernel);
     for policy in own {
         let theirs = decide_uncounted(policy, call, Place::Kernel);
-        let is_said =
-            theirs.rules.iter().any(|rule| is_own_word(rule.layer) && rule.action == theirs.effect);
+        // A denial by the kernel is one for what a rule of theirs demands.
+        let is_said = decided_by_kernel(&theirs)
+            || theirs
+                .rules
+                .iter()
+                .any(|rule| is_own_word(rule.layer) && rule.action == theirs.effect);
         if is_said && theirs.effect > decision.effect {
             decision = theirs;
         }

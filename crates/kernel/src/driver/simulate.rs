@@ -68,7 +68,7 @@ pub enum Past<'a> {
 }
 
 /// Acts of people on sessions and policies, which the shipped policy decides.
-const OF_PEOPLE: [&str; 6] = [
+pub(super) const OF_PEOPLE: [&str; 6] = [
     name::SESSION_FORK,
     name::SESSION_MERGE,
     name::SESSION_CLOSE,

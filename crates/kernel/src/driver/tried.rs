@@ -4,14 +4,16 @@ use std::path::Path;
 
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Exit, State};
-use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Request};
+use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Exit, PrincipalKind, State};
+use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Protected, Request};
 use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
 use glasshouse_sandbox::workspace::ignored_now;
 
 use super::decide::{boundary_denial, fitting, now_us};
 use super::demands::Way;
-use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY};
+use super::joining::decide_beside;
+use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, compile, shipped};
+use super::simulate::OF_PEOPLE;
 use super::workbench::content;
 use super::{Kernel, test_setup};
 use crate::classify::{Classifier, Contents};
@@ -115,6 +117,7 @@ impl Tried {
     #[must_use]
     pub fn decide(&self, policy: &Policy) -> Decision {
         match self {
+            Self::Inside { call, .. } if is_of_people(call) => of_people(policy, call),
             Self::Inside { call, misfit, .. } => {
                 let request = Request::new(call, now_us());
                 let decision = glasshouse_policy::decide(policy, &request).decision;
@@ -130,11 +133,33 @@ impl Tried {
         match self {
             Self::Inside { call, misfit: None, .. } => {
                 let explained = glasshouse_policy::explain(policy, &Request::new(call, now_us()));
-                let held = Way::of_call(call).hold(explained.decision.clone(), call, None);
+                let held = match is_of_people(call) {
+                    true => of_people(policy, call),
+                    false => Way::of_call(call).hold(explained.decision.clone(), call, None),
+                };
                 if held == explained.decision { explained } else { denied_behind(held) }
             }
             Self::Inside { .. } | Self::Outside(_) => denied_behind(self.decide(policy)),
         }
+    }
+}
+
+/// Whether a call is one of a person that the policy file has no part in allowing.
+fn is_of_people(call: &Call) -> bool {
+    call.caller.kind == PrincipalKind::User && OF_PEOPLE.contains(&call.syscall.as_str())
+}
+
+/// The decision on such a call: the shipped file's, where the policy does not say itself what is stricter.
+fn of_people(policy: &Policy, call: &Call) -> Decision {
+    match compile(&[shipped(Consent::Joint)], &Protected::default()) {
+        Ok(shipped) => {
+            // What is of no project yet, its file has no say in.
+            let is_before = [name::SESSION_IMPORT, name::POLICY_UPDATE].contains(&&*call.syscall);
+            let own = std::slice::from_ref(policy);
+            decide_beside(&shipped, if is_before { &[] } else { own }, call)
+        }
+        // It always loads; without it nothing is opened.
+        Err(_) => glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision,
     }
 }
 

@@ -33,11 +33,28 @@ const COMMANDS: [(&str, &[&str]); 8] = [
 const FILES: [&str; 6] = ["makefile", "gradlew", "mvnw", "configure", "justfile", "rust-toolchain"];
 
 /// What is decided and never counted, so that a rule with a rate does not allow it.
-const UNCOUNTED: [&str; 4] =
-    [name::MODEL_CALL, name::MERGE_APPLY, name::SANDBOX_MOUNT, name::SESSION_SET_MODE];
+const UNCOUNTED: [&str; 9] = [
+    name::MODEL_CALL,
+    name::MERGE_APPLY,
+    name::SANDBOX_MOUNT,
+    name::SESSION_SET_MODE,
+    name::SESSION_FORK,
+    name::SESSION_MERGE,
+    name::SESSION_CLOSE,
+    name::SESSION_DELETE,
+    name::UI_IMPORT,
+];
 
 /// What runs in the kernel's own process, which is no sandbox.
-const IN_PROCESS: [&str; 10] = [
+const IN_PROCESS: [&str; 18] = [
+    name::MODEL_CALL,
+    name::MERGE_APPLY,
+    name::SANDBOX_MOUNT,
+    name::SESSION_SET_MODE,
+    name::SESSION_FORK,
+    name::SESSION_MERGE,
+    name::SESSION_CLOSE,
+    name::SESSION_DELETE,
     name::FS_READ,
     name::FS_LIST,
     name::FS_EXISTS,
@@ -175,20 +192,19 @@ impl Linter<'_> {
                 names.iter().map(|name| &**name).filter(|name| list.contains(name)).collect();
             (!found.is_empty()).then(|| found.join(", "))
         };
-        if rule.demands.rate.is_some()
-            && let Some(names) = among(&UNCOUNTED)
-        {
-            let message = format!("nothing counts {names}, so with a `rate` a session denies it");
-            let fix = "give these syscalls a rule without `rate`";
-            self.add(Level::Warning, "unmet_constraint", rule, message, fix);
-        }
-        if rule.demands.min_isolation.is_some()
-            && let Some(names) = among(&IN_PROCESS)
-        {
-            let message =
-                format!("{names} runs in no sandbox, so with `min_isolation` a session denies it");
-            let fix = "give these syscalls a rule without `min_isolation`";
-            self.add(Level::Warning, "unmet_constraint", rule, message, fix);
+        let demands = &rule.demands;
+        let each: [(bool, &[&str], &str, &str); 4] = [
+            (demands.rate.is_some(), &UNCOUNTED, "rate", "nothing counts"),
+            (demands.max_duration_ms.is_some(), &UNCOUNTED, "max_duration", "nothing ends in time"),
+            (demands.min_isolation.is_some(), &IN_PROCESS, "min_isolation", "no sandbox isolates"),
+            (demands.sandbox.is_some(), &IN_PROCESS, "require_sandbox", "no sandbox runs"),
+        ];
+        for (is_made, list, key, why) in each {
+            if let Some(names) = among(list).filter(|_| is_made) {
+                let message = format!("{why} {names}, so with `{key}` a session denies it");
+                let fix = format!("give these syscalls a rule without `{key}`");
+                self.add(Level::Warning, "unmet_constraint", rule, message, &fix);
+            }
         }
     }
 

@@ -485,9 +485,15 @@ fn constraints_that_no_call_of_a_rule_meets_are_told() {
     let (rate, full) = ("rate: 20/h", "min_isolation: full");
     check("model.call", rate, &["nothing counts model.call"], "shell.run");
     check("[merge.apply, fs.write]", rate, &["nothing counts merge.apply,"], "fs.write");
-    check("fs.read", full, &["fs.read runs in no sandbox"], "shell.run");
-    check("[shell.run, git.diff]", full, &["git.diff runs in no sandbox"], "[fs.write, test.run]");
-    assert_eq!(told(&[&rule("model.call", "max_duration: 5m")]), [], "the control");
+    check("[session.fork, ui.import]", rate, &["counts session.fork, ui.import"], "fs.read");
+    let (time, sandbox) = ("max_duration: 5m", "require_sandbox: code-executor");
+    check("model.call", time, &["nothing ends in time model.call"], "test.run");
+    check("merge.apply", time, &["nothing ends in time merge.apply"], "fs.read");
+    check("fs.read", full, &["no sandbox isolates fs.read"], "shell.run");
+    check("[merge.apply, shell.run]", full, &["no sandbox isolates merge.apply"], "fs.write");
+    check("[shell.run, git.diff]", full, &["no sandbox isolates git.diff"], "[fs.write, test.run]");
+    check("[fs.read, model.call]", sandbox, &["no sandbox runs fs.read, model.call"], "fs.edit");
+    assert_eq!(told(&[&rule("model.call", "max_file_size: 5KiB")]), [], "the control");
 }
 
 /// The failure: a denial by path or method said nothing of tunnels, in which there is neither to see.

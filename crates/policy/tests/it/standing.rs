@@ -210,6 +210,10 @@ fn f5_the_rule_is_shown_with_examples_of_both_kinds() {
         &["fs.list ."],
         &["fs.list other", "fs.list elsewhere/file"],
     );
+}
+
+#[test]
+fn f5_a_rule_of_a_person_s_own_is_shown_with_what_is_near_it() {
     let wide = GrantRule::parse(&gh()).unwrap().told(&call(GH));
     assert_eq!(wide.matches, ["gh run view 1", "sh -c 'gh run view 1 2>&1'"]);
     assert_eq!(wide.not_matches, ["gh run", "sh -c 'A=1 gh run view 1'"]);
