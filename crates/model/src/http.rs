@@ -72,13 +72,10 @@ mod tests {
 
     #[test]
     fn a_path_that_means_another_one_is_refused() {
-        let check = |paths: &[&str], words: Option<&str>| {
+        let check = |paths: &[&str], words: &str| {
             for path in paths {
-                match (check_path(path), words) {
-                    (Ok(()), None) => {}
-                    (Err(why), Some(words)) => assert!(why.contains(words), "{path}: {why}"),
-                    (found, expected) => panic!("{path}: {found:?} for {expected:?}"),
-                }
+                let why = check_path(path).expect_err(path);
+                assert!(why.contains(words), "{path}: {why}");
             }
         };
         let walks = [
@@ -108,10 +105,10 @@ mod tests {
             "/v1/%%32e./admin",
         ];
         // The last one is broken before it is read.
-        check(&walks[..walks.len() - 1], Some("leads to another"));
-        check(&walks[walks.len() - 1..], Some("no two digits"));
-        check(&["/%", "/%2", "/%zz", "/a%/", "/%+1", "/%\u{e4}"], Some("no two digits"));
-        check(&["/%00", "/a%2500"], Some("NUL"));
+        check(&walks[..walks.len() - 1], "leads to another");
+        check(&walks[walks.len() - 1..], "no two digits");
+        check(&["/%", "/%2", "/%zz", "/a%/", "/%+1", "/%\u{e4}"], "no two digits");
+        check(&["/%00", "/a%2500"], "NUL");
         check(
             &[
                 "/v1/%c0%ae%c0%ae/a",
@@ -121,37 +118,40 @@ mod tests {
                 "/%f0%80%80%ae",
                 "/%25c0%25ae",
             ],
-            Some("longer form"),
+            "longer form",
         );
-        // The control: names with dots, and what only looks like an escape when it is resolved.
-        check(
-            &[
-                "/",
-                "",
-                "/v1/a",
-                "/v1//a",
-                "/v1/a;x",
-                "/v1/...",
-                "/v1/..a",
-                "/v1/a..",
-                "/.well-known/a",
-                "/v1/a%20b",
-                "/v1/%2e%2e%2e",
-                "/v1/100%25",
-                "/v1/%25zz",
-                "/v1/;..",
-                "/v1/a%2fb",
-                "/@scope%2fname",
-                // Of other tables of letters, and in the shortest form of UTF-8.
-                "/%c0",
-                "/%c0a",
-                "/%e9t%e9",
-                "/%c3%a9",
-                "/%e0%a4%a8",
-                "/%f0%9f%99%82",
-            ],
-            None,
-        );
+    }
+
+    /// The control: names with dots, and what only looks like an escape when it is resolved.
+    #[test]
+    fn what_only_looks_like_it_passes() {
+        for path in [
+            "/",
+            "",
+            "/v1/a",
+            "/v1//a",
+            "/v1/a;x",
+            "/v1/...",
+            "/v1/..a",
+            "/v1/a..",
+            "/.well-known/a",
+            "/v1/a%20b",
+            "/v1/%2e%2e%2e",
+            "/v1/100%25",
+            "/v1/%25zz",
+            "/v1/;..",
+            "/v1/a%2fb",
+            "/@scope%2fname",
+            // Of other tables of letters, and in the shortest form of UTF-8.
+            "/%c0",
+            "/%c0a",
+            "/%e9t%e9",
+            "/%c3%a9",
+            "/%e0%a4%a8",
+            "/%f0%9f%99%82",
+        ] {
+            assert_eq!(check_path(path), Ok(()), "{path}");
+        }
     }
 
     #[test]

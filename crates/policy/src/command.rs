@@ -308,7 +308,9 @@ impl Inner {
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
         let program = programs::known_name(first);
         // It tells what it is.
-        if words.iter().any(values::is_of_java) {
+        let is_file = |word: &ShellWord| word.beginning().starts_with('@');
+        let reads_options = programs::OPTION_FILES.contains(&program.as_str());
+        if words.iter().any(values::is_of_java) || (reads_options && words.iter().any(is_file)) {
             return Err(Unreadable);
         }
         let told = matches!(words, [_, ShellWord::Text(word)] if word == "--version") && !open;

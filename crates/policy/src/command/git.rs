@@ -202,6 +202,13 @@ impl Inner {
         // An option that may be followed by that word in the same expansion.
         let is_torn = |word: &ShellWord| matches!(word, ShellWord::Many(_) | ShellWord::Given);
         match words[step].text() {
+            // `git bisect view log`: any command of git.
+            Some("view" | "visualize") if name == "run" => {
+                let is_option =
+                    |word: &ShellWord| word.text().is_some_and(|text| text.starts_with('-'));
+                let is_torn = open || !words[step + 1..].iter().all(is_option);
+                if is_torn { Err(Unreadable) } else { Ok(()) }
+            }
             _ if words[at..step].iter().any(is_torn) => Err(Unreadable),
             None => Err(Unreadable),
             Some(text) if text == name && open => Err(Unreadable),
@@ -297,7 +304,7 @@ pub(super) fn may_run_at(words: &[ShellWord], at: usize) -> bool {
     };
     at <= command
         || match words[command].text() {
-            Some("bisect") => is_step("run"),
+            Some("bisect") => ["run", "view", "visualize"].into_iter().any(is_step),
             Some("submodule") => is_step("foreach"),
             None | Some("config" | "merge-index") => true,
             Some(_) => false,

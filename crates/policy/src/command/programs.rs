@@ -210,11 +210,15 @@ const NOT_READ: &[&str] = &[
     "batch",
     "byobu",
     "crontab",
+    "gdbtui",
     "lldb",
+    "mispipe",
     "ncat",
     "nix-shell",
     "parallel",
+    "pee",
     "run-parts",
+    "scalar",
     "screen",
     "sem",
     "socat",
@@ -229,6 +233,7 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("asdf", &["exec"]),
     ("bun", &["exec", "run", "x"]),
     ("bundle", &["exec"]),
+    ("bundler", &["exec"]),
     ("cmake", &["-E"]),
     ("conda", &["run"]),
     ("distrobox", &["enter"]),
@@ -237,6 +242,7 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("mamba", &["run"]),
     ("micromamba", &["run"]),
     ("nix", &["--command", "--run", "-c"]),
+    ("opam", &["exec"]),
     ("npm", &["exec", "explore", "x"]),
     ("pdm", &["run"]),
     ("pixi", &["run"]),
@@ -245,6 +251,7 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
     ("rbenv", &["exec"]),
     ("rr", &["record"]),
     ("yarn", &["dlx", "exec"]),
+    ("yarnpkg", &["dlx", "exec"]),
 ];
 
 /// Those of them with words of their own before the command.
@@ -325,6 +332,7 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("go", &["-exec", "-toolexec", "-vettool"]),
     ("gpg", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
     ("gpg2", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
+    ("gpgtar", &["--gpg"]),
     ("hg", &["--config", "--tool"]),
     ("install", &["--strip-program"]),
     ("less", &["+!", "+|"]),
@@ -393,6 +401,10 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
 pub(super) const COMPILERS: &[&str] =
     &["c++", "c89", "c99", "cc", "cpp", "g++", "gcc", "gccgo", "gdc", "gfortran"];
 
+/// Programs that read more options from `@file`.
+pub(super) const OPTION_FILES: &[&str] =
+    &["cargo", "go", "java", "javac", "javadoc", "rustc", "rustdoc"];
+
 /// What a program does with its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -424,9 +436,11 @@ pub(super) fn known_name(name: &str) -> String {
     let behind = unnumbered.rsplit('-').next().unwrap_or_default();
     // `rust-gdb`, `fakeroot-tcp`, `bash-static`
     let before = unnumbered.split('-').next().unwrap_or_default();
-    if COMPILERS.contains(&behind) || (before == "rust" && is_known(behind)) {
+    // `bsd-csh`, `arm-none-eabi-gdb`
+    let is_one_of_many = COMPILERS.contains(&behind) || matches!(behind, "csh" | "gdb" | "ksh");
+    if is_one_of_many || (before == "rust" && is_known(behind)) {
         behind.to_owned()
-    } else if matches!(before, "bash" | "fakeroot" | "gdb" | "lldb" | "zsh") {
+    } else if matches!(before, "bash" | "fakeroot" | "gdb" | "lldb" | "mksh" | "sudo" | "zsh") {
         before.to_owned()
     } else {
         name

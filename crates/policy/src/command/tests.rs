@@ -7,6 +7,7 @@ mod found_by_shells;
 mod honest;
 mod others;
 mod random;
+mod sixth;
 
 use super::*;
 use crate::shell::LOOKS;

@@ -74,6 +74,14 @@ impl Inner {
             "go" => self.settings_of_go(words, open),
             "mariadb" | "mysql" => refuse(words.iter().skip(1).any(runs_in_mysql)),
             "npm" | "pnpm" | "yarn" => self.settings_of_npm(words, open),
+            // `pip config set global.editor program`, `pip config edit`
+            "pip" => {
+                let is = |wanted: &str| words.iter().any(|word| word.beginning().contains(wanted));
+                refuse(
+                    is("config")
+                        && (open || is("editor") || words.iter().any(|word| word.text().is_none())),
+                )
+            }
             "psql" => refuse(words.iter().skip(1).any(runs_in_psql)),
             "sqlite3" => refuse(open || runs_in_sqlite(words)),
             _ => Ok(()),
@@ -101,7 +109,12 @@ impl Inner {
         };
         refuse(words.iter().any(links))?;
         let is = |wanted: &'static str| move |word: &ShellWord| word.text() == Some(wanted);
-        if !words.iter().any(is("env")) || !words.iter().any(is("-w")) {
+        // `-w`, `--w`, `-w=true`
+        let writes = |word: &ShellWord| {
+            let text = word.beginning();
+            text.starts_with('-') && text.trim_start_matches('-').starts_with('w')
+        };
+        if !words.iter().any(is("env")) || !words.iter().any(writes) {
             return Ok(());
         }
         for word in words.iter().skip(1) {
@@ -129,7 +142,7 @@ impl Inner {
             refuse(is_many || (word.text().is_none() && !text.contains('=')))?;
             let (name, value) =
                 text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-            if !NPM_SETTINGS.contains(&name.trim_start_matches('-')) {
+            if !NPM_SETTINGS.contains(&name.trim().trim_start_matches('-')) {
                 continue;
             }
             refuse(word.text().is_none())?;
@@ -149,7 +162,9 @@ fn refuse(is_torn: bool) -> Result<(), Unreadable> {
 
 /// Whether a machine of Java may run the value of one of its options, whichever program starts it.
 pub(super) fn is_of_java(word: &ShellWord) -> bool {
-    ["-XX:On", "-XX:Flags=", "-XX:VMOptionsFile="].iter().any(|it| word.beginning().contains(it))
+    ["-XX:On", "-XX:Flags=", "-XX:VMOptionsFile=", "launch="]
+        .iter()
+        .any(|it| word.beginning().contains(it))
 }
 
 /// Words of a statement, without what stands between them.
@@ -172,8 +187,14 @@ fn runs_in_psql(word: &ShellWord) -> bool {
         let name = &command[..end];
         name.starts_with('d') || ["l", "q", "timing", "x", "z"].contains(&name)
     };
+    // `-o |program`, `--output=|program`
+    let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '=');
+    let is_piped = text.trim_start_matches(is_option).starts_with('|');
     let is_torn = text.contains('\\') && text.contains(['|', '`']);
-    is_torn || !text.split('\\').skip(1).all(is_plain) || names(text).any(|name| name == "program")
+    is_piped
+        || is_torn
+        || !text.split('\\').skip(1).all(is_plain)
+        || names(text).any(|name| name == "program")
 }
 
 /// Whether one of these words is a command of sqlite3 that may run a program: `.shell`, or a file `|program`.
@@ -187,12 +208,9 @@ fn runs_in_sqlite(words: &[ShellWord]) -> bool {
             .strip_prefix('.')
             .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphabetic()));
         let is_known = SQLITE_COMMANDS.contains(&name) && word.text().is_some();
-        let edits = |before: &str| {
-            names(before.trim_end_matches(['"', ']', '`', ' ']))
-                .last()
-                .is_some_and(|it| it == "edit")
-        };
-        (is_command && (text.contains(['|', '\n']) || !is_known)) || text.split('(').any(edits)
+        // Between the name of a function and its bracket blanks and remarks may stand.
+        let edits = text.contains('(') && names(text).any(|name| name == "edit");
+        (is_command && (text.contains(['|', '\n']) || !is_known)) || edits
     };
     // The first of them is the file, or the value of an option.
     let mut behind = operands.clone().skip(1);

@@ -101,8 +101,9 @@ impl Cursor<'_, '_> {
                 while self.take_reserved("-p")? || self.take_reserved("--")? {
                     self.skip_blanks();
                 }
-                // With other options it is the program.
-                if self.peek(0) == Some('-') {
+                // With other options it is the program, and a plain shell has no other: there the word behind it may
+                // be an option in quotes, or one that comes of an expansion.
+                if matches!(self.peek(0), Some('-' | '\'' | '"' | '\\' | '$' | '`')) {
                     self.simple(Some(word))?;
                 }
             }

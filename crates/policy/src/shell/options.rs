@@ -60,6 +60,10 @@ const OF_GO: &[&str] =
 pub(super) fn may_run(name: &str, value: &str) -> bool {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_command = (has(COMMANDS) && !has(OPTIONS)) || TOOLS.contains(&name);
+    // What a shell reads of it others read in their own way: make expands, go splits at blanks, compilers open `@file`.
+    if TOOLS.contains(&name) && value.contains(['#', '<', '>', '$', '@', '\\']) {
+        return true;
+    }
     if is_command || INTERPRETERS.contains(&name) {
         return false;
     }
@@ -67,6 +71,16 @@ pub(super) fn may_run(name: &str, value: &str) -> bool {
     let quotes = ['\'', '"', '\\'];
     let words = value.split(separates).map(|word| word.trim_matches(quotes));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let expands = |(at, _): (usize, &str)| {
+        value[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '(' | '{'))
+    };
+    if value.match_indices('$').any(expands) {
+        return true;
+    }
+    let is_list = has(OPTIONS) || has(&["ARCH", "LIBS"]);
+    if is_list && words.iter().any(|word| word.starts_with('@') || word.contains(",@")) {
+        return true;
+    }
     (0..words.len()).any(|at| {
         let (word, next) = (words[at], words.get(at + 1).copied());
         word.starts_with(['-', '+']) && !is_harmless(name, word, next)
