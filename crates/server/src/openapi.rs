@@ -315,6 +315,9 @@ mod tests {
         let replay = "/v1/plans/runs/{run}/replay";
         check(Method::POST, replay, &[400, 401, 404, 409, 422, 507]);
         check(Method::GET, "/v1/sessions/{session}", &[400, 401, 404, 410, 507]);
+        // The failure: the sandboxes of a deleted session answered what was not told.
+        check(Method::GET, "/v1/sandboxes", &[400, 401, 404, 410, 507]);
+        check(Method::GET, "/v1/sandboxes/{sandbox}", &[400, 401, 404, 410, 507]);
         check(Method::PUT, "/v1/tenants/{tenant}", &[400, 401, 404, 409, 412, 415, 422, 507]);
         let document = document();
         for (path, methods) in document["paths"].as_object().unwrap() {
