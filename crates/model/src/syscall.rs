@@ -71,6 +71,24 @@ pub mod name {
 
     /// Those that change a workspace or the project; built-in protections cover all of them.
     pub const MUTATING: [&str; 4] = [FS_WRITE, FS_EDIT, FS_DELETE, MERGE_APPLY];
+    /// Those that act in a sandbox. The kernel does the others in its own process, but for connections, which are where
+    /// the program is that makes them.
+    pub const SANDBOXED: [&str; 5] = [FS_WRITE, FS_EDIT, FS_DELETE, SHELL_RUN, TEST_RUN];
+    /// Those that nothing counts, whoever asks for them: a rule that limits how often denies them.
+    pub const UNCOUNTED: [&str; 12] = [
+        FS_DELETE,
+        MODEL_CALL,
+        MERGE_APPLY,
+        SANDBOX_MOUNT,
+        POLICY_UPDATE,
+        SESSION_SET_MODE,
+        SESSION_FORK,
+        SESSION_MERGE,
+        SESSION_CLOSE,
+        SESSION_DELETE,
+        SESSION_IMPORT,
+        UI_IMPORT,
+    ];
 }
 
 /// What a write changes.

@@ -101,6 +101,11 @@ impl ShellWord {
         }
     }
 
+    /// Whether it may be several words.
+    pub(crate) const fn is_several(&self) -> bool {
+        matches!(self, Self::Many(_) | Self::Given)
+    }
+
     /// The name of the file that it is as a command, if it is known.
     pub(crate) fn file_name(&self) -> Option<&str> {
         match self {

@@ -101,7 +101,7 @@ impl Kernel {
     ) -> Result<Draft> {
         let mut call = Call::new(name::SESSION_FORK, by);
         call.session = Some(session.clone());
-        let decision = self.decide_branching(state, &call)?;
+        let decision = self.decide_branching(state.created.as_ref(), &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());
         let subject = Some(format!("{parent} at {at}"));
         let decided =

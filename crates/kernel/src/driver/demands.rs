@@ -14,21 +14,6 @@ use crate::{Error, Result, codes};
 /// Isolation of what runs in the kernel's own process: none.
 pub(super) const IN_PROCESS: &str = "in_process";
 
-/// Acts that nothing counts, whoever asks for them.
-const UNCOUNTED: [&str; 11] = [
-    name::MODEL_CALL,
-    name::MERGE_APPLY,
-    name::SANDBOX_MOUNT,
-    name::POLICY_UPDATE,
-    name::SESSION_SET_MODE,
-    name::SESSION_FORK,
-    name::SESSION_MERGE,
-    name::SESSION_CLOSE,
-    name::SESSION_DELETE,
-    name::SESSION_IMPORT,
-    name::UI_IMPORT,
-];
-
 /// Where an act happens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
@@ -52,18 +37,13 @@ impl<'a> Place<'a> {
 
     /// Where a tool's call acts. What runs a program gets a network where a rule demands it.
     pub(super) fn of_tool(syscall: &str, isolation: Option<&'a str>) -> Self {
-        if acts_in_a_sandbox(syscall) {
+        if name::SANDBOXED.contains(&syscall) {
             let has_network = [name::SHELL_RUN, name::TEST_RUN].contains(&syscall);
             Self::Sandbox { has_network, isolation }
         } else {
             Self::Kernel
         }
     }
-}
-
-/// Whether calls of this name run in the branch's sandbox.
-pub(super) fn acts_in_a_sandbox(syscall: &str) -> bool {
-    [name::FS_WRITE, name::FS_EDIT, name::SHELL_RUN, name::TEST_RUN].contains(&syscall)
 }
 
 /// The way on which a call comes to the kernel.
@@ -84,7 +64,7 @@ impl Way {
             && call.caller.kind == PrincipalKind::User;
         match call.syscall.as_str() {
             name::NET_CONNECT => Self::Connection,
-            syscall if by_hand || UNCOUNTED.contains(&syscall) => Self::Uncounted,
+            syscall if by_hand || name::UNCOUNTED.contains(&syscall) => Self::Uncounted,
             _ => Self::Tool,
         }
     }
@@ -107,7 +87,7 @@ impl Way {
             }
             Self::Tool => kept(decision, Place::of_tool(syscall, reached)),
             // A file that a command left, and a command by hand.
-            Self::Uncounted if acts_in_a_sandbox(syscall) || syscall == name::FS_DELETE => {
+            Self::Uncounted if name::SANDBOXED.contains(&syscall) => {
                 let place = Place::Sandbox { has_network: false, isolation: reached };
                 uncounted(decision, syscall, place)
             }
@@ -202,7 +182,7 @@ fn too_weak(demanded: &Constraints, reached: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::Digest;
+    use glasshouse_model::{Digest, Principal, TenantId};
     use glasshouse_tools::parse_arguments;
 
     use super::super::execute::is_sandboxed;
@@ -240,13 +220,33 @@ mod tests {
         }
     }
 
+    /// A file goes only as what a command changed: in its sandbox, and counted by nothing. What is tried says the same.
+    #[test]
+    fn a_removal_that_is_made_up_is_held_as_one_of_a_command() {
+        let check = |demands: serde_json::Value, is_kept: bool| {
+            let caller = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+            let call = Call::new(name::FS_DELETE, caller);
+            let decision = serde_json::from_value(serde_json::json!({
+                "decision": "allow", "rules": [], "reasons": [], "policy_version": Digest::ZERO,
+                "constraints": demands,
+            }))
+            .unwrap();
+            let held = Way::of_call(&call).hold(decision, &call, None);
+            assert_eq!(held.is_allowed(), is_kept, "{demands}");
+        };
+        check(serde_json::json!({ "require_sandbox": "code-executor" }), true);
+        check(serde_json::json!({ "max_duration_ms": 9 }), true);
+        check(serde_json::json!({ "require_sandbox": "integration-test" }), false);
+        check(serde_json::json!({ "rates": { "a": { "calls": 1, "within_ms": 9 } } }), false);
+    }
+
     /// What is said of a call by its name is what a session does with its arguments.
     #[test]
     fn a_name_tells_where_a_call_runs() {
         let check = |tool: &str, arguments: &str, expected: bool| {
             let arguments = parse_arguments(tool, arguments).unwrap();
             assert_eq!(is_sandboxed(&arguments), expected, "{tool}");
-            assert_eq!(acts_in_a_sandbox(tool), expected, "{tool}");
+            assert_eq!(name::SANDBOXED.contains(&tool), expected, "{tool}");
         };
         check("fs.read", r#"{"path":"a"}"#, false);
         check("fs.list", r#"{"path":"a"}"#, false);

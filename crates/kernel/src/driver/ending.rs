@@ -1,7 +1,7 @@
 //! Ending sessions: closed for good, with everything that it said kept; or deleted, with every proof kept.
 
 use glasshouse_log::{Append, BranchRow, Forget, Forgotten, Lease, SessionRow};
-use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, TurnEnd};
+use glasshouse_model::body::{Outcome, PolicyDecided, SessionClosed, SessionCreated, TurnEnd};
 use glasshouse_model::each_once;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Call, Digest, Draft, Effect, Kind, Principal, SessionId};
@@ -10,7 +10,6 @@ use super::cells::decides_later;
 use super::journal::Journal;
 use super::recorder::expand;
 use super::{Kernel, boxes};
-use crate::session::State;
 use crate::{Error, Result, codes};
 
 /// What is to go when a session is deleted.
@@ -50,7 +49,8 @@ impl Kernel {
             return Ok(false);
         }
         let state = self.state_of(&main.branch)?;
-        let decided = self.decide_ending(name::SESSION_CLOSE, session, &state, by)?;
+        let created = state.created.as_ref();
+        let decided = self.decide_ending(name::SESSION_CLOSE, session, created, by)?;
         let mut leases = Vec::new();
         for row in &open {
             leases.push(self.log.acquire_lease(&row.branch)?);
@@ -141,8 +141,8 @@ impl Kernel {
             return Ok(Forgotten::default());
         }
         self.check_agents(&main)?;
-        let state = self.state_to_delete(&main.branch)?;
-        let decided = self.decide_ending(name::SESSION_DELETE, session, &state, by)?;
+        let created = self.how_it_began(&main.branch)?;
+        let decided = self.decide_ending(name::SESSION_DELETE, session, created.as_ref(), by)?;
         match self.close_at(session, deletion.head, by) {
             Err(error) if cannot_be_read(&error) => {}
             closed => drop(closed?),
@@ -166,17 +166,14 @@ impl Kernel {
         Ok(forgotten)
     }
 
-    /// As much of a session's state as decides on its deletion: how it began. What cannot be read any more can still be
-    /// deleted, by the shipped policy.
-    pub(super) fn state_to_delete(&self, main: &BranchId) -> Result<State> {
-        let first = match self.log.read(main, 1, FIRST_EVENTS) {
-            Err(error) if cannot_be_read(&Error::from(error.clone())) => Vec::new(),
+    /// What decides on a session's deletion. What cannot be read any more can still be deleted, by the shipped policy.
+    pub(super) fn how_it_began(&self, main: &BranchId) -> Result<Option<SessionCreated>> {
+        let first = match self.log.read(main, 1, 1) {
+            Err(error) if cannot_be_read(&Error::from(error.clone())) => return Ok(None),
             first => first?,
         };
-        let mut created = first.iter().filter(|event| *event.kind() == Kind::SessionCreated);
-        let mut state = State::default();
-        state.created = created.find_map(|event| event.body_as().ok());
-        Ok(state)
+        let created = first.first().filter(|event| *event.kind() == Kind::SessionCreated);
+        Ok(created.and_then(|event| event.body_as().ok()))
     }
 
     /// Decides; a refusal is recorded in a session of its own.
@@ -184,12 +181,12 @@ impl Kernel {
         &self,
         syscall: &str,
         session: &SessionId,
-        state: &State,
+        created: Option<&SessionCreated>,
         by: &Principal,
     ) -> Result<Draft> {
         let mut call = Call::new(syscall, by.clone());
         call.session = Some(session.clone());
-        let decision = self.decide_branching(state, &call)?;
+        let decision = self.decide_branching(created, &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());
         let body = PolicyDecided::new(None, call, Some(session.to_string()), decision);
         let decided = Draft::new(Kind::PolicyDecided, &body).by(by.actor());
@@ -202,9 +199,6 @@ impl Kernel {
         Err(journal.denied(seq, what, each_once(&reasons)))
     }
 }
-
-/// Where the first event of a session is, and a few behind it.
-const FIRST_EVENTS: usize = 4;
 
 fn cannot_be_read(error: &Error) -> bool {
     error.is(glasshouse_log::codes::LOG_CORRUPT)

@@ -111,9 +111,9 @@ impl Kernel {
                 erase.epoch = leases.last().map(Lease::epoch);
             }
         }
-        let state = self.state_to_delete(&self.main_branch(&erase.session)?)?;
-        let decided =
-            self.decide_ending(name::SESSION_DELETE, &erase.session, &state, &self.person())?;
+        let created = self.how_it_began(&self.main_branch(&erase.session)?)?;
+        let (session, created) = (&erase.session, created.as_ref());
+        let decided = self.decide_ending(name::SESSION_DELETE, session, created, &self.person())?;
         Journal::open(self)?.append(vec![decided])?;
         let (said, session, actor) =
             (self.said_in(&erase.events)?, erase.session.clone(), erase.actor.clone());

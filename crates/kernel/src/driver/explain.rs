@@ -89,17 +89,19 @@ impl Kernel {
         let heard = Heard::in_decision(&decided.decision);
         let request =
             Request { extension: Some(&heard), ..Request::new(&input, event.header.time_us) };
-        let mut explanation = explain(&policy, &request);
         // What a person ran by hand in a project names the policy by its digest alone.
         let policy_recorded =
             state.created.is_some() || policy.version() == decided.decision.policy_version;
         let denied_later = self.denied_later(branch, &event, &decided)?;
-        let is_behind = explanation.decision.effect != Effect::Deny;
-        explanation.decision = decided.decision;
-        let is_behind = is_behind && explanation.decision.effect == Effect::Deny;
-        if is_behind || !policy_recorded {
-            explanation = denied_behind(explanation.decision);
-        }
+        let was = decided.decision.effect;
+        let explained = policy_recorded.then(|| explain(&policy, &request));
+        // Where the rules let it pass that was denied, the kernel denied it.
+        let explained =
+            explained.filter(|made| made.decision.effect == Effect::Deny || was != Effect::Deny);
+        let explanation = match explained {
+            Some(made) => Explanation { decision: decided.decision, ..made },
+            None => denied_behind(decided.decision),
+        };
         let mut origins = Vec::new();
         for label in &input.labels {
             if let Some(seq) = state.taint.origin(label) {

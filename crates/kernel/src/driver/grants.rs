@@ -26,7 +26,7 @@ use super::journal::Journal;
 use super::rules::{carried_on, of_session};
 use super::start::random;
 use super::tried::test_setup_or_none;
-use crate::session::{CallPhase, State};
+use crate::session::CallPhase;
 use crate::{Config, Error, Result, codes};
 
 /// Cell space of the use counters of grants.
@@ -477,7 +477,7 @@ impl Kernel {
         let journal = Journal::open(self)?;
         let mut call = Call::new("grant.revoke", by.clone());
         call.session = Some(journal.session.clone());
-        let decision = self.decide_branching(&State::default(), &call)?;
+        let decision = self.decide_branching(None, &call)?;
         let (allowed, why) = (decision.is_allowed(), decision.why());
         let decided = PolicyDecided::new(None, call, Some(id.to_string()), decision);
         let mut drafts = vec![Draft::new(Kind::PolicyDecided, &decided)];

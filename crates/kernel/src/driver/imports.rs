@@ -19,7 +19,6 @@ use super::journal::Journal;
 use super::rules;
 use super::start::random;
 use crate::Result;
-use crate::session::State;
 
 impl Kernel {
     /// Imports a session, as the person at this machine and under the shipped policy.
@@ -29,7 +28,7 @@ impl Kernel {
     /// `import_too_large`, or another error of the log.
     pub fn import(&self, file: &mut File) -> Result<Imported> {
         let call = Call::new(name::SESSION_IMPORT, self.person());
-        let decision = self.decide_branching(&State::default(), &call)?;
+        let decision = self.decide_branching(None, &call)?;
         let (effect, reasons) = (decision.effect, decision.reasons.clone());
         let decided = PolicyDecided::new(None, call, None, decision);
         let decided = Draft::new(Kind::PolicyDecided, &decided);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use glasshouse_log::{BranchRow, Head, MergeBranch};
 use glasshouse_model::body::{
     ApprovalRequested, ApprovalSubject, BranchMerged, ChangedPath, MergeSide, MergeStrategy,
-    PolicyDecided, TakenPath,
+    PolicyDecided, SessionCreated, TakenPath,
 };
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
@@ -301,7 +301,7 @@ impl Kernel {
         let by = self.who(new.by.as_ref());
         let mut call = branches.call(planned.labels.clone(), by.clone());
         call.args_digest = Some(digest_of(source.head, target.head, planned));
-        let decision = self.decide_branching(target_state, &call)?;
+        let decision = self.decide_branching(target_state.created.as_ref(), &call)?;
         let subject = Some(format!("{} into {}", source.branch, target.branch));
         let args_digest = call.args_digest.unwrap_or(Digest::ZERO);
         let decided = PolicyDecided::new(None, call, subject, decision.clone());
@@ -401,8 +401,11 @@ impl Kernel {
     /// Decides what a person does with sessions, policies and grants: by the shipped policy. The tenant's rules, and
     /// those of the policy file that the session began with or that was accepted since, may be stricter; that they
     /// have none for this changes nothing.
-    pub(super) fn decide_branching(&self, state: &State, call: &Call) -> Result<Decision> {
-        let created = state.created.as_ref();
+    pub(super) fn decide_branching(
+        &self,
+        created: Option<&SessionCreated>,
+        call: &Call,
+    ) -> Result<Decision> {
         let of_project = created.map(|created| project_texts_of(self, created)).transpose()?;
         let own = of_project.unwrap_or_default().into_iter().chain(self.tenant_text());
         let own = own.map(|text| self.compile(&[text])).collect::<Result<Vec<_>>>()?;

@@ -28,7 +28,6 @@ use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::config::project_text;
 use crate::extension::ScriptExtension;
-use crate::session::State;
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -163,7 +162,7 @@ impl Kernel {
         let mut call = Call::new(name::POLICY_UPDATE, approver.clone());
         call.session = Some(journal.session.clone());
         call.args_digest = Some(policy.digest);
-        let decision = self.decide_branching(&State::default(), &call)?;
+        let decision = self.decide_branching(None, &call)?;
         let policy_version = decision.policy_version;
         let change = PolicyChange {
             project: policy.project.display().to_string(),
@@ -368,10 +367,15 @@ fn install(project: &Path, text: &str) -> Result<()> {
 /// See [`Kernel::policy_texts`].
 #[must_use]
 pub fn policy_texts(test: &TestSetup, own: Option<&ProjectPolicy>) -> Vec<PolicyText> {
-    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
-    let mut texts = vec![PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint)];
+    let mut texts = vec![workflow(test)];
     texts.extend(project_texts(own));
     texts
+}
+
+/// The rules that the workflow brings into every session.
+pub(super) fn workflow(test: &TestSetup) -> PolicyText {
+    let text = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
+    PolicyText::new(WORKFLOW_POLICY, text, Consent::Joint)
 }
 
 /// The texts that decide outside a session's workflow.
@@ -528,9 +532,7 @@ pub(super) fn project_texts_of(
 /// and the shipped ones may be anything, so both are made anew; what else it recorded has to allow each call
 /// as well, and so has what a person here accepted for the project.
 pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicyText>> {
-    let TestSetup { test_globs, source_globs, .. } = &created.test;
-    let workflow = glasshouse_policy::workflow_source(test_globs, source_globs);
-    let ours = [PolicyText::new(WORKFLOW_POLICY, workflow, Consent::Joint), shipped(Consent::Own)];
+    let ours = [workflow(&created.test), shipped(Consent::Own)];
     let theirs = of_session(kernel, &created.policy)?.into_iter();
     let theirs = theirs.filter(|text| ![WORKFLOW_POLICY, SHIPPED_POLICY].contains(&&*text.name));
     let theirs = theirs.map(|text| PolicyText { consent: Consent::Own, ..text });

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CanonicalPath, ChangeClass, Decision, Exit, PrincipalKind, State};
+use glasshouse_model::{
+    Call, CanonicalPath, ChangeClass, Decision, Exit, PrincipalKind, RuleTrace, State,
+};
 use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Protected, Request};
 use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
 use glasshouse_sandbox::workspace::ignored_now;
@@ -12,7 +14,7 @@ use glasshouse_sandbox::workspace::ignored_now;
 use super::decide::{boundary_denial, fitting, now_us};
 use super::demands::Way;
 use super::joining::decide_beside;
-use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, compile, shipped};
+use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, compile, shipped, workflow};
 use super::simulate::OF_PEOPLE;
 use super::workbench::content;
 use super::{Kernel, test_setup};
@@ -153,10 +155,16 @@ fn is_of_people(call: &Call) -> bool {
 fn of_people(policy: &Policy, call: &Call) -> Decision {
     match compile(&[shipped(Consent::Joint)], &Protected::default()) {
         Ok(shipped) => {
-            // What is of no project yet, its file has no say in.
+            let theirs = decide_beside(&shipped, std::slice::from_ref(policy), call);
+            // What is of no project yet, its file has no say in; a tenant's has.
             let is_before = [name::SESSION_IMPORT, name::POLICY_UPDATE].contains(&&*call.syscall);
-            let own = std::slice::from_ref(policy);
-            decide_beside(&shipped, if is_before { &[] } else { own }, call)
+            let is_of_tenant = |rule: &RuleTrace| {
+                rule.source.as_deref() == Some(TENANT_POLICY) && rule.action == theirs.effect
+            };
+            match is_before && !theirs.rules.iter().any(is_of_tenant) {
+                true => decide_beside(&shipped, &[], call),
+                false => theirs,
+            }
         }
         // It always loads; without it nothing is opened.
         Err(_) => glasshouse_policy::decide(policy, &Request::new(call, now_us())).decision,
@@ -242,14 +250,10 @@ impl Kernel {
 /// The texts of a session that would start where `text` was the accepted policy file.
 #[must_use]
 pub fn candidate_texts(test: &TestSetup, name: &str, text: String) -> Vec<PolicyText> {
-    let workflow = glasshouse_policy::workflow_source(&test.test_globs, &test.source_globs);
     // A file may have the name of rules that nobody wrote.
     let is_taken = [WORKFLOW_POLICY, TENANT_POLICY].contains(&name);
     let name = if is_taken { format!("./{name}") } else { name.to_owned() };
-    vec![
-        PolicyText { name: WORKFLOW_POLICY.to_owned(), text: workflow, consent: Consent::Joint },
-        PolicyText { name, text, consent: Consent::Joint },
-    ]
+    vec![workflow(test), PolicyText { name, text, consent: Consent::Joint }]
 }
 
 /// How a project tests itself. Where that cannot be told no session could start, but a call can still be

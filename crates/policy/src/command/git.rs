@@ -4,6 +4,7 @@
 //! counts as anything.
 
 use super::Inner;
+use super::values::refuse;
 use crate::shell::{ShellWord, Unreadable};
 
 /// Options before the command that take the next word as value.
@@ -199,17 +200,15 @@ impl Inner {
         else {
             return if open { Err(Unreadable) } else { Ok(()) };
         };
-        // An option that may be followed by that word in the same expansion.
-        let is_torn = |word: &ShellWord| matches!(word, ShellWord::Many(_) | ShellWord::Given);
         match words[step].text() {
             // `git bisect view log`: any command of git.
             Some("view" | "visualize") if name == "run" => {
                 let is_option =
                     |word: &ShellWord| word.text().is_some_and(|text| text.starts_with('-'));
-                let is_torn = open || !words[step + 1..].iter().all(is_option);
-                if is_torn { Err(Unreadable) } else { Ok(()) }
+                refuse(open || !words[step + 1..].iter().all(is_option))
             }
-            _ if words[at..step].iter().any(is_torn) => Err(Unreadable),
+            // An option that may be followed by that word in the same expansion.
+            _ if words[at..step].iter().any(ShellWord::is_several) => Err(Unreadable),
             None => Err(Unreadable),
             Some(text) if text == name && open => Err(Unreadable),
             Some(text) if text == name => self.wrapped(words, step + 1, true),
@@ -319,12 +318,11 @@ pub(super) fn command_at(words: &[ShellWord]) -> Result<Option<usize>, Unreadabl
         if !begin.starts_with('-') {
             return Ok(Some(at));
         }
-        let is_several = |word: &ShellWord| matches!(word, ShellWord::Many(_) | ShellWord::Given);
         let takes_next = word.text().is_some_and(|text| OPTIONS_WITH_VALUE.contains(&text));
         // Another folder of commands; words of which the last is the command.
         if begin.starts_with("--exec-path=")
-            || is_several(word)
-            || (takes_next && words.get(at + 1).is_some_and(is_several))
+            || word.is_several()
+            || (takes_next && words.get(at + 1).is_some_and(ShellWord::is_several))
         {
             return Err(Unreadable);
         }

@@ -138,8 +138,7 @@ impl Inner {
         let mut words = words[at + 1..].iter();
         while let Some(word) = words.next() {
             let text = word.beginning();
-            let is_many = matches!(word, ShellWord::Many(_) | ShellWord::Given);
-            refuse(is_many || (word.text().is_none() && !text.contains('=')))?;
+            refuse(word.is_several() || (word.text().is_none() && !text.contains('=')))?;
             let (name, value) =
                 text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
             if !NPM_SETTINGS.contains(&name.trim().trim_start_matches('-')) {
@@ -156,7 +155,8 @@ impl Inner {
     }
 }
 
-fn refuse(is_torn: bool) -> Result<(), Unreadable> {
+/// Words that cannot be told from a command count as any.
+pub(super) fn refuse(is_torn: bool) -> Result<(), Unreadable> {
     if is_torn { Err(Unreadable) } else { Ok(()) }
 }
 

@@ -6,7 +6,7 @@ use glasshouse_model::{Effect, PrincipalKind};
 
 use super::{Level, Linter, is_about};
 use crate::glob::{Glob, Segment};
-use crate::rule::{CommandPatterns, Condition, Conditions, Rule};
+use crate::rule::{CommandPatterns, Condition, Conditions, KNOWN_SYSCALLS, Rule};
 
 /// Programs, and words that are one of their commands. Those that are programs of their own are left out.
 const COMMANDS: [(&str, &[&str]); 8] = [
@@ -32,43 +32,26 @@ const COMMANDS: [(&str, &[&str]); 8] = [
 /// Names without a dot that are files and no directories.
 const FILES: [&str; 6] = ["makefile", "gradlew", "mvnw", "configure", "justfile", "rust-toolchain"];
 
-/// What is decided and never counted, so that a rule with a rate does not allow it.
-const UNCOUNTED: [&str; 9] = [
-    name::MODEL_CALL,
-    name::MERGE_APPLY,
-    name::SANDBOX_MOUNT,
-    name::SESSION_SET_MODE,
-    name::SESSION_FORK,
-    name::SESSION_MERGE,
-    name::SESSION_CLOSE,
-    name::SESSION_DELETE,
-    name::UI_IMPORT,
-];
-
-/// What runs in the kernel's own process, which is no sandbox.
-const IN_PROCESS: [&str; 18] = [
-    name::MODEL_CALL,
-    name::MERGE_APPLY,
-    name::SANDBOX_MOUNT,
-    name::SESSION_SET_MODE,
-    name::SESSION_FORK,
-    name::SESSION_MERGE,
-    name::SESSION_CLOSE,
-    name::SESSION_DELETE,
-    name::FS_READ,
-    name::FS_LIST,
-    name::FS_EXISTS,
-    name::SEARCH_GREP,
-    name::SEARCH_GLOB,
-    name::GIT_DIFF,
-    name::GIT_COMMIT,
-    name::PLAN_COMPLETE,
-    name::TOOLS_LOAD,
-    name::WORKFLOW_REQUEST_EXEMPTION,
-];
-
 const TLS_PORT: u16 = 443;
 const CONNECT: &str = "CONNECT";
+
+/// Whether a syscall is one of a kind.
+type OfKind = fn(&str) -> bool;
+
+fn is_uncounted(syscall: &str) -> bool {
+    name::UNCOUNTED.contains(&syscall)
+}
+
+/// Whether the kernel does it in its own process.
+fn is_in_process(syscall: &str) -> bool {
+    syscall != name::NET_CONNECT
+        && KNOWN_SYSCALLS.contains(&syscall)
+        && !name::SANDBOXED.contains(&syscall)
+}
+
+fn is_untimed(syscall: &str) -> bool {
+    is_uncounted(syscall) && is_in_process(syscall)
+}
 
 impl Linter<'_> {
     pub(super) fn slips(&mut self, rule: &Rule) {
@@ -187,20 +170,25 @@ impl Linter<'_> {
     /// Constraints that calls of the rule cannot meet: a session denies what `check` says is allowed.
     fn unmet_demands(&mut self, rule: &Rule) {
         let Some(names) = rule.when.syscalls() else { return };
-        let among = |list: &[&str]| {
+        let among = |is_one: OfKind| {
             let found: Vec<&str> =
-                names.iter().map(|name| &**name).filter(|name| list.contains(name)).collect();
+                names.iter().map(|name| &**name).filter(|name| is_one(name)).collect();
             (!found.is_empty()).then(|| found.join(", "))
         };
         let demands = &rule.demands;
-        let each: [(bool, &[&str], &str, &str); 4] = [
-            (demands.rate.is_some(), &UNCOUNTED, "rate", "nothing counts"),
-            (demands.max_duration_ms.is_some(), &UNCOUNTED, "max_duration", "nothing ends in time"),
-            (demands.min_isolation.is_some(), &IN_PROCESS, "min_isolation", "no sandbox isolates"),
-            (demands.sandbox.is_some(), &IN_PROCESS, "require_sandbox", "no sandbox runs"),
+        let each: [(bool, OfKind, &str, &str); 4] = [
+            (demands.rate.is_some(), is_uncounted, "rate", "nothing counts"),
+            (demands.max_duration_ms.is_some(), is_untimed, "max_duration", "nothing ends in time"),
+            (
+                demands.min_isolation.is_some(),
+                is_in_process,
+                "min_isolation",
+                "no sandbox isolates",
+            ),
+            (demands.sandbox.is_some(), is_in_process, "require_sandbox", "no sandbox runs"),
         ];
-        for (is_made, list, key, why) in each {
-            if let Some(names) = among(list).filter(|_| is_made) {
+        for (is_made, is_one, key, why) in each {
+            if let Some(names) = among(is_one).filter(|_| is_made) {
                 let message = format!("{why} {names}, so with `{key}` a session denies it");
                 let fix = format!("give these syscalls a rule without `{key}`");
                 self.add(Level::Warning, "unmet_constraint", rule, message, &fix);

@@ -486,9 +486,11 @@ fn constraints_that_no_call_of_a_rule_meets_are_told() {
     check("model.call", rate, &["nothing counts model.call"], "shell.run");
     check("[merge.apply, fs.write]", rate, &["nothing counts merge.apply,"], "fs.write");
     check("[session.fork, ui.import]", rate, &["counts session.fork, ui.import"], "fs.read");
+    check("fs.delete", rate, &["nothing counts fs.delete"], "fs.write");
+    check("ui.render", full, &["no sandbox isolates ui.render"], "net.connect, host: a.test");
     let (time, sandbox) = ("max_duration: 5m", "require_sandbox: code-executor");
     check("model.call", time, &["nothing ends in time model.call"], "test.run");
-    check("merge.apply", time, &["nothing ends in time merge.apply"], "fs.read");
+    check("merge.apply", time, &["nothing ends in time merge.apply"], "[fs.read, fs.delete]");
     check("fs.read", full, &["no sandbox isolates fs.read"], "shell.run");
     check("[merge.apply, shell.run]", full, &["no sandbox isolates merge.apply"], "fs.write");
     check("[shell.run, git.diff]", full, &["no sandbox isolates git.diff"], "[fs.write, test.run]");

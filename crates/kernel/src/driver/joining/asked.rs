@@ -56,7 +56,8 @@ impl Kernel {
         let branches = self.branches_of(new)?;
         let labels = self.labels_since(&branches.source, branches.base_seq)?;
         let by = self.who(new.by.as_ref());
-        let decision = self.decide_branching(&branches.target_state, &branches.call(labels, by))?;
+        let created = branches.target_state.created.as_ref();
+        let decision = self.decide_branching(created, &branches.call(labels, by))?;
         Ok(decision.effect == Effect::RequireReview)
     }
 
