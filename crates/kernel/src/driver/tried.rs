@@ -274,3 +274,46 @@ pub fn test_setup_or_none(project: &Path, config: &Config) -> Result<TestSetup> 
         coverage: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use glasshouse_model::{Effect, Principal, TenantId};
+
+    use super::*;
+
+    /// What is of no project yet is decided beside its file; a tenant's rules are heard all the same.
+    #[test]
+    fn what_is_tried_of_a_person_s_acts_is_what_is_done() {
+        let check = |file: &str, syscall: &str, expected: Effect| {
+            let deny = format!(
+                "capabilities: [{{ name: own, match: {{ syscall: {syscall} }}, action: deny }}]"
+            );
+            let of = |name: &str, text: &str| PolicyText {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                consent: Consent::Joint,
+            };
+            let beside = of(".glasshouse/policy.yaml", "capabilities: []");
+            let texts = [of(file, &deny), beside];
+            let texts = if file == TENANT_POLICY { &texts[..] } else { &texts[..1] };
+            let policy = compile(texts, &Protected::default()).unwrap();
+            let user = Principal::new(PrincipalKind::User, "ada", TenantId::local());
+            let call = Call::new(syscall, user);
+            assert!(is_of_people(&call), "{syscall}");
+            assert_eq!(of_people(&policy, &call).effect, expected, "{syscall} by {file}");
+        };
+        let project = ".glasshouse/policy.yaml";
+        for syscall in [name::SESSION_FORK, name::SESSION_CLOSE, name::SESSION_DELETE] {
+            check(project, syscall, Effect::Deny);
+            check(TENANT_POLICY, syscall, Effect::Deny);
+        }
+        for syscall in [name::SESSION_IMPORT, name::POLICY_UPDATE] {
+            let policy = compile(&[shipped(Consent::Joint)], &Protected::default()).unwrap();
+            let user = Principal::new(PrincipalKind::User, "ada", TenantId::local());
+            let alone = decide_beside(&policy, &[], &Call::new(syscall, user)).effect;
+            assert_ne!(alone, Effect::Deny, "the control");
+            check(project, syscall, alone);
+            check(TENANT_POLICY, syscall, Effect::Deny);
+        }
+    }
+}
