@@ -14,7 +14,7 @@ use crate::{fuzz, models, mutants, sabotage, skips};
 const SOAK_VARIABLE: &str = "GLASSHOUSE_SOAK";
 /// Tests that CI runs a small share of, and that do more of the same with that variable.
 const SCALED_TESTS: &str = "test(crash::) | test(a_rotation_that_is_cut_short) | test(no_request_breaks) \
-     | test(hostile_plans_do_nothing) | test(random::corpus)";
+     | test(hostile_plans_do_nothing) | test(random::corpus) | test(nothing_hides_a_command)";
 
 /// How long each fuzzer runs.
 const FUZZ_SECONDS: &str = "600";

@@ -101,9 +101,8 @@ impl Cursor<'_, '_> {
                 while self.take_reserved("-p")? || self.take_reserved("--")? {
                     self.skip_blanks();
                 }
-                // With other options it is the program, and a plain shell has no other: there the word behind it may
-                // be an option in quotes, or one that comes of an expansion.
-                if matches!(self.peek(0), Some('-' | '\'' | '"' | '\\' | '$' | '`')) {
+                // With other options it is the program.
+                if self.peek(0) == Some('-') {
                     self.simple(Some(word))?;
                 }
             }
@@ -348,8 +347,10 @@ impl Cursor<'_, '_> {
         if words.is_empty() {
             return Ok(false);
         }
-        // `time >f -p make`: an option of the program that a plain shell takes `time` for.
-        if is_behind && words[0].known_beginning().starts_with('-') {
+        // `time '-p' make`, `time >f -p make`: a plain shell takes `time` for a program and this for its option, bash
+        // takes it for a command.
+        let is_plain = !is_behind && words[0].bare().is_some();
+        if !is_plain && words[0].known_beginning().starts_with('-') {
             return Err(Unreadable);
         }
         let is_steady = assignments.is_empty() && !is_redirected && self.reader.is_left(&words);

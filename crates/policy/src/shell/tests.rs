@@ -1,6 +1,7 @@
 //! The reader against tables, and against a real shell.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::limits::MAX_COMMAND_BYTES;
@@ -136,9 +137,9 @@ fn nested_brackets_cost_no_more_than_their_budget() {
 }
 
 proptest! {
-#![proptest_config(ProptestConfig::with_cases(300))]
+#![proptest_config(many_cases())]
 
-/// What a real shell runs is found, or the text is refused: by bash, and by the plain shell that
+    /// What a real shell runs is found, or the text is refused: by bash, and by the plain shell that
     /// `sh` may be. The last texts run nothing as they stand; values are expanded where the fragments do it.
     #[test]
     fn nothing_hides_a_command(
@@ -160,6 +161,14 @@ proptest! {
             prop_assert!(seen || !runs_rm(&script), "{script:?} {found:?}");
         }
     }
+}
+
+/// The same cases in each usual run, others in one that has hours.
+fn many_cases() -> ProptestConfig {
+    if std::env::var_os("GLASSHOUSE_SOAK").is_some() {
+        return ProptestConfig::with_cases(50_000);
+    }
+    ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(300) }
 }
 
 /// Pieces of scripts.

@@ -10,9 +10,9 @@ fn none_denied(commands: &[&[&str]]) {
     assert!(denied.is_empty(), "{denied:?}");
 }
 
-/// To a plain shell `time` is a program, and its option may stand in quotes.
-/// A quoted option was taken for the name of a command that nobody denies.
-/// Now only a plain word behind it is read as bash reads it.
+/// Behind `time` a quoted word may be an option of a program, and to bash a command of its own.
+/// The option was taken for a command that nobody denies, and then `time "eval" …` for words of a program.
+/// Now it is read as a command, and one that begins as an option does counts as anything.
 #[test]
 fn an_option_of_time_may_be_quoted() {
     for shell in ["sh", "dash", "bash"] {
@@ -26,6 +26,14 @@ fn an_option_of_time_may_be_quoted() {
                 "time '--' rm -rf y",
                 "time ''-p rm -rf y",
                 "time \"$p\" rm -rf y",
+                "time \"eval\" 'rm -rf y'",
+                "time \\eval 'rm -rf y'",
+                "time 'trap' 'rm -rf y' EXIT",
+                "x='rm -rf y'; time $x",
+                "x='rm -rf y'; time -p $x",
+                "time $(echo rm -rf y)",
+                "time `echo rm` -rf y",
+                "time ${x:-rm} -rf y",
                 "if time '-p' rm -rf y; then :; fi",
                 "find . -exec sh -c \"time '-p' rm -rf y\" \\;",
             ],
