@@ -22,11 +22,13 @@ const READER: &[&str] = &[
     "command/git.rs",
     "command/programs.rs",
     "command/sought.rs",
+    "command/values.rs",
     "command/wrappers.rs",
     "shell.rs",
     "shell/arithmetic.rs",
     "shell/builtins.rs",
     "shell/commands.rs",
+    "shell/options.rs",
     "shell/variables.rs",
     "shell/words.rs",
 ];

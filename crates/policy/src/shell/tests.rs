@@ -166,7 +166,7 @@ proptest! {
 /// The same cases in each usual run, others in one that has hours.
 fn many_cases() -> ProptestConfig {
     if std::env::var_os("GLASSHOUSE_SOAK").is_some() {
-        return ProptestConfig::with_cases(50_000);
+        return ProptestConfig::with_cases(400_000);
     }
     ProptestConfig { rng_seed: RngSeed::Fixed(1), ..ProptestConfig::with_cases(300) }
 }
