@@ -150,7 +150,8 @@ fn decide_with(
     supposed: &Supposed<'_>,
     seen: &Seen,
 ) -> Verdict {
-    let mut ledger = Ledger { apart: supposed.apart(policy), ..Ledger::default() };
+    let mut ledger =
+        Ledger { apart: supposed.apart(policy), stricter: &policy.stricter, ..Ledger::default() };
     let facts = Facts::new(request.call);
     for rule in built_ins {
         if (rule.applies)(&policy.guard, &facts) {
@@ -194,9 +195,13 @@ fn decide_with(
 struct Ledger<'a> {
     /// Sources that have a consent of their own.
     apart: &'a [usize],
+    /// Sources that open nothing.
+    stricter: &'a [usize],
     traces: Vec<RuleTrace>,
     denied: bool,
     review: bool,
+    /// Whether one of those asks for review of what something else lets pass.
+    asked: bool,
     /// Whether a built-in rule asks for review, which no standing grant answers.
     built_in_review: bool,
     allowed: bool,
@@ -242,16 +247,16 @@ impl Ledger<'_> {
             Some(why) => (Effect::Deny, Some(why)),
             None => (rule.effect, rule.reason.as_deref().map(str::to_owned)),
         };
-        self.hear(action);
-        self.consent(rule.source, action);
-        self.traces.push(RuleTrace {
-            name: rule.name.to_string(),
-            layer: Layer::File,
-            source: Some(policy.source_name(rule.source).to_owned()),
-            line: Some(rule.line),
-            action,
-            reason,
-        });
+        if self.consent(rule.source, action) {
+            self.traces.push(RuleTrace {
+                name: rule.name.to_string(),
+                layer: Layer::File,
+                source: Some(policy.source_name(rule.source).to_owned()),
+                line: Some(rule.line),
+                action,
+                reason,
+            });
+        }
         let demands = &rule.demands;
         tighten(&mut self.constraints.max_file_size_bytes, demands.max_file_size_bytes);
         tighten(&mut self.constraints.max_duration_ms, demands.max_duration_ms);
@@ -267,13 +272,20 @@ impl Ledger<'_> {
         self.tighten_interface(&demands.interface);
     }
 
-    /// Notes that a source let the call pass, or not.
-    fn consent(&mut self, source: usize, action: Effect) {
+    /// Notes what a source says of the call, and whether it let it pass. Answers whether that counts.
+    fn consent(&mut self, source: usize, action: Effect) -> bool {
+        if self.stricter.contains(&source) {
+            self.denied |= action == Effect::Deny;
+            self.asked |= action == Effect::RequireReview;
+            return action != Effect::Allow;
+        }
+        self.hear(action);
         if self.apart.contains(&source) {
             self.consents.push(source);
         } else {
             self.joint |= action != Effect::Deny;
         }
+        true
     }
 
     /// Adds a rule that is in no file.
@@ -281,7 +293,6 @@ impl Ledger<'_> {
         match place {
             SupposedRule::Joint => self.add(Layer::File, "supposed", action, None),
             SupposedRule::Of(source) => {
-                self.hear(action);
                 self.consent(source, action);
             }
         }
@@ -309,6 +320,7 @@ impl Ledger<'_> {
 
     /// What one source allows, another whose consent is needed may not know of.
     fn check_consent(&mut self, policy: &Policy, call: &Call) {
+        self.review |= self.asked && self.allowed;
         if self.joint || self.denied || self.consents.is_empty() {
             return;
         }
@@ -349,19 +361,24 @@ impl Ledger<'_> {
             }),
         };
         let Some(Opinion { effect, reason }) = said else { return };
-        self.hear(effect);
-        match text {
+        let counts = match text {
             Some(text) => self.consent(text.position, effect),
-            None => self.joint |= effect != Effect::Deny,
+            None => {
+                self.hear(effect);
+                self.joint |= effect != Effect::Deny;
+                true
+            }
+        };
+        if counts {
+            self.traces.push(RuleTrace {
+                name: "extension".to_owned(),
+                layer: Layer::Extension,
+                source: text.map(|text| text.source.clone()),
+                line: text.map(|text| text.line),
+                action: effect,
+                reason: Some(reason),
+            });
         }
-        self.traces.push(RuleTrace {
-            name: "extension".to_owned(),
-            layer: Layer::Extension,
-            source: text.map(|text| text.source.clone()),
-            line: text.map(|text| text.line),
-            action: effect,
-            reason: Some(reason),
-        });
     }
 
     /// Lets a valid approval turn review into allow; says why an invalid one does not.

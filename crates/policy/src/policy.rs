@@ -36,6 +36,8 @@ pub struct Policy {
     sources: Vec<String>,
     /// Positions of the sources that must allow a call themselves.
     pub(crate) apart: Vec<usize>,
+    /// Positions of the sources that open nothing.
+    pub(crate) stricter: Vec<usize>,
     /// Positions of the sources that nobody writes here.
     given: Vec<usize>,
     groups: Vec<(usize, String, Vec<HostPattern>)>,
@@ -83,8 +85,9 @@ impl Policy {
             guard: Guard::new(protected)?,
             version: version(sources, protected),
             sources: sources.iter().map(|source| source.name.to_owned()).collect(),
-            apart: (0..sources.len()).filter(|at| sources[*at].consent == Consent::Own).collect(),
-            given: (0..sources.len()).filter(|at| sources[*at].is_given).collect(),
+            apart: places(sources, |source| source.consent == Consent::Own),
+            stricter: places(sources, |source| source.consent == Consent::Stricter),
+            given: places(sources, |source| source.is_given),
             groups: Vec::new(),
             secret_patterns: Vec::new(),
             warnings: Vec::new(),
@@ -166,13 +169,16 @@ impl Policy {
             })
             .collect();
         // Sources that speak for themselves may use the same names: each is a whole policy.
+        let is_apart = |source: usize| !self.is_joint(source);
         let (apart, joint): (Vec<_>, Vec<_>) =
-            self.rules.iter().partition(|rule| self.apart.contains(&rule.source));
+            self.rules.iter().partition(|rule| is_apart(rule.source));
         for rule in joint.into_iter().chain(apart) {
-            let voice = self.apart.contains(&rule.source).then_some(rule.source);
+            let voice = is_apart(rule.source).then_some(rule.source);
             let place = format!("the rule at {}:{}", self.sources[rule.source], rule.line);
             let name = rule.name.to_ascii_lowercase();
-            let earlier = seen.get(&(None, name.clone())).cloned();
+            // What opens nothing may be another text of one that is there.
+            let beside = (!self.stricter.contains(&rule.source)).then(|| (None, name.clone()));
+            let earlier = beside.and_then(|beside| seen.get(&beside).cloned());
             if let Some(first) = earlier.or(seen.insert((voice, name), (&rule.name, place))) {
                 return Err(self.twice(rule, &first));
             }
@@ -219,6 +225,11 @@ impl Policy {
     #[must_use]
     pub const fn version(&self) -> Digest {
         self.version
+    }
+
+    /// Whether what a source allows counts by itself.
+    fn is_joint(&self, source: usize) -> bool {
+        !self.apart.contains(&source) && !self.stricter.contains(&source)
     }
 
     /// Sources that wait for somebody to accept them.
@@ -301,9 +312,14 @@ impl Policy {
                 .filter(|(source, name, _)| name == group && of(*source))
                 .any(|(_, _, hosts)| hosts.iter().any(|pattern| pattern.matches(host)))
         };
-        holds(&|source| !self.apart.contains(&source))
+        holds(&|source| self.is_joint(source))
             || (!self.apart.is_empty() && self.apart.iter().all(|one| holds(&|at| at == *one)))
     }
+}
+
+/// Places of the sources that are of a kind.
+fn places(sources: &[Source<'_>], is_of: impl Fn(&Source<'_>) -> bool) -> Vec<usize> {
+    (0..sources.len()).filter(|at| is_of(&sources[*at])).collect()
 }
 
 fn limit(what: &str, found: usize, most: usize) -> Error {
@@ -329,6 +345,7 @@ fn version(sources: &[Source<'_>], protected: &Protected) -> Digest {
         let kind: &[u8] = match source.consent {
             Consent::Joint => b"source",
             Consent::Own => b"source apart",
+            Consent::Stricter => b"source stricter",
         };
         parts.extend([kind, source.name.as_bytes(), source.text.as_bytes()]);
     }

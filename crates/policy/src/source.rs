@@ -49,6 +49,12 @@ impl<'a> Source<'a> {
         Self { name, text, consent: Consent::Own, is_given: false }
     }
 
+    /// A source that opens nothing; see [`Consent::Stricter`].
+    #[must_use]
+    pub const fn stricter(name: &'a str, text: &'a str) -> Self {
+        Self { name, text, consent: Consent::Stricter, is_given: false }
+    }
+
     /// The same as one that nobody writes here; it decides alike, and no explanation proposes to change it.
     #[must_use]
     pub const fn given(self) -> Self {
@@ -65,6 +71,9 @@ pub enum Consent {
     /// call pass, by a rule of its own or one of a joint source. So adding one never opens anything,
     /// and a file that nobody has accepted yet can be obeyed safely.
     Own,
+    /// Nothing, and what it allows counts for nothing either: it can deny, ask about what others let pass, and demand.
+    /// So rules that were told since something began bind it and open nothing in it.
+    Stricter,
 }
 
 /// Something that loads but hardly says what was meant.

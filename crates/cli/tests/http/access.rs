@@ -494,6 +494,52 @@ fn the_rules_of_a_tenant_count_in_all_its_projects() {
     assert_eq!((&row["roots"], &row["quotas"]["turns_per_day"]), (&json!([root]), &json!(99)));
 }
 
+/// The failure: rules that whoever runs the server told a tenant bound its new sessions only: one that ran went on under
+/// those of before, turn after turn, and what was granted in it stayed granted.
+/// Now: they bind the next turn of every session, and open nothing in one that was started without them.
+#[test]
+fn the_rules_of_a_tenant_bind_the_later_turns_of_its_sessions() {
+    const READS: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: fs.read, args: { path: ask1.txt } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { call: { id: b, tool: fs.read, args: { path: ask1.txt } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { call: { id: c, tool: fs.read, args: { path: ask1.txt } } } ]
+  - emit: [ { text: done } ]
+";
+    let rule = |name: &str, syscall: &str, action: &str| {
+        format!("  - {{ name: {name}, match: {{ syscall: {syscall} }}, action: {action} }}\n")
+    };
+    let place = Place::new();
+    let acme = tenant(&place, "acme", &[]);
+    let served = Served::new(&place);
+    let mine = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    let file = place.path("rules.yaml");
+    let set = |rules: &[String]| {
+        let text = format!("version: 1\ncapabilities:\n{}", rules.concat());
+        std::fs::write(&file, text).unwrap();
+        let update = ["tenants", "update", "acme", "--policy", file.to_str().unwrap()];
+        place.run(&update).expect_status(0);
+    };
+    set(&[rule("writes", "fs.write", "require_review")]);
+    let session = mine.session(&acme, READS);
+    let turn = |expected: &str| {
+        let events = mine.turn(&session, "read it", "turn.completed");
+        let kinds: Vec<_> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+        assert!(kinds.contains(&expected), "{expected}: {kinds:?}");
+    };
+    turn("tool.completed");
+    set(&[rule("reads", "fs.read", "deny"), rule("writes", "fs.write", "allow")]);
+    turn("tool.denied");
+    // The same rules without that one: what was told when it began is in force, and nothing else.
+    set(&[rule("writes", "fs.write", "require_review")]);
+    turn("tool.completed");
+    let again = mine.post(&format!("/v1/sessions/{session}/replay"), &json!({})).expect(200).json();
+    assert_eq!(again["equal"], true, "{again}");
+}
+
 /// The failure: a key that took the place of one that ends never ended.
 #[test]
 fn a_key_that_replaces_one_lasts_as_long_as_that_one_did() {

@@ -109,8 +109,8 @@ impl As<'_> {
     /// Starts a turn and waits for an event of a kind.
     pub(crate) fn turn(&self, session: &str, message: &str, until: &str) -> Vec<Value> {
         let turns = format!("/v1/sessions/{session}/turns");
-        self.post(&turns, &json!({ "message": message })).expect(202);
-        let path = format!("/v1/sessions/{session}/events/stream");
+        let begun = self.post(&turns, &json!({ "message": message })).expect(202).json();
+        let path = format!("/v1/sessions/{session}/events/stream?from={}", begun["turn"]);
         let frames = self.served.follow_as(&self.key, &path).until(until);
         frames.into_iter().map(|frame| frame.data).collect()
     }

@@ -340,11 +340,11 @@ impl Kernel {
             (Some(branch), _) => {
                 let state = self.state_of(branch).ok()?;
                 // One that rests decides as it will when it is carried on.
-                let sources = match self.log.is_owned(branch).ok()? {
-                    true => state.policy_in_force().to_vec(),
-                    false => carried_on(self, state.created.as_ref()?).ok()?,
+                let texts = match self.log.is_owned(branch).ok()? {
+                    true => of_session(self, state.policy_in_force()),
+                    false => carried_on(self, state.created.as_ref()?),
                 };
-                self.compile_to_look(&of_session(self, &sources).ok()?)
+                self.compile_to_look(&texts.ok()?)
             }
             (None, Some(project)) => {
                 let project = Path::new(project);

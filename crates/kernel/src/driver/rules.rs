@@ -38,6 +38,8 @@ const SHIPPED_POLICY: &str = "default.yaml";
 pub const ACCEPTED_SINCE: &str = ".glasshouse/policy.yaml (accepted since)";
 /// Name of a tenant's policy in explanations.
 pub(super) const TENANT_POLICY: &str = "tenant.yaml";
+/// Name in explanations of the tenant's policy that was told after a session had begun.
+const TENANT_SINCE: &str = "tenant.yaml (told since)";
 /// Name of the workflow's generated rules in explanations.
 pub const WORKFLOW_POLICY: &str = "workflow.yaml";
 /// How many recorded decisions an update is tried on.
@@ -284,8 +286,8 @@ impl Kernel {
     }
 
     /// Puts the rules of whoever runs the server for this tenant in force, beside those of each project: what they
-    /// deny or ask about counts always, and what they allow as if the project's own file did. Sessions that were
-    /// started before keep theirs.
+    /// deny or ask about counts always, and what they allow as if the project's own file did. A session that was
+    /// started before keeps those of then, and these bind its later turns and open nothing in them.
     pub fn set_tenant_policy(&self, policy: Option<&str>) {
         let is_same = |known: &Option<String>| known.as_deref() == policy;
         if !is_same(&self.tenant_policy.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -412,7 +414,7 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
             consent: text.consent,
             // A file of these names that somebody wrote is tried alone.
             is_given: texts.len() > 1
-                && ([WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name)
+                && ([WORKFLOW_POLICY, TENANT_POLICY, TENANT_SINCE].contains(&&*text.name)
                     || (text.name == SHIPPED_POLICY && text.consent == Consent::Own)),
         })
         .collect();
@@ -468,13 +470,20 @@ pub(super) fn recorded(kernel: &Kernel, texts: &[PolicyText]) -> Result<Vec<Poli
     texts
         .iter()
         .map(|text| {
-            Ok(PolicySource {
-                name: text.name.clone(),
-                text: put(&kernel.log, text.text.as_bytes())?,
-                apart: text.consent == Consent::Own,
-            })
+            put(&kernel.log, text.text.as_bytes())?;
+            Ok(source_of(text))
         })
         .collect()
+}
+
+/// A text as it is recorded.
+pub(super) fn source_of(text: &PolicyText) -> PolicySource {
+    PolicySource {
+        name: text.name.clone(),
+        text: BlobRef { blob: Digest::of(text.text.as_bytes()), bytes: text.text.len() as u64 },
+        apart: text.consent == Consent::Own,
+        stricter: text.consent == Consent::Stricter,
+    }
 }
 
 /// The texts that a session was started with.
@@ -484,24 +493,37 @@ pub(super) fn of_session(kernel: &Kernel, recorded: &[PolicySource]) -> Result<V
         .map(|source| {
             let text = kernel.log.blob(&source.text.blob)?;
             let text = String::from_utf8_lossy(&text).into_owned();
-            let consent = if source.apart { Consent::Own } else { Consent::Joint };
+            let consent = match (source.stricter, source.apart) {
+                (true, _) => Consent::Stricter,
+                (false, true) => Consent::Own,
+                (false, false) => Consent::Joint,
+            };
             Ok(PolicyText::new(&source.name, text, consent))
         })
         .collect()
 }
 
-/// What decides in a session that is carried on: what it was started with; and where a person accepted another
-/// file for the project since, that file too, and then each of them has to allow a call itself. So nothing that
-/// the person denied since happens, and nothing opens that the session was not started with. The policy is
-/// another one then, and no grant or approval of before counts.
-pub(super) fn carried_on(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicySource>> {
-    let started = &created.policy;
-    let Some(since) = accepted_since(kernel, created)? else { return Ok(started.clone()) };
-    let kept = started.iter().cloned().map(|source| PolicySource {
-        apart: ![WORKFLOW_POLICY, TENANT_POLICY].contains(&&*source.name),
-        ..source
-    });
-    Ok(kept.chain([since]).collect())
+/// What decides in a session that is carried on: what it was started with; where a person accepted another file for the
+/// project since, that file too, and then each of them has to allow a call itself; and where the tenant has other rules
+/// since, what they deny, ask and demand. So nothing that was denied since happens, and nothing opens that the session
+/// was not started with. The policy is another one then, and no grant or approval of before counts.
+pub(super) fn carried_on(kernel: &Kernel, created: &SessionCreated) -> Result<Vec<PolicyText>> {
+    let mut texts = of_session(kernel, &created.policy)?;
+    let since = accepted_since(kernel, created)?;
+    if since.is_some() {
+        for text in &mut texts {
+            if ![WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name) {
+                text.consent = Consent::Own;
+            }
+        }
+    }
+    texts.extend(of_session(kernel, since.as_slice())?);
+    let is_known = |now: &PolicyText| {
+        texts.iter().any(|then| then.name == TENANT_POLICY && then.text == now.text)
+    };
+    let told = kernel.tenant_text().filter(|now| !is_known(now));
+    texts.extend(told.map(|now| PolicyText::new(TENANT_SINCE, now.text, Consent::Stricter)));
+    Ok(texts)
 }
 
 /// The file that a person accepted for a session's project since it was started, if it is another one.
@@ -514,7 +536,7 @@ fn accepted_since(kernel: &Kernel, created: &SessionCreated) -> Result<Option<Po
     }
     let bytes = kernel.log.blob(&last.digest)?.len() as u64;
     let text = BlobRef { blob: last.digest, bytes };
-    Ok(Some(PolicySource { name: ACCEPTED_SINCE.to_owned(), text, apart: true }))
+    Ok(Some(PolicySource { name: ACCEPTED_SINCE.to_owned(), text, apart: true, stricter: false }))
 }
 
 /// The policy files of a session's project: what it was started with, and what was accepted since.

@@ -168,10 +168,11 @@ impl Kernel {
         let (policy, since) = if is_imported {
             (self.policy_of(&created, is_imported)?, Vec::new())
         } else {
-            let sources = rules::carried_on(self, &created)?;
-            let is_same = sources == *recorder.state().policy_in_force();
-            let texts = rules::of_session(self, &sources)?;
-            (self.compile_to_look(&texts)?, if is_same { Vec::new() } else { sources })
+            let texts = rules::carried_on(self, &created)?;
+            let in_force = recorder.state().policy_in_force();
+            let is_same = texts.iter().map(rules::source_of).eq(in_force.iter().cloned());
+            let since = if is_same { Vec::new() } else { rules::recorded(self, &texts)? };
+            (self.compile_to_look(&texts)?, since)
         };
         let policy = self.serve(policy)?;
         let epoch = lease.epoch();

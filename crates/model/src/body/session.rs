@@ -103,6 +103,9 @@ pub struct PolicySource {
     /// Whether it has to allow each call itself, because nobody accepted it yet or beside such a one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub apart: bool,
+    /// Whether what it allows counts for nothing, because the session was started before it was told.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stricter: bool,
 }
 
 /// `policy.proposed`, `policy.updated`: the policy of a project.

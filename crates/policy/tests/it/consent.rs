@@ -114,3 +114,55 @@ fn a_file_that_says_nothing_is_asked_only_where_its_consent_counts() {
     let names: Vec<_> = told.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!((told.effect, names), (Effect::Deny, vec!["a", "never"]));
 }
+
+/// Rules that were told since bind and open nothing.
+#[test]
+fn what_opens_nothing_denies_asks_and_demands() {
+    let base = "
+network_whitelist: { docs: [a.test] }
+capabilities:
+  - { name: reads, match: { syscall: fs.read }, action: allow }
+  - { name: runs, match: { syscall: shell.run }, action: allow }
+  - { name: asks, match: { syscall: fs.write }, action: require_review }
+";
+    let since = "
+network_whitelist: { docs: [b.test] }
+capabilities:
+  - { name: reads, match: { syscall: fs.list }, action: allow }
+  - { name: runs, match: { syscall: shell.run }, action: allow, constraints: { max_duration: 5s } }
+  - { name: asks, match: { path_glob: 'asked/**' }, action: require_review }
+  - { name: denies, match: { path_glob: 'secret/**' }, action: deny }
+";
+    let compile = |second: Source<'_>| {
+        let sources = [Source::new("base.yaml", base), second];
+        Policy::compile(&sources, &Protected::default()).unwrap()
+    };
+    let policy = compile(Source::stricter("since.yaml", since));
+    let check =
+        |call: &str, expected: Effect| assert_eq!(effect(&policy, call), expected, "{call}");
+    check("{ syscall: fs.read, path: src/a }", Effect::Allow);
+    check("{ syscall: fs.read, path: asked/a }", Effect::RequireReview);
+    check("{ syscall: fs.read, path: secret/a }", Effect::Deny);
+    check("{ syscall: fs.write, path: src/a }", Effect::RequireReview);
+    check("{ syscall: fs.write, path: secret/a }", Effect::Deny);
+    // Neither what it allows nor what it asks about opens anything.
+    check("{ syscall: fs.list, path: src }", Effect::Deny);
+    check("{ syscall: fs.delete, path: asked/a }", Effect::Deny);
+    let run = "{ syscall: shell.run, argv: [make] }";
+    assert_eq!(decision(&policy, run).constraints.max_duration_ms, Some(5_000));
+    assert!(policy.group_holds("docs", "a.test") && !policy.group_holds("docs", "b.test"));
+    // The control: as a joint source it opens, so its names have to differ, and its policy is another one.
+    let renamed = ["reads", "runs", "asks", "docs"];
+    let renamed = renamed
+        .iter()
+        .fold(since.to_owned(), |text, name| text.replace(name, &format!("{name}-too")));
+    let joint = compile(Source::new("since.yaml", &renamed));
+    assert_eq!(effect(&joint, "{ syscall: fs.list, path: src }"), Effect::Allow);
+    assert_eq!(effect(&joint, "{ syscall: fs.delete, path: asked/a }"), Effect::RequireReview);
+    let versions = [
+        compile(Source::stricter("since.yaml", &renamed)).version(),
+        compile(Source::apart("since.yaml", &renamed)).version(),
+        joint.version(),
+    ];
+    assert_eq!(std::collections::BTreeSet::from(versions).len(), 3);
+}

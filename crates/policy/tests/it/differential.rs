@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use glasshouse_model::{
-    Call, CanonicalPath, Effect, Principal, PrincipalKind, RuleTrace, TenantId,
+    Call, CanonicalPath, Effect, Layer, Principal, PrincipalKind, RuleTrace, TenantId,
 };
 use glasshouse_policy::{KeptBack, Policy, Protected, Recorded, Request, Source, decide, learn};
 use globset::GlobBuilder;
@@ -358,6 +358,39 @@ proptest! {
             Source::apart("other", other),
         ]);
         prop_assert_eq!(together, alone(one).max(alone(other)));
+    }
+
+    #[test]
+    fn a_source_that_opens_nothing_makes_the_others_no_more_than_stricter(
+        (joint, own, stricter) in (policy(), policy(), policy()),
+        call in calls(),
+        is_apart in proptest::bool::ANY,
+    ) {
+        let renamed = |rule: NaiveRule| NaiveRule { name: format!("own-{}", rule.name), ..rule };
+        let own: Vec<NaiveRule> = own.into_iter().map(renamed).collect();
+        let texts = [to_yaml(&joint), to_yaml(&own), to_yaml(&stricter)];
+        let decided = |sources: &[Source<'_>]| {
+            let policy = Policy::compile(sources, &Protected::default()).unwrap();
+            decide(&policy, &Request::new(&call, 0)).decision
+        };
+        let [joint, own, stricter] = [0, 1, 2].map(|at| texts[at].as_str());
+        let mut sources = vec![Source::new("joint", joint)];
+        sources.extend(is_apart.then(|| Source::apart("own", own)));
+        let without = decided(&sources).effect;
+        // It may have the names of the others.
+        sources.push(Source::stricter("stricter", stricter));
+        let with = decided(&sources);
+        let heard = decided(&[Source::new("stricter", stricter)]);
+        let said = heard.rules.iter().filter(|rule| rule.source.is_some()).map(|rule| rule.action);
+        let said = said.max().unwrap_or(Effect::Allow);
+        // A built-in rule that denies is all that is told.
+        let is_built_in = with.rules.iter().any(|rule| {
+            rule.layer == Layer::BuiltIn && rule.action == Effect::Deny
+        });
+        let expected = if is_built_in { Effect::Deny } else { without.max(said) };
+        prop_assert_eq!(with.effect, expected);
+        let speaks = |rule: &RuleTrace| rule.source.as_deref() == Some("stricter");
+        prop_assert!(!with.rules.iter().any(|rule| speaks(rule) && rule.action == Effect::Allow));
     }
 
     #[test]
