@@ -162,11 +162,13 @@ pub(super) const WITH_SHELL: &[&str] = &[
 /// before the command.
 pub(super) const PLAIN_WRAPPERS: &[(&str, &str, &str, usize)] = &[
     ("builtin", "", "", 0),
+    ("ccache", "", "", 0),
     ("command", "p", "", 0),
     ("env", "i0v", "uC", 0),
     ("exec", "cl", "a", 0),
     ("nice", "", "n", 0),
     ("nohup", "", "", 0),
+    ("sccache", "", "", 0),
     ("setsid", "cfw", "", 0),
     ("stdbuf", "", "ioe", 0),
     ("sudo", "AEHPSbkn", "CDRTghprtu", 0),

@@ -5,6 +5,7 @@ mod fifth;
 mod finds;
 mod found_by_shells;
 mod honest;
+mod near;
 mod others;
 mod random;
 mod sixth;

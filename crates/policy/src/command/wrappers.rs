@@ -161,6 +161,10 @@ impl<'w> Wrapping<'w> {
             }
             return go_on(at + 1, operands);
         }
+        // `ccache prefix_command=program gcc`
+        if self.program == "ccache" && text.contains('=') {
+            return Err(Unreadable);
+        }
         if text.starts_with("--") {
             // Nothing behind it is a setting.
             if text == "--" && self.program == "sudo" {

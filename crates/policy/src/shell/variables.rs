@@ -263,7 +263,7 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     if is_obeyed(name) || is_language {
         return Err(Unreadable);
     }
-    let is_plain = is_no_command(name) || is_number(value) || is_shell_alone(name, value);
+    let is_plain = is_no_command(name) || is_number(value) || is_started_alone(name, value);
     if is_plain {
         return Ok(Exported::Plain);
     }
@@ -286,10 +286,16 @@ pub(crate) fn takes_any_value(name: &str) -> bool {
     is_no_command(name) && !is_language(name) && !is_obeyed(name)
 }
 
-/// A shell that other programs start by itself.
-fn is_shell_alone(name: &str, value: &str) -> bool {
+/// A program that others start with no words that matter: a shell, and a cache before the compiler.
+fn is_started_alone(name: &str, value: &str) -> bool {
     let program = value.rsplit('/').next().unwrap_or_default();
-    name == "SHELL" && (SHELLS.contains(&program) || OTHER_SHELLS.contains(&program))
+    match name {
+        "SHELL" => SHELLS.contains(&program) || OTHER_SHELLS.contains(&program),
+        "CARGO_BUILD_RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "RUSTC_WRAPPER" => {
+            ["ccache", "sccache"].contains(&program)
+        }
+        _ => false,
+    }
 }
 
 /// Digits, with or without a sign; nothing at all counts as zero.
@@ -463,7 +469,7 @@ impl Variables {
                 // What the machine has there may be a command.
                 Value::Number(names) if names.iter().all(|of| numbers.are_set(of)) => {}
                 Value::Text(text) if options::may_run(name, text) => return Err(Unreadable),
-                Value::Text(text) if text.is_empty() || is_shell_alone(name, text) => {}
+                Value::Text(text) if text.is_empty() || is_started_alone(name, text) => {}
                 Value::Text(text) if !is_expanded(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }

@@ -4,7 +4,7 @@ use super::finds::{none_hidden, none_hidden_in};
 use super::*;
 
 /// None of these has to do with a rule on `rm`.
-fn none_denied_in(scripts: &[&str]) {
+pub(super) fn none_denied_in(scripts: &[&str]) {
     let denied: Vec<_> = scripts
         .iter()
         .filter(|script| could_run(&argv(&["bash", "-c", script]), &[prefix("rm")]))
