@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,20 +50,24 @@ enum Stage {
     Answering,
 }
 
-/// Serves one connection to its end.
-pub(crate) async fn serve(shared: &Shared, stream: TcpStream) {
-    // Without it small pieces wait for each other.
-    let _ = stream.set_nodelay(true);
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::new(reader);
-    let limits = shared.egress.limits;
-    let mut exchange = Exchange {
+/// Serves one connection to its end. It is recorded also when it is cut off before anybody waits for that.
+pub(crate) fn serve(shared: Rc<Shared>, stream: TcpStream) -> impl Future<Output = ()> {
+    let exchange = Exchange {
+        meter: Meter::new(shared.egress.limits.max_bytes),
         shared,
-        meter: Meter::new(limits.max_bytes),
         stage: Cell::new(Stage::Asked),
         wanted: Arc::new(AtomicBool::new(true)),
         record: Some(EgressRecord { denial: None, ..EgressRecord::refused(Denial::Limit) }),
     };
+    serve_as(exchange, stream)
+}
+
+async fn serve_as(mut exchange: Exchange, stream: TcpStream) {
+    // Without it small pieces wait for each other.
+    let _ = stream.set_nodelay(true);
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let limits = exchange.shared.egress.limits;
     let whole = exchange.run(&mut reader, &mut writer);
     let outcome = within(limits.total_ms, whole).await.and_then(|outcome| outcome);
     let target = exchange.target();
@@ -84,8 +89,8 @@ pub(crate) async fn serve(shared: &Shared, stream: TcpStream) {
     let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
-struct Exchange<'a> {
-    shared: &'a Shared,
+struct Exchange {
+    shared: Rc<Shared>,
     meter: Meter,
     stage: Cell<Stage>,
     /// Whether a connection is still wanted; what connects runs on another thread.
@@ -94,7 +99,7 @@ struct Exchange<'a> {
     record: Option<EgressRecord>,
 }
 
-impl Drop for Exchange<'_> {
+impl Drop for Exchange {
     /// Cut off with the proxy: what stood is recorded as it stands.
     fn drop(&mut self) {
         self.wanted.store(false, Ordering::Release);
@@ -103,7 +108,7 @@ impl Drop for Exchange<'_> {
     }
 }
 
-impl Exchange<'_> {
+impl Exchange {
     fn finish(&mut self, denial: Option<Denial>) {
         let Some(mut record) = self.record.take() else { return };
         record.denial = denial;
@@ -132,7 +137,8 @@ impl Exchange<'_> {
             record.method.clone_from(&head.method);
             record.path = head.path().map(str::to_owned);
         }
-        let _place = self.shared.enter(&head.host)?;
+        let shared = Rc::clone(&self.shared);
+        let _place = shared.enter(&head.host)?;
         match head.target {
             Target::Tunnel => self.tunnel(&head, client, out).await,
             Target::Resource(_) => self.request(head, client, out).await,
@@ -210,7 +216,7 @@ impl Exchange<'_> {
         client: &mut BufReader<OwnedReadHalf>,
         out: &mut OwnedWriteHalf,
     ) -> Result<(), Denial> {
-        let shared = self.shared;
+        let shared = Rc::clone(&self.shared);
         let limits = shared.egress.limits;
         let used = Use::of(&shared.egress.secrets, &head);
         self.tell_misuse(&used, &head);

@@ -147,9 +147,9 @@ impl Accepting {
             Ok((stream, _)) => {
                 self.exchanges += 1;
                 while self.running.try_join_next().is_some() {}
-                let shared = Rc::clone(&self.shared);
+                let served = serve(Rc::clone(&self.shared), stream);
                 self.running.spawn_local(async move {
-                    serve(&shared, stream).await;
+                    served.await;
                     drop(permit);
                 });
             }
@@ -216,5 +216,52 @@ impl Drop for Place<'_> {
                 hosts.remove(&self.host);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::egress::{EgressGate, EgressRequest, EgressVerdict};
+
+    #[derive(Default)]
+    struct Records(Mutex<Vec<Option<Denial>>>);
+
+    impl EgressGate for Records {
+        fn decide(&self, _: &EgressRequest) -> EgressVerdict {
+            panic!("nothing was asked")
+        }
+
+        fn record(&self, record: &EgressRecord) {
+            guard(&self.0).push(record.denial);
+        }
+    }
+
+    /// The failure: a connection that was accepted just before its command ended was recorded by nobody.
+    /// What records it began with its task, and a task that is ended before its first turn never begins.
+    /// Now whoever is accepted is recorded, whatever becomes of its task.
+    #[test]
+    fn what_is_accepted_and_cut_off_at_once_is_recorded() {
+        let records = Arc::new(Records::default());
+        let egress = Egress::new(records.clone());
+        let tls = tls::connector(&[]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let again = listener.try_clone().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let address = listener.local_addr().unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let work = Shared { egress, tls, hosts: Mutex::default() };
+            let mut accepting = Accepting::new(Rc::new(work));
+            let accepted = TcpStream::connect(address).unwrap();
+            accepting.one(&listener).await;
+            let waits = TcpStream::connect(address).unwrap();
+            accepting.settle(&again).await;
+            drop((accepted, waits));
+        });
+        assert_eq!(*guard(&records.0), [Some(Denial::Ended); 2]);
     }
 }
