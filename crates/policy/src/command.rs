@@ -290,6 +290,9 @@ impl Search {
 
     /// The commands of a script; `more`: words may be added to each.
     fn script(&mut self, script: &str, setting: Setting, more: bool) -> Result<(), Unreadable> {
+        if more && let Some(path) = path_with_blanks(script) {
+            self.add(vec![ShellWord::Text(path.to_owned()), ShellWord::Many(String::new())]);
+        }
         // Programs mark a command among other values.
         let script = if more { &format!("{} \"$@\"", unmarked(script)) } else { script };
         let script = read(script, setting, &mut self.budget)?;
@@ -304,7 +307,7 @@ impl Search {
 impl Inner {
     /// What the command at the beginning of some words may run.
     fn of(words: &[ShellWord], open: bool) -> Result<Self, Unreadable> {
-        let first = words[0].file_name().ok_or(Unreadable)?;
+        let first = words[0].file_name().filter(|name| !is_filled_in(name)).ok_or(Unreadable)?;
         let mut inner = Self { starts: vec![(0, open)], ..Self::default() };
         let program = programs::known_name(first);
         // It tells what it is.
@@ -370,7 +373,7 @@ impl Inner {
 
     /// A command starts at a word, for sure or perhaps.
     fn start(&mut self, words: &[ShellWord], at: usize, open: bool) -> Result<(), Unreadable> {
-        let name = words[at].file_name().ok_or(Unreadable)?;
+        let name = words[at].file_name().filter(|name| !is_filled_in(name)).ok_or(Unreadable)?;
         self.starts.push((at, open));
         if kind(name) != Kind::Plain {
             self.runners.push((at, open));
@@ -428,8 +431,8 @@ impl Inner {
             let Some(text) = word.text() else {
                 // An option that names a command, or any option at all.
                 let begin = word.beginning();
-                let is_torn =
-                    matches!(begin, "-" | "--") || programs::option_value(begin, options).is_some();
+                let is_torn = matches!(begin, "-" | "--")
+                    || !programs::option_values(begin, options).is_empty();
                 if is_torn {
                     return Err(Unreadable);
                 }
@@ -443,22 +446,29 @@ impl Inner {
             if at == 1 && program == "tar" && !text.starts_with('-') && text.contains(['F', 'I']) {
                 return Err(Unreadable);
             }
-            let value = match programs::option_value(text, options) {
-                None => continue,
-                Some("") => match words.get(at + 1) {
-                    Some(next) => next.text().ok_or(Unreadable)?,
-                    None if open => return Err(Unreadable),
-                    None => continue,
-                },
-                Some(value) => value,
-            };
-            if value.contains("{}") {
-                return Err(Unreadable);
+            for value in programs::option_values(text, options) {
+                let value = match (value, words.get(at + 1)) {
+                    ("", Some(next)) => next.text().ok_or(Unreadable)?,
+                    ("", None) if open => return Err(Unreadable),
+                    ("", None) => continue,
+                    _ => value,
+                };
+                if value.contains("{}") {
+                    return Err(Unreadable);
+                }
+                self.values.extend(values::command_of(program, value)?);
             }
-            self.values.extend(values::command_of(program, value)?);
         }
         Ok(())
     }
+}
+
+/// A value that may be the path of one program, where a program of several words is read as well: not every program gives
+/// it to a shell.
+fn path_with_blanks(value: &str) -> Option<&str> {
+    let value = value.trim();
+    let (_, rest) = value.split_once(char::is_whitespace)?;
+    rest.contains('/').then_some(value)
 }
 
 /// A command without the marks of programs that tell it from other values: `!x`, `:!x`, `|-x`.
@@ -466,6 +476,15 @@ fn unmarked(value: &str) -> &str {
     let value = value.strip_prefix(':').filter(|value| value.starts_with('!')).unwrap_or(value);
     let command = value.trim_start_matches(['!', '|', '@']);
     if command.len() < value.len() { command.trim_start_matches('-') } else { value }
+}
+
+/// Whether a name has a part, such as `%h`, in whose place a program puts something that is not known here.
+fn is_filled_in(name: &str) -> bool {
+    let is_mark = |(at, _): (usize, &str)| {
+        name[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '{')
+    };
+    // `date +%F`
+    !name.starts_with(['+', '-']) && name.match_indices('%').any(is_mark)
 }
 
 /// `-x`, `-xyz`; not `-`, `--long`.

@@ -21,8 +21,8 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use self::builtins::{is_script, is_shell_option};
-pub(crate) use self::options::is_harmless_code;
-pub(crate) use self::variables::{Exported, exported, takes_any_value};
+pub(crate) use self::options::{is_harmless_code, may_run};
+pub(crate) use self::variables::{Exported, exported, is_cache, takes_any_value};
 use self::variables::{Outcome, Value, Variables};
 use crate::limits::MAX_SCRIPT_DEPTH;
 

@@ -232,7 +232,7 @@ const NOT_READ: &[&str] = &[
 
 /// Words of programs behind which a command stands.
 const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
-    ("asdf", &["exec"]),
+    ("asdf", &["env", "exec"]),
     ("bun", &["exec", "run", "x"]),
     ("bundle", &["exec"]),
     ("bundler", &["exec"]),
@@ -257,7 +257,7 @@ const WORDS_BEFORE_COMMANDS: &[(&str, &[&str])] = &[
 ];
 
 /// Those of them with words of their own before the command.
-pub(super) const TAKE_PLACES: &[&str] = &["cmake", "distrobox", "hatch", "ip", "npm"];
+pub(super) const TAKE_PLACES: &[&str] = &["asdf", "cmake", "distrobox", "hatch", "ip", "npm"];
 
 /// Options before a subcommand that take the next word as value, with every program of these that has them.
 const VALUES_FOLLOW: &[&str] = &["--cwd", "--dir", "--filter", "--prefix", "--workspace", "-C"];
@@ -273,19 +273,21 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("ag", &["--pager"]),
     ("apt", &["--option", "-o"]),
     ("apt-cache", &["--option", "-o"]),
+    ("apt-config", &["--option", "-o"]),
     ("apt-get", &["--option", "-o"]),
     ("apt-mark", &["--option", "-o"]),
     ("aptitude", &["--option", "-o"]),
     ("autossh", &["-o"]),
     ("bat", &["--pager"]),
     ("batcat", &["--pager"]),
-    ("borg", &["--rsh"]),
+    ("borg", &["--rsh", "--tar-filter"]),
     ("bsdtar", &["--use-compress-program"]),
     ("c++", &["-wrapper"]),
     ("c89", &["-wrapper"]),
     ("c99", &["-wrapper"]),
     ("cargo", &["--config"]),
     ("cc", &["-wrapper"]),
+    ("cmake", &[]),
     ("cpp", &["-wrapper"]),
     ("dbus-run-session", &["--dbus-daemon"]),
     (
@@ -299,11 +301,21 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
         "dpkg-buildpackage",
         &["--check-command", "--root-command", "--rules-file", "--sign-command", "-R", "-p", "-r"],
     ),
-    ("fzf", &["--bind", "--preview"]),
+    ("fzf", &["--bind", "--info-command", "--preview", "--with-shell"]),
     ("g++", &["-wrapper"]),
     ("gcc", &["-wrapper"]),
     ("gccgo", &["-wrapper"]),
-    ("gdb", &["-eval-command", "-ex", "-iex", "-init-eval-command"]),
+    (
+        "gdb",
+        &[
+            "-early-init-eval-command",
+            "-eiex",
+            "-eval-command",
+            "-ex",
+            "-iex",
+            "-init-eval-command",
+        ],
+    ),
     ("gdc", &["-wrapper"]),
     ("gfortran", &["-wrapper"]),
     (
@@ -332,12 +344,13 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("go", &["-exec", "-toolexec", "-vettool"]),
-    ("gpg", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
-    ("gpg2", &["--agent-program", "--dirmngr-program", "--photo-viewer"]),
+    ("gpg", GPG_OPTIONS),
+    ("gpg2", GPG_OPTIONS),
     ("gpgtar", &["--gpg"]),
-    ("hg", &["--config", "--tool"]),
+    ("hg", &["--command", "--config", "--program", "--remotecmd", "--ssh", "--tool", "-e"]),
     ("install", &["--strip-program"]),
-    ("less", &["+!", "+|"]),
+    ("kcov", &["--bash-parser", "--python-parser"]),
+    ("less", &[]),
     ("man", &["--html", "--pager", "-H", "-P"]),
     ("mariadb", &["--pager"]),
     ("mise", &["--command", "-c"]),
@@ -357,19 +370,24 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("npx", &["--call", "--script-shell", "-c"]),
-    ("perf", &["--post", "--pre"]),
+    ("perf", &["--addr2line", "--objdump", "--post", "--pre"]),
     ("pip", &["--editor", "--python"]),
     ("pnpm", &["--script-shell", "--shell-mode", "-c"]),
     ("prove", &["--exec", "-e"]),
     ("psql", &[]),
-    ("rclone", &["--password-command"]),
-    ("restic", &["--password-command"]),
+    (
+        "rclone",
+        &["--auth-proxy", "--password-command", "--sftp-ssh", "--webdav-bearer-token-command"],
+    ),
+    ("restic", &["--option", "--password-command", "-o"]),
     ("rg", &["--hostname-bin", "--pre"]),
     ("rpm", &["--define", "--eval", "--pipe", "-D", "-E"]),
     ("rpmbuild", &["--define", "--eval", "-D", "-E"]),
+    ("rlwrap", &["--filter", "-z"]),
+    ("rr", &["--debugger", "-d"]),
     ("rsync", &["--rsh", "--rsync-path", "-e"]),
     ("rustc", &["--codegen", "-C"]),
-    ("rustdoc", &["--codegen", "--runtool", "--test-runtool", "-C"]),
+    ("rustdoc", &["--codegen", "--runtool", "--test-builder", "--test-runtool", "-C"]),
     ("scp", &["-D", "-S", "-o"]),
     ("scriptlive", &["--command", "-c"]),
     ("sdiff", &["--diff-program"]),
@@ -398,6 +416,9 @@ const COMMAND_OPTIONS: &[(&str, &[&str])] = &[
     ("wget", &["--execute", "--use-askpass", "-e"]),
     ("zip", &["--unzip-command", "-TT"]),
 ];
+
+const GPG_OPTIONS: &[&str] =
+    &["--agent-program", "--dirmngr-program", "--keyboxd-program", "--photo-viewer"];
 
 /// Compilers that are installed under names with a target and a version.
 pub(super) const COMPILERS: &[&str] =
@@ -488,23 +509,25 @@ pub(super) fn is_before_command(program: &str, word: &ShellWord) -> bool {
 
 /// Whether a word that is not known may be the first of a program that is no option.
 pub(super) fn may_hold_subcommand(words: &[ShellWord]) -> bool {
-    for (word, before) in words.iter().skip(1).zip(words) {
-        let is_value = before.text().is_some_and(|text| VALUES_FOLLOW.contains(&text));
-        match word {
-            ShellWord::Many(_) | ShellWord::Given => return true,
-            _ if is_value || word.beginning().starts_with('-') => {}
-            _ => return word.text().is_none(),
-        }
-    }
-    false
+    subcommand(words).is_some_and(|at| words[at].text().is_none())
+}
+
+/// Where the first word of a program stands that is no option and no option's value, or what may hold one.
+pub(super) fn subcommand(words: &[ShellWord]) -> Option<usize> {
+    (1..words.len()).find(|at| {
+        let is_value = words[at - 1].text().is_some_and(|text| VALUES_FOLLOW.contains(&text));
+        let is_option = words[*at].beginning().starts_with('-');
+        words[*at].is_several() || !(is_value || is_option)
+    })
 }
 
 fn is_word(whole: &str, text: &str) -> bool {
     !whole.starts_with('-') && whole.starts_with(text)
 }
 
-/// The value of an option of these in a word: `Some("")` when it is the next word.
-pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w str> {
+/// What may be the value of an option of these in a word: `""` when it is the next word. Which letter of a word is an
+/// option, and which belongs to the value of another, is not told apart.
+pub(super) fn option_values<'w>(word: &'w str, options: &[&str]) -> Vec<&'w str> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').unwrap_or((long, ""));
         let matches = |option: &&&str| {
@@ -512,7 +535,7 @@ pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w st
             let option = option.trim_start_matches('-');
             !name.is_empty() && (option == name || (option.len() > 1 && option.starts_with(name)))
         };
-        return options.iter().find(matches).map(|_| value);
+        return options.iter().find(matches).map(|_| value).into_iter().collect();
     }
     let short = options.iter().filter(|option| !option.starts_with("--"));
     short
@@ -532,5 +555,5 @@ pub(super) fn option_value<'w>(word: &'w str, options: &[&str]) -> Option<&'w st
                 _ => word.strip_prefix(option),
             }
         })
-        .min_by_key(|value| value.len())
+        .collect()
 }

@@ -8,6 +8,7 @@ mod honest;
 mod near;
 mod others;
 mod random;
+mod seventh;
 mod sixth;
 
 use super::*;

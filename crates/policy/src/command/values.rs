@@ -1,8 +1,10 @@
 //! Words of programs that are commands in ways of their own.
 
-use super::Inner;
-use super::programs::COMPILERS;
-use crate::shell::{Exported, ShellWord, Unreadable, exported, is_harmless_code};
+use super::programs::{COMPILERS, command_options, subcommand};
+use super::{Inner, is_short};
+use crate::shell::{
+    Exported, ShellWord, Unreadable, exported, is_cache, is_harmless_code, may_run,
+};
 
 /// Commands of gdb that run nothing but what is debugged.
 const GDB_COMMANDS: &[&str] = &[
@@ -61,7 +63,9 @@ impl Inner {
         open: bool,
     ) -> Result<(), Unreadable> {
         match program {
+            "borg" | "restic" => refuse(words.iter().any(is_from_command)),
             "cargo" => self.behind_cargo(words, open),
+            "cmake" => self.settings_of_cmake(words),
             "debuild" | "dpkg-buildpackage" => {
                 // A hook stands behind whatever step.
                 let is_hook = |word: &ShellWord| {
@@ -72,8 +76,16 @@ impl Inner {
                 refuse(words.iter().any(|word| is_hook(word) && !is_help(word)))
             }
             "go" => self.settings_of_go(words, open),
+            "hg" => refuse(words.iter().any(runs_in_hg(words))),
+            "less" => refuse(words.iter().skip(1).any(runs_in_less)),
             "mariadb" | "mysql" => refuse(words.iter().skip(1).any(runs_in_mysql)),
-            "npm" | "pnpm" | "yarn" => self.settings_of_npm(words, open),
+            "npm" | "yarn" => self.settings_of_npm(words, open),
+            "pnpm" => {
+                self.settings_of_npm(words, open)?;
+                // A command that it does not have is a program.
+                let at = subcommand(words).filter(|at| words[*at].text().is_some());
+                at.map_or(Ok(()), |at| self.start(words, at, open))
+            }
             // `pip config set global.editor program`, `pip config edit`
             "pip" => {
                 let is = |wanted: &str| words.iter().any(|word| word.beginning().contains(wanted));
@@ -98,7 +110,8 @@ impl Inner {
         let Some(end) = words.iter().position(|word| word.text() == Some("--")) else {
             return Ok(());
         };
-        self.option_values("rustc", &words[end..], &["--codegen", "-C"], open)
+        let options = command_options("rustdoc").unwrap_or_default();
+        self.option_values("rustdoc", &words[end..], options, open)
     }
 
     /// `go build -ldflags -extld=program`, `go env -w NAME=value`
@@ -128,6 +141,29 @@ impl Inner {
         refuse(open)
     }
 
+    /// `cmake -DCMAKE_C_COMPILER=program`, also behind `-D` as a word of its own.
+    fn settings_of_cmake(&mut self, words: &[ShellWord]) -> Result<(), Unreadable> {
+        const PROGRAMS: &[&str] =
+            &["COMMAND", "COMPILER", "EMULATOR", "EXECUTABLE", "LAUNCHER", "LINKER", "PROGRAM"];
+        for (at, word) in words.iter().enumerate().skip(1) {
+            let text = word.beginning();
+            let is_behind = words[at - 1].text() == Some("-D");
+            let Some(set) = text.strip_prefix("-D").or(is_behind.then_some(text)) else { continue };
+            let (name, value) = set.split_once('=').unwrap_or((set, ""));
+            let name = name.split(':').next().unwrap_or_default().to_ascii_uppercase();
+            let is_program = PROGRAMS.iter().any(|part| name.contains(part));
+            if !is_program && !name.contains("FLAGS") {
+                continue;
+            }
+            let value = word.text().map(|_| value).ok_or(Unreadable)?;
+            refuse(!is_program && may_run(&name, value))?;
+            if is_program && !is_cache(value) {
+                self.values.extend(value.split(';').map(str::to_owned));
+            }
+        }
+        Ok(())
+    }
+
     /// `npm config set name value`, `npm set name=value`
     fn settings_of_npm(&mut self, words: &[ShellWord], open: bool) -> Result<(), Unreadable> {
         let sets = |word: &ShellWord| {
@@ -153,6 +189,38 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// `borg create --content-from-command … -- program`
+fn is_from_command(word: &ShellWord) -> bool {
+    ["--content-from-c", "--paths-from-c", "--stdin-from-c"]
+        .iter()
+        .any(|option| word.beginning().starts_with(option))
+}
+
+/// `hg bisect -c program`, `hg extdiff -p program`
+fn runs_in_hg(words: &[ShellWord]) -> impl Fn(&ShellWord) -> bool {
+    let has = |wanted: &str| {
+        words
+            .iter()
+            .skip(1)
+            .any(|word| word.text().is_some_and(|it| it.len() > 2 && wanted.starts_with(it)))
+    };
+    let letter = match (has("bisect"), has("extdiff")) {
+        (true, _) => Some('c'),
+        (_, true) => Some('p'),
+        _ => None,
+    };
+    move |word| {
+        let word = word.beginning();
+        letter.is_some_and(|letter| is_short(word) && word.contains(letter))
+    }
+}
+
+/// Commands that less takes from its options: `+!program`, `-R+|…`, `+v`.
+fn runs_in_less(word: &ShellWord) -> bool {
+    let text = word.beginning();
+    text.starts_with(['+', '-']) && text.contains(['!', '|', '#']) || text.starts_with("+v")
 }
 
 /// Words that cannot be told from a command count as any.
@@ -250,22 +318,29 @@ pub(super) fn command_of(program: &str, value: &str) -> Result<Option<String>, U
             let is_separator = |c: char| c.is_whitespace() || matches!(c, '=' | '"');
             let runs = rest.starts_with(is_separator)
                 && (name.to_ascii_lowercase().ends_with("command")
-                    || name.eq_ignore_ascii_case("match"));
+                    || ["match", "xauthlocation"].contains(&name.to_ascii_lowercase().as_str()));
             if runs {
                 return Ok(Some(rest.trim_matches(is_separator).to_owned()));
             }
             Ok(Some(value.to_owned()).filter(|_| !rest.trim_start().starts_with('=')))
         }
-        "apt" | "apt-cache" | "apt-get" | "apt-mark" | "aptitude" => {
-            let name = value.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            let runs = ["bin", "command", "exec", "invoke", "method"];
-            let runs = runs.iter().any(|part| name.contains(part));
-            Ok(set().filter(|_| runs).map(plain))
+        "apt" | "apt-cache" | "apt-config" | "apt-get" | "apt-mark" | "aptitude" => {
+            // `-o=NAME=value`
+            let setting = value.trim_start_matches('=');
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let (name, value) = (name.to_ascii_lowercase(), value.trim_start_matches('='));
+            let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+            if has(&["options"]) {
+                return Ok(Some(format!("dpkg {}", plain(value))));
+            }
+            let runs = ["bin", "command", "detect", "exec", "hook", "invoke", "method", "pkgs"];
+            Ok(Some(plain(value)).filter(|_| has(&runs)))
         }
+        "restic" => Ok(Some(set().unwrap_or(value).to_owned())),
         "cargo" | "hg" | "svn" | "wget" => Ok(Some(plain(set().unwrap_or(value)))),
         "rustc" | "rustdoc" => code_of_rustc(value),
         // Its macros run commands.
-        "rpm" | "rpmbuild" if value.contains("%(") => Err(Unreadable),
+        "rpm" | "rpmbuild" if value.contains("%(") || value.contains("lua:") => Err(Unreadable),
         "rpm" | "rpmbuild" => Ok(None),
         name if COMPILERS.contains(&name) => Ok(Some(value.replace(',', " "))),
         _ => {

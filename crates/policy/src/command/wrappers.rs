@@ -311,10 +311,10 @@ fn is_special(c: char) -> bool {
     c.is_whitespace() || ";&|<>()$`'\"\\*?[{#~".contains(c)
 }
 
-/// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`.
+/// What may be the value of an option in the same word: `--split-string=V`, `-vSV`, `-qcV`, `-pV` of hyperfine.
 fn joined_values(word: &str) -> impl Iterator<Item = &str> {
     let long = word.starts_with("--").then(|| word.split_once('=')).flatten();
-    let letters = word.char_indices().filter(|(_, c)| matches!(c, 'S' | 'c'));
+    let letters = word.char_indices().filter(|(_, c)| matches!(c, 'C' | 'S' | 'c' | 'p' | 's'));
     let short = letters.map(|(at, _)| &word[at + 1..]).filter(|_| is_short(word));
     long.map(|(_, value)| value).into_iter().chain(short).filter(|value| !value.is_empty())
 }

@@ -12,8 +12,11 @@ const COMMANDS: &[&str] = &[
 const OPTIONS: &[&str] = &["ARGS", "FLAGS", "OPT"];
 /// Whole names of the first kind.
 const TOOLS: &[&str] = &["AR", "AS", "CC", "CPP", "CXX", "FC", "LD", "NM", "RANLIB", "RUSTC"];
-/// Options of interpreters, none of which is a command.
+/// Options of interpreters, none of which is a command but these.
 const INTERPRETERS: &[&str] = &["NODE_OPTIONS", "PYTEST_ADDOPTS"];
+const INTERPRETED: &[&str] = &["data:", "popen"];
+/// Whose options need no dash.
+const WITHOUT_DASH: &[&str] = &["LESS", "PERL5OPT", "SYSTEMD_LESS"];
 
 /// Options of rustc's code generation that name no program.
 const CODE: &[&str] = &[
@@ -57,14 +60,23 @@ const OF_GO: &[&str] =
     &["-buildmode=", "-buildvcs=", "-count=", "-mod=", "-p=", "-tags=", "-timeout="];
 
 /// Whether the value of a variable of this name may be options that run something.
-pub(super) fn may_run(name: &str, value: &str) -> bool {
+pub(crate) fn may_run(name: &str, value: &str) -> bool {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_command = (has(COMMANDS) && !has(OPTIONS)) || TOOLS.contains(&name);
     // What a shell reads of it others read in their own way: make expands, go splits at blanks, compilers open `@file`.
     if TOOLS.contains(&name) && value.contains(['#', '<', '>', '$', '@', '\\']) {
         return true;
     }
-    if is_command || INTERPRETERS.contains(&name) {
+    // Lists, whose parts others tell apart by what a shell does not: `a:rm %s`, `'a;rm'`.
+    let is_list = name.contains("BROWSER") && value.contains([':', ';']);
+    let is_quoted = name == "GOAUTH" && value.contains([';', '\'', '"', '\\']);
+    if is_list || is_quoted || name == "CCC_OVERRIDE_OPTIONS" {
+        return true;
+    }
+    if INTERPRETERS.contains(&name) {
+        return INTERPRETED.iter().any(|part| value.contains(part));
+    }
+    if is_command {
         return false;
     }
     let separates = |c: char| c.is_whitespace() || c.is_control();
@@ -83,7 +95,11 @@ pub(super) fn may_run(name: &str, value: &str) -> bool {
     }
     (0..words.len()).any(|at| {
         let (word, next) = (words[at], words.get(at + 1).copied());
-        word.starts_with(['-', '+']) && !is_harmless(name, word, next)
+        let is_option = word.starts_with(['-', '+']);
+        if !is_option && WITHOUT_DASH.contains(&name) {
+            return !is_harmless(name, &format!("-{word}"), next);
+        }
+        is_option && !is_harmless(name, word, next)
     })
 }
 
@@ -96,6 +112,11 @@ fn is_harmless(name: &str, word: &str, next: Option<&str>) -> bool {
     if word == "-" {
         return next.is_some();
     }
+    let is_of_rust = name.contains("RUST");
+    // `--cfg name`
+    if is_of_rust && matches!(word, "--cfg" | "--check-cfg") {
+        return next.is_some_and(|it| consists(it, "_=()\""));
+    }
     if let Some(long) = word.strip_prefix("--") {
         return match long.split_once('=') {
             Some((long, value)) => consists(long, "-") && is_plain_value(value),
@@ -103,10 +124,9 @@ fn is_harmless(name: &str, word: &str, next: Option<&str>) -> bool {
         };
     }
     let Some(short) = word.strip_prefix('-') else { return false };
-    if name == "LESS" {
+    if matches!(name, "LESS" | "SYSTEMD_LESS") {
         return consists(short, "");
     }
-    let is_of_rust = name.contains("RUST");
     let (letter, rest) = short.split_at(short.chars().next().map_or(0, char::len_utf8));
     match letter {
         _ if rest.bytes().all(|byte| byte.is_ascii_digit()) && !rest.is_empty() => true,

@@ -124,13 +124,14 @@ const NEVER_RUN_ENDS: &[&str] = &[
 ];
 
 /// Names that a shell itself obeys: it runs their value, counts with it, or reads scripts otherwise because of it.
-/// Options of make and tar are among them, since they name commands.
+/// Options of make and tar are among them, since they name commands, and what editors and Lua run when they start.
 const OBEYED: &[&str] = &[
     "CHILD_MAX",
     "COPROC",
     "DIRSTACK",
     "ENV",
     "EXECIGNORE",
+    "EXINIT",
     "FCEDIT",
     "FIGNORE",
     "FUNCNAME",
@@ -146,6 +147,7 @@ const OBEYED: &[&str] = &[
     "INSIDE_EMACS",
     "LINENO",
     "LOCPATH",
+    "LUA_INIT",
     "MAKEFLAGS",
     "MAIL",
     "MAILCHECK",
@@ -170,6 +172,7 @@ const OBEYED: &[&str] = &[
     "TEXTDOMAINDIR",
     "TIMEFORMAT",
     "TMOUT",
+    "VIMINIT",
     "auto_resume",
     "histchars",
 ];
@@ -183,6 +186,7 @@ const OBEYED_BEGINNINGS: &[&str] = &[
     "GIT_CONFIG_VALUE_",
     "GIT_TRACE",
     "HIST",
+    "LUA_INIT_",
     "PROMPT_",
     "READLINE_",
 ];
@@ -263,12 +267,15 @@ pub(crate) fn exported<'v>(name: &str, value: &'v str) -> Read<Exported<'v>> {
     if is_obeyed(name) || is_language {
         return Err(Unreadable);
     }
+    // make expands whatever is in its environment.
+    if is_expanded(value) {
+        return Err(Unreadable);
+    }
     let is_plain = is_no_command(name) || is_number(value) || is_started_alone(name, value);
     if is_plain {
         return Ok(Exported::Plain);
     }
-    let is_torn = is_expanded(value) || options::may_run(name, value);
-    if is_torn { Err(Unreadable) } else { Ok(Exported::Command(value)) }
+    if options::may_run(name, value) { Err(Unreadable) } else { Ok(Exported::Command(value)) }
 }
 
 /// Whether a shell that counts with this value would run something in it, quotes or not.
@@ -292,10 +299,15 @@ fn is_started_alone(name: &str, value: &str) -> bool {
     match name {
         "SHELL" => SHELLS.contains(&program) || OTHER_SHELLS.contains(&program),
         "CARGO_BUILD_RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "RUSTC_WRAPPER" => {
-            ["ccache", "sccache"].contains(&program)
+            is_cache(program)
         }
         _ => false,
     }
+}
+
+/// Whether a program only keeps what the compiler behind it makes.
+pub(crate) fn is_cache(program: &str) -> bool {
+    matches!(program, "ccache" | "sccache")
 }
 
 /// Digits, with or without a sign; nothing at all counts as zero.
@@ -462,15 +474,17 @@ impl Variables {
             let exports =
                 self.exported.contains(name) || INHERITED.iter().any(|part| name.contains(part));
             outcome.sets |= (exports || is_looked_for(name)) && !is_harmless;
-            if !exports || is_no_command(name) {
+            if !exports {
                 continue;
             }
             match value {
+                Value::Text(text) if is_expanded(text) => return Err(Unreadable),
+                _ if is_no_command(name) => {}
                 // What the machine has there may be a command.
                 Value::Number(names) if names.iter().all(|of| numbers.are_set(of)) => {}
                 Value::Text(text) if options::may_run(name, text) => return Err(Unreadable),
                 Value::Text(text) if text.is_empty() || is_started_alone(name, text) => {}
-                Value::Text(text) if !is_expanded(text) => outcome.commands.push(text.clone()),
+                Value::Text(text) => outcome.commands.push(text.clone()),
                 _ => return Err(Unreadable),
             }
         }
