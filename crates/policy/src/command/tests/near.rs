@@ -53,3 +53,41 @@ fn a_compiler_behind_a_cache_is_a_compiler() {
         ],
     );
 }
+
+/// Options in variables, and what looks like one that is harmless.
+#[test]
+fn options_in_variables_are_told_from_what_is_near_them() {
+    let check = |name: &str, value: &str, expected: bool| {
+        assert_eq!(crate::shell::may_run(name, value), expected, "{name}={value}");
+    };
+    for (value, expected) in [
+        ("-I/usr/include -lm", false),
+        ("-Ia,b", true),
+        ("--=1", true),
+        ("-j4", false),
+        ("-j4x", true),
+        ("-Wall -Werror=x", false),
+        ("-Wrapper", true),
+        ("-Wa,x", true),
+        ("--jobs=3 --x=1.5 --color=always", false),
+        ("--x=1rm", true),
+        ("-Wl,--as-needed,-O1", false),
+        ("-Wl,x,-O1", true),
+        ("-Wl,-O1,--plugin=x", true),
+        ("-flto=auto -fPIC", false),
+        ("-fplugin=x", true),
+        ("-fx/y", true),
+    ] {
+        check("CFLAGS", value, expected);
+    }
+    for (value, expected) in [
+        ("-Xmx512m -XX:+UseG1GC -XX:MaxRAM=1g", false),
+        ("-Xmxg", true),
+        ("-Xmx1x", true),
+        ("-XX:+A/b", true),
+        ("-XX:A=b", true),
+        ("-XX:A", true),
+    ] {
+        check("JAVA_OPTS", value, expected);
+    }
+}
