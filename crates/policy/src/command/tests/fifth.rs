@@ -13,7 +13,7 @@ pub(super) fn none_denied_in(scripts: &[&str]) {
 }
 
 /// Whether bash runs nothing but `echo` in each of these.
-fn only_echo(scripts: &[&str], expected: bool) {
+pub(super) fn only_echo(scripts: &[&str], expected: bool) {
     let wrong: Vec<_> = scripts
         .iter()
         .filter(|script| {

@@ -1,6 +1,6 @@
 //! What is near a rule of the reader and is not it: each row notices a change of one token that no other row does.
 
-use super::fifth::none_denied_in;
+use super::fifth::{none_denied_in, only_echo};
 use super::finds::none_hidden_in;
 
 /// Settings of programs, and what looks like one.
@@ -87,7 +87,28 @@ fn options_in_variables_are_told_from_what_is_near_them() {
         ("-XX:+A/b", true),
         ("-XX:A=b", true),
         ("-XX:A", true),
+        ("-Xrunx", true),
     ] {
         check("JAVA_OPTS", value, expected);
     }
+}
+
+/// Where a function is defined for sure, and what `[[` runs.
+#[test]
+fn lists_and_conditions_are_read_to_their_ends() {
+    only_echo(
+        &[
+            "echo || f()\n{ echo a; }\nf",
+            "echo ||\nf() { echo a; }\nf",
+            "echo &&\nf() { echo a; }; f",
+            "exec() { echo a; }; exec make",
+        ],
+        false,
+    );
+    only_echo(
+        &["f()\n{ echo a; }\nf", "function f () { echo a; }; f", "\nf() { echo a; }\nf"],
+        true,
+    );
+    none_hidden_in("bash", &["[[ -f <(rm -rf y) ]]", "[[ a < b || -n $(rm -rf y) ]]"]);
+    none_denied_in(&["[[ ((-f x)) ]] && make", "[[ a < b && ( c > d ) ]] && make"]);
 }
