@@ -71,7 +71,7 @@ pub(crate) struct SessionOptions {
     /// Project directory (default: the current directory)
     #[arg(long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Never ask a person: whatever needs an approval is denied (exit 4)
+    /// Never ask a person: what needs an approval is denied (exit 4, or 0 where the work is committed without it)
     #[arg(long)]
     pub(crate) no_approver: bool,
     /// Wait so long for each answer of `glasshouse review`, instead of asking here

@@ -10,7 +10,7 @@ use glasshouse_model::body::{
     TestEvidence, ToolProposed, ToolStarted, TurnEnd, WorkflowTransitioned, WorkspaceFrozen,
     WorkspaceSealed,
 };
-use glasshouse_model::{CallId, Event, Kind, each_once};
+use glasshouse_model::{CallId, Decision, Event, Kind, each_once};
 use serde_json::Value;
 
 use crate::show::{clip, millis, subject};
@@ -190,10 +190,20 @@ fn calls(count: u64) -> String {
 
 fn decided(it: &PolicyDecided) -> String {
     let effect = serde_json::to_value(it.decision.effect).unwrap_or_default();
-    let rules: Vec<_> = it.decision.rules.iter().map(|rule| rule.name.as_str()).collect();
     let subject = it.subject.as_deref().unwrap_or_default();
     let effect = effect.as_str().unwrap_or_default();
-    format!("{effect} {} {subject} ({})", it.syscall, rules.join(", "))
+    format!("{effect} {} {subject} ({})", it.syscall, rule_names(&it.decision))
+}
+
+/// The rules that spoke, each name once: the shipped file and a copy of it have rules of the same names.
+pub(crate) fn rule_names(decision: &Decision) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for rule in &decision.rules {
+        if !names.contains(&rule.name.as_str()) {
+            names.push(&rule.name);
+        }
+    }
+    names.join(", ")
 }
 
 fn sealed(it: &WorkspaceSealed) -> String {

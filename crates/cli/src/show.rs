@@ -15,6 +15,7 @@ use glasshouse_model::{BranchId, CallId, Effect, Event, Kind, Seq, each_once};
 
 use crate::command::review::{lasting, question_lines};
 use crate::command::task::Approver;
+use crate::event_line::rule_names;
 use crate::output::{self, Style, styled};
 use crate::review::Terminal;
 
@@ -265,7 +266,7 @@ fn decision_line(decided: &PolicyDecided) {
     if decided.call.is_none() && decided.decision.effect == Effect::Allow {
         return;
     }
-    let rules: Vec<_> = decided.decision.rules.iter().map(|rule| rule.name.as_str()).collect();
+    let rules = rule_names(&decided.decision);
     let subject = clip(decided.subject.as_deref().unwrap_or(""));
     let (word, style) = match decided.decision.effect {
         Effect::Allow => ("allow", Style::Dim),
@@ -273,7 +274,7 @@ fn decision_line(decided: &PolicyDecided) {
         Effect::RequireReview => ("review", Style::Warn),
     };
     output::note(&styled(
-        &format!("   policy {word} {} {subject} ({})", decided.syscall, rules.join(", ")),
+        &format!("   policy {word} {} {subject} ({rules})", decided.syscall),
         style,
     ));
 }

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use glasshouse_model::{Call, Effect, Principal, PrincipalKind, TenantId};
-use glasshouse_policy::{Extension, ExtensionError, Opinion};
+use glasshouse_policy::{Extension, ExtensionError, ExtensionText, Opinion};
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_script::{Language, Limit, Limits, Ran, Worker};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::driver::{in_place, lock};
 use crate::functions::Functions;
@@ -45,7 +45,7 @@ struct Running {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "`{ effect, reason }`")]
 struct Answer {
     effect: Effect,
     reason: String,
@@ -67,7 +67,7 @@ impl ScriptExtension {
         let kernel = Principal::new(PrincipalKind::Kernel, "kernel", TenantId::local());
         let call = Call::new(WARM_UP, kernel);
         // Whatever it thinks of that call: what counts is that it thinks.
-        extension.ask(&call, 50 * EVALUATION_MS).map_err(failed)?;
+        extension.ask(&call, 50 * EVALUATION_MS).map_err(not_tried)?;
         Ok(extension)
     }
 
@@ -99,8 +99,104 @@ impl ScriptExtension {
     }
 }
 
+/// Why a program could not answer the call that it is tried with.
+fn not_tried(error: ExtensionError) -> Error {
+    let fix = match error {
+        ExtensionError::TimedOut { .. } => "let `evaluate` come to an end for each call",
+        ExtensionError::Failed(_) => {
+            "answer nothing or `{ effect, reason }` for each call; a call has no member that it has nothing for: write \
+             `call.path?.endsWith(\".sql\")`"
+        }
+        ExtensionError::Crashed(_) | ExtensionError::Disabled { .. } => {
+            "let `evaluate` hold less at a time"
+        }
+    };
+    failed(format!(
+        "{error}; it is tried with a call that has `syscall` and `caller` and no other member"
+    ))
+    .fix(fix)
+}
+
 fn failed(why: impl std::fmt::Display) -> Error {
     Error::new(codes::POLICY_EXTENSION_FAILED, "the rules in TypeScript cannot be used").why(why)
+}
+
+/// An error about the program of a policy as one about the policy: in which file it is, and where in it.
+pub(crate) fn of_policy(error: Error, text: &ExtensionText) -> Error {
+    let of_script = glasshouse_script::codes::ALL.iter().find(|code| code.name == error.code());
+    if of_script.is_none() && !error.is(codes::POLICY_EXTENSION_FAILED) {
+        return error;
+    }
+    let report = error.report();
+    let why = [report.what.as_str(), report.why.as_str()].join(": ");
+    let (why, first) = with_places(why.trim_end_matches([':', ' ']), text);
+    let place = match first {
+        Some((line, column)) => format!("{}:{line}:{column}", text.source),
+        None => format!("{}:{}", text.source, text.line),
+    };
+    let what = format!("{place}: the rules in TypeScript");
+    let fix = of_script.map_or_else(|| report.fix.clone(), |code| fix_of(code.name).to_owned());
+    let mut told = Error::new(codes::POLICY_EXTENSION_FAILED, what)
+        .why(why)
+        .fix(fix)
+        .with("source", text.source.as_str())
+        .with("line", first.map_or(text.line, |(line, _)| line));
+    for (key, value) in &report.context {
+        let value = if key == "diagnostics" { placed(value.clone(), text) } else { value.clone() };
+        told = told.with(key, value);
+    }
+    told
+}
+
+/// What to do about a fault of a program that is no plan.
+fn fix_of(code: &str) -> &'static str {
+    use glasshouse_script::codes as script;
+    match code {
+        code if code == script::SOURCE_INVALID.name => "correct the program at the place named",
+        code if code == script::SOURCE_DENIED.name => {
+            "decide by the call alone: rules reach no network, file, clock or chance"
+        }
+        code if code == script::NAME_UNKNOWN.name => "define the name in the program",
+        code if code == script::MODULE_UNAVAILABLE.name => "write the program without imports",
+        _ => codes::POLICY_EXTENSION_FAILED.fix,
+    }
+}
+
+/// A text with the places of the program as places of the file, and the first of these.
+fn with_places(text: &str, program: &ExtensionText) -> (String, Option<(u64, u64)>) {
+    const LINE: &str = "line ";
+    const COLUMN: &str = ", column ";
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (mut told, mut rest, mut first) = (String::new(), text, None);
+    while let Some(at) = rest.find(LINE) {
+        let (before, behind) = rest.split_at(at + LINE.len());
+        told.push_str(before);
+        rest = behind;
+        let (line, after) = rest.split_at(digits(rest));
+        let Some(after) = after.strip_prefix(COLUMN) else { continue };
+        let (column, after) = after.split_at(digits(after));
+        let numbers = line.parse().ok().zip(column.parse().ok());
+        let place = numbers.and_then(|(line, column)| program.place(line, column));
+        let Some((line, column)) = place else { continue };
+        told.push_str(&format!("{line}{COLUMN}{column}"));
+        (rest, first) = (after, first.or(place));
+    }
+    told.push_str(rest);
+    (told, first)
+}
+
+/// Diagnostics with places of the file, and what to do about each.
+fn placed(mut diagnostics: Value, program: &ExtensionText) -> Value {
+    for found in diagnostics.as_array_mut().into_iter().flatten() {
+        let number = |key: &str| found[key].as_u64().unwrap_or_default();
+        if let Some((line, column)) = program.place(number("line"), number("column")) {
+            (found["line"], found["column"]) = (json!(line), json!(column));
+        }
+        if let Some(fix) = found["code"].as_str().map(fix_of) {
+            found["fix"] = json!(fix);
+        }
+    }
+    diagnostics
 }
 
 /// What a run says.
@@ -113,6 +209,11 @@ fn opinion(ran: Ran, limit_ms: u64) -> Result<Option<Opinion>, ExtensionError> {
         }
         Err(error) if receipt.limit == Some(Limit::Memory) || receipt.killed.is_some() => {
             return Err(ExtensionError::Crashed(error.to_string()));
+        }
+        Err(_) if receipt.limit == Some(Limit::Output) => {
+            let most = 4 * MAX_REASON_BYTES;
+            let why = format!("its answer is larger than {most} bytes");
+            return Err(ExtensionError::Failed(why));
         }
         Err(error) => return Err(ExtensionError::Failed(error.to_string())),
     };

@@ -12,12 +12,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::trial::Trial;
+use crate::command::base_name;
 use crate::decide::{Request, Supposed, SupposedRule};
 use crate::glob::{Components, Glob, Segment, Token};
 use crate::limits::MAX_EXPLAINED;
 use crate::network::HostPattern;
 use crate::policy::Policy;
 use crate::rule::{Asked, Condition, LabelPattern, Rule};
+use crate::source::odd_words::is_odd;
 use crate::write::new_rule_for;
 
 /// Fewest values that are tried, however long one decision takes.
@@ -33,6 +35,7 @@ const MAX_NEAR: usize = 5;
 /// Keys of changes that lead away from what was asked about.
 const STATE: &str = "state_machine_state";
 const PATH: &str = "path";
+const ARGV: &str = "argv";
 
 /// A decision, and what would have made it another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -51,6 +54,9 @@ pub struct Explanation {
     /// them: they are not asked about what was recorded, not for long, and not after a fault.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untried: bool,
+    /// Sources that nobody writes here, which the sentences tell apart from the others.
+    #[serde(skip)]
+    pub given: Vec<String>,
 }
 
 /// A rule that one condition kept silent.
@@ -76,6 +82,13 @@ pub struct CallChange {
     pub set: Vec<Edit>,
     /// The answer then.
     pub decision: Effect,
+}
+
+impl CallChange {
+    /// Whether the call would do something else: to another file, or by another command.
+    pub(crate) fn is_another_act(&self) -> bool {
+        self.set.iter().any(|edit| [PATH, ARGV].contains(&edit.key))
+    }
 }
 
 /// One value of a call that would be different.
@@ -130,6 +143,7 @@ pub fn explain(policy: &Policy, request: &Request<'_>) -> Explanation {
         other_call: other_call(policy, &trial, decision.effect),
         other_rules: other_rules(policy, &trial, &decision),
         untried: trial.left_out(),
+        given: policy.given_sources(),
         decision,
     }
 }
@@ -381,7 +395,7 @@ impl Value {
             Self::Port(port) => ("port", port.to_string()),
             Self::Host(host) => ("host", host.clone()),
             Self::Path(path) => (PATH, path.to_string()),
-            Self::Argv(argv) => ("argv", words_told(argv)),
+            Self::Argv(argv) => (ARGV, words_told(argv)),
             Self::Label(label) => ("label", label.clone()),
         };
         Edit { key, to }
@@ -478,13 +492,19 @@ fn add_values(condition: &Condition, call: &Call, values: &mut BTreeSet<Value>) 
             let near = |glob: &Glob| [example_like(glob, path), example(glob)];
             values.extend(patterns.include.iter().flat_map(near).flatten().map(Value::Path));
         }
-        Condition::Command(commands) if call.argv.is_some() => values.extend(
-            commands
-                .prefixes
-                .iter()
-                .map(|words| Value::Argv(words.iter().map(|word| word.to_string()).collect())),
-        ),
-        Condition::Host(_) | Condition::Command(_) => {}
+        Condition::Command(commands) => {
+            let Some(program) = call.argv.as_ref().and_then(|argv| argv.first()) else { return };
+            // Another program is another act, and what no command has is nothing to propose.
+            let is_near = |words: &&Vec<Box<str>>| {
+                let own = words.first().is_some_and(|word| base_name(word) == base_name(program));
+                own && !is_odd(words)
+            };
+            let near = commands.prefixes.iter().filter(is_near);
+            values.extend(
+                near.map(|words| Value::Argv(words.iter().map(|word| word.to_string()).collect())),
+            );
+        }
+        Condition::Host(_) => {}
     }
 }
 

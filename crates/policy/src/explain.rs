@@ -91,7 +91,13 @@ pub fn rate_text(rate: Rate) -> String {
 }
 
 /// A time in the largest unit that it is a whole number of.
-fn time_text(time_ms: u64) -> String {
+///
+/// ```
+/// use glasshouse_policy::time_text;
+/// assert_eq!([time_text(5_000), time_text(60_000), time_text(1)], ["5 seconds", "1 minute", "1 millisecond"]);
+/// ```
+#[must_use]
+pub fn time_text(time_ms: u64) -> String {
     const UNITS: [(u64, &str); 5] = [
         (86_400_000, "day"),
         (3_600_000, "hour"),
@@ -126,38 +132,17 @@ pub fn explanation_text(explanation: &Explanation) -> String {
             verb(near.action),
         );
     }
-    for change in &explanation.other_call {
-        let _ = writeln!(out, "  it would {} {}", said(change.decision), call_change(change));
-    }
-    match &explanation.other_rules {
-        None if is_for_a_demand(&explanation.decision) => out.push_str(
-            "  no further rule changes this: what a rule demands holds, whatever others allow\n",
-        ),
-        None => {
-            let _ = writeln!(out, "  no rule of a file can change this{}", decides(explanation));
+    // Another file or command is another act: what could be different of this one comes first.
+    let (others, own): (Vec<_>, Vec<_>) =
+        explanation.other_call.iter().partition(|change| change.is_another_act());
+    let told = |out: &mut String, changes: &[&CallChange]| {
+        for change in changes {
+            let _ = writeln!(out, "  it would {} {}", said(change.decision), call_change(change));
         }
-        Some(change) => {
-            if explanation.decision.effect == Effect::RequireReview
-                && change.decision == Effect::Deny
-            {
-                let _ = writeln!(out, "  no rule of a file can allow this{}", decides(explanation));
-            }
-            let _ = write!(out, "  it would {}", said(change.decision));
-            let mut joined = "";
-            if let Some(source) = &change.accepted {
-                let _ = write!(out, " if {source} were accepted");
-                joined = " and";
-            }
-            if !change.without.is_empty() {
-                let _ = write!(out, "{joined} without {}", change.without.join(", "));
-                joined = " and";
-            }
-            if let Some(rule) = &change.with {
-                let _ = write!(out, "{joined} with the rule\n    {rule}");
-            }
-            out.push('\n');
-        }
-    }
+    };
+    told(&mut out, &own);
+    other_rules_text(&mut out, explanation);
+    told(&mut out, &others);
     if explanation.untried {
         out.push_str(
             "  not every other call was tried: the rules in TypeScript were not asked about all\n",
@@ -166,23 +151,91 @@ pub fn explanation_text(explanation: &Explanation) -> String {
     out
 }
 
-/// Names under which the kernel denies a call that some rule allows, for what that rule demands.
-const DEMANDED: [&str; 3] = ["isolation-too-weak", "rate-limited", "sandbox-demanded"];
-
-/// Whether what denied a call is in a file all the same.
-fn is_for_a_demand(decision: &Decision) -> bool {
-    decision
-        .rules
-        .iter()
-        .any(|rule| rule.layer == Layer::BuiltIn && DEMANDED.contains(&&*rule.name))
+/// Which rules would have to be different.
+fn other_rules_text(out: &mut String, explanation: &Explanation) {
+    let decision = &explanation.decision;
+    let Some(change) = &explanation.other_rules else {
+        let _ = match broken_demand(decision) {
+            Some(demand) => writeln!(
+                out,
+                "  no further rule changes this: what a rule demands holds, whatever others allow; change {demand}"
+            ),
+            None => writeln!(out, "  no rule of a file can change this{}", decides(explanation)),
+        };
+        return;
+    };
+    if decision.effect == Effect::RequireReview && change.decision == Effect::Deny {
+        let _ = writeln!(out, "  no rule of a file can allow this{}", decides(explanation));
+    }
+    let _ = write!(out, "  it would {}", said(change.decision));
+    let mut joined = "";
+    if let Some(source) = &change.accepted {
+        let _ = write!(out, " if {source} were accepted");
+        joined = " and";
+    }
+    if !change.without.is_empty() {
+        let _ = write!(out, "{joined} without {}", change.without.join(", "));
+        joined = " and";
+    }
+    if let Some(rule) = &change.with {
+        let _ = write!(out, "{joined} with the rule\n    {rule}");
+    }
+    out.push('\n');
 }
 
-/// Who decides what no rule can change.
+/// Names under which the kernel denies a call that some rule allows, for what that rule demands, and the keys under
+/// which it may demand that.
+const DEMANDED: [(&str, &[&str]); 3] = [
+    ("isolation-too-weak", &["min_isolation"]),
+    ("rate-limited", &["rate"]),
+    ("sandbox-demanded", &["require_sandbox", "max_duration", "min_isolation"]),
+];
+
+/// The demand of a file that denied a call, and the rules that may have made it.
+fn broken_demand(decision: &Decision) -> Option<String> {
+    let of_kernel = |rule: &&RuleTrace| rule.layer == Layer::BuiltIn;
+    let (keys, why) = decision.rules.iter().filter(of_kernel).find_map(|rule| {
+        let (_, keys) = DEMANDED.iter().find(|(name, _)| *name == rule.name)?;
+        Some((keys, rule.reason.as_deref().unwrap_or_default()))
+    })?;
+    let is_made = |key: &str| match key {
+        "require_sandbox" => decision.constraints.require_sandbox.is_some(),
+        "max_duration" => decision.constraints.max_duration_ms.is_some(),
+        "min_isolation" => decision.constraints.min_isolation.is_some(),
+        _ => true,
+    };
+    let made: Vec<String> =
+        keys.iter().filter(|key| is_made(key)).map(|key| format!("`{key}`")).collect();
+    let allowing = decision.rules.iter().filter(|rule| rule.action == Effect::Allow);
+    // A rate is told with its rule; of what else is demanded each rule that allows may be the one.
+    let is_named = |rule: &RuleTrace| {
+        let source = rule.source.as_deref().unwrap_or_default();
+        why.contains(&format!("`{} ({source})`", rule.name))
+    };
+    let all: Vec<&RuleTrace> = allowing.collect();
+    let named: Vec<&&RuleTrace> = all.iter().filter(|rule| is_named(rule)).collect();
+    let rules = if named.is_empty() { all.iter().collect() } else { named };
+    let rules: Vec<String> =
+        rules.iter().map(|rule| format!("{} ({})", rule.name, place(rule))).collect();
+    let waits = if why.contains("; the next one in ") { ", or wait" } else { "" };
+    Some(format!("{} of {}{waits}", made.join(" or "), rules.join(" or ")))
+}
+
+/// Who decides what no rule can change. What somebody wrote can be taken out of its file, so where something else
+/// decides as well, that is it.
 fn decides(explanation: &Explanation) -> String {
     let decision = &explanation.decision;
-    let decisive = decision.rules.iter().filter(|rule| rule.action == decision.effect);
-    let named: Vec<String> = decisive
-        .filter(|rule| rule.layer != Layer::Default)
+    let decisive = decision
+        .rules
+        .iter()
+        .filter(|rule| rule.action == decision.effect && rule.layer != Layer::Default);
+    let is_fixed = |rule: &&RuleTrace| match &rule.source {
+        Some(source) => explanation.given.contains(source),
+        None => true,
+    };
+    let (fixed, written): (Vec<_>, Vec<_>) = decisive.partition(is_fixed);
+    let named: Vec<String> = if fixed.is_empty() { written } else { fixed }
+        .into_iter()
         .map(|rule| format!("{} ({})", rule.name, place(rule)))
         .collect();
     match named.as_slice() {

@@ -14,10 +14,44 @@ pub struct ExtensionText {
     pub code: String,
     /// Source it is in.
     pub source: String,
-    /// Line of the source at which the program begins, from 1.
+    /// Line of the source at which the program begins, from 1: its first that is not blank.
     pub line: u64,
     /// Position of the source.
     pub(crate) position: usize,
+    /// How far its lines are indented, where they stand in the source line by line.
+    pub(crate) indent: Option<u64>,
+}
+
+impl ExtensionText {
+    /// The place in the source of a place in the program, both from 1, where its lines stand there as they are.
+    #[must_use]
+    pub fn place(&self, line: u64, column: u64) -> Option<(u64, u64)> {
+        let indent = self.indent?;
+        let line = self.line.checked_add(line)?.checked_sub(1 + blank_lines(&self.code))?;
+        Some((line, column.saturating_add(indent)))
+    }
+
+    /// How far the lines of a program are indented in the text that it was read from. `line` is that of its first line
+    /// that is not blank.
+    pub(crate) fn indent(code: &str, text: &str, line: u64) -> Option<u64> {
+        let begin = usize::try_from(line.checked_sub(1)?).ok()?;
+        let mut written = text.lines().skip(begin);
+        let mut own = code.lines().skip_while(|line| line.is_empty()).peekable();
+        let indent = written.clone().next()?.strip_suffix(*own.peek()?)?;
+        let is_blank = indent.bytes().all(|byte| byte == b' ');
+        let is_same = |of_code: &str| {
+            written.next().is_some_and(|line| match line.strip_prefix(indent) {
+                Some(rest) => rest == of_code,
+                None => line.trim().is_empty() && of_code.is_empty(),
+            })
+        };
+        (is_blank && own.all(is_same)).then_some(indent.len() as u64)
+    }
+}
+
+/// Blank lines that a program begins with.
+fn blank_lines(code: &str) -> u64 {
+    code.lines().take_while(|line| line.is_empty()).count() as u64
 }
 
 /// What runs the rules in TypeScript of a policy.
@@ -124,5 +158,34 @@ impl Extension for Heard {
     }
     fn knows_other_calls(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Policy, Protected, Source};
+
+    /// A place of the program is one of the file where it stands there as it is, and nowhere else.
+    #[test]
+    fn a_place_of_the_program_is_one_of_the_file() {
+        let check = |text: &str, expected: Option<(u64, u64)>| {
+            let policy = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default());
+            let policy = policy.unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let program = policy.extension().expect("a program");
+            let (line, marked) =
+                (1..).zip(program.code.lines()).find(|it| it.1.contains('@')).unwrap();
+            let column = marked.find('@').unwrap() as u64 + 1;
+            assert_eq!(program.place(line, column), expected, "{text}");
+        };
+        check("extension: |\n  // @\n", Some((2, 6)));
+        check("version: 1\nextension: |\n    a\n      b\n\n    // @\n", Some((6, 8)));
+        check("extension: |-\n\n\n  a\n  // @", Some((5, 6)));
+        check("extension: |\n  a\n   \n  // @\nversion: 1\n", Some((4, 6)));
+        check("extension: |2\n    // @\n  b\n", Some((2, 8)));
+        // Behind its key, folded, or with escapes: the lines are others.
+        check("extension: // @\n", None);
+        check("extension: >\n  a\n\n  // @\n", None);
+        check("extension: \"a\\n// @\"\n", None);
+        check("extension: 'a\n\n  // @'\n", None);
     }
 }

@@ -5,7 +5,7 @@
 //! well, because the two differ only in taint or size, a stricter rule tells them apart. A look at the top
 //! directory needs a rule for all that is below; what the look kept back stays denied, and where that is not
 //! known the rule is for the top alone. A rule demands what was demanded of its calls. What no rule can name, such as
-//! a command with an empty word, gets none and is told.
+//! a command with an empty word or one that held a secret, gets none and is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::limits::{MAX_LEARNED, MAX_LIST_ITEMS};
 use crate::policy::Policy;
 use crate::source::Source;
-use crate::write::{match_for, name_part};
+use crate::write::{is_masked, match_for, name_part};
 
 /// Keys whose values may be listed together in one rule.
 const LISTED: [&str; 2] = ["path_glob", "argv"];
@@ -54,6 +54,9 @@ impl Recorded {
 
     /// Whether some rule can be for this call and not for calls in general.
     fn can_be_named(&self) -> bool {
+        if is_masked(&self.call) {
+            return false;
+        }
         let rule = json!({ "match": match_for(&self.call), "action": self.effect });
         let text = file_of(&[rule]);
         Policy::compile(&[Source::new("one", &text)], &Protected::default())

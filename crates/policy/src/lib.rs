@@ -53,7 +53,7 @@ pub use builtin::Protected;
 pub use counterfactual::{CallChange, Edit, Explanation, Near, RuleChange, explain};
 pub use decide::{Request, Verdict, decide};
 pub use error::{Error, Result};
-pub use explain::{explain_text, explanation_text, rate_text};
+pub use explain::{explain_text, explanation_text, rate_text, time_text};
 pub use extension::{Extension, ExtensionError, ExtensionText, Heard, Opinion};
 pub use grant::{
     GrantId, GrantTerms, GrantUse, NoCounters, REVOKED, SealedGrant, SealingKey, TokenRefusal,

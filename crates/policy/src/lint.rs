@@ -44,9 +44,11 @@ pub struct Finding {
 }
 
 /// Tags that identities carry.
-const TAGS: &[&str] = &["core_plugin", "trusted_write", "third_party"];
+pub(crate) const TAGS: &[&str] = &["core_plugin", "trusted_write", "third_party"];
 /// Labels that things carry; behind a colon stands a name.
 const LABELS: &[&str] = &["user", "repo", "web", "ui", "model", "mcp:"];
+/// The same for people.
+pub(crate) const KNOWN_LABELS: &str = "labels are user, repo, web, ui, model and mcp:NAME";
 /// Ways to change a file: a rule about one of them that leaves the others is no protection.
 const WRITES: [&str; 4] = [name::FS_WRITE, name::FS_EDIT, name::FS_DELETE, name::MERGE_APPLY];
 
@@ -105,12 +107,12 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         .iter()
         .map(|warning| Finding {
             level: Level::Warning,
-            kind: "load_warning",
+            kind: warning.kind,
             source: warning.source.clone(),
             line: warning.line,
             rule: warning.rule.clone(),
             message: warning.message.clone(),
-            fix: "correct the rule, or remove it".to_owned(),
+            fix: warning.fix.clone(),
         })
         .collect();
     let mut linter = Linter {
@@ -139,12 +141,26 @@ pub fn lint(policy: &Policy) -> Vec<Finding> {
         linter.slips(rule);
         linter.manners(rule);
     }
+    found.extend(empty(policy));
     found.extend(without_model(policy));
     found.sort_by(|a, b| {
         (a.level, &a.source, a.line, a.kind, &a.message)
             .cmp(&(b.level, &b.source, b.line, b.kind, &b.message))
     });
     found
+}
+
+/// Files that say nothing. One loads, because it denies what nothing else allows; hardly anybody means that.
+fn empty(policy: &Policy) -> impl Iterator<Item = Finding> {
+    policy.silent_sources().map(|source| Finding {
+        level: Level::Warning,
+        kind: "empty_policy",
+        source: source.to_owned(),
+        line: 1,
+        rule: DEFAULT_DENY.to_owned(),
+        message: "the file holds no rule, so it allows nothing".to_owned(),
+        fix: "begin with a copy of what `glasshouse policy show --shipped` prints".to_owned(),
+    })
 }
 
 /// Files that let nobody ask a model, so that no session can work. What stands beside rules of the program is what
@@ -399,7 +415,7 @@ impl<'a> Linter<'a> {
         for (kind, message) in unknown {
             let fix = match kind {
                 "unused_tag" => format!("tags are {}", TAGS.join(", ")),
-                _ => "labels are user, repo, web, ui, model and mcp:NAME".to_owned(),
+                _ => KNOWN_LABELS.to_owned(),
             };
             self.add(Level::Warning, kind, rule, message, &fix);
         }
@@ -540,7 +556,7 @@ fn rest(conditions: &Conditions) -> Vec<&Condition> {
     conditions.iter().filter(|condition| !matches!(condition, Condition::Syscall(_))).collect()
 }
 
-fn unknown_label(label: &LabelPattern) -> Option<String> {
+pub(crate) fn unknown_label(label: &LabelPattern) -> Option<String> {
     let (text, shown) = match label {
         LabelPattern::Exact(text) => (text, text.to_string()),
         LabelPattern::Prefix(text) => (text, format!("{text}*")),

@@ -248,6 +248,25 @@ impl Policy {
         !self.given.contains(&rule.source)
     }
 
+    /// Names of the sources that somebody wrote and that say nothing at all.
+    pub fn silent_sources(&self) -> impl Iterator<Item = &str> {
+        let says = |source: usize, name: &str| {
+            let is_of_it = self.extension.as_ref().is_some_and(|text| text.position == source);
+            is_of_it
+                || self.rules.iter().any(|rule| rule.source == source)
+                || self.secret_patterns.iter().any(|pattern| pattern.source == name)
+        };
+        let sources = self.sources.iter().enumerate();
+        let written = sources
+            .filter(|(source, _)| !self.given.contains(source) && !self.stricter.contains(source));
+        written.filter(move |(source, name)| !says(*source, name)).map(|(_, name)| name.as_str())
+    }
+
+    /// Names of the sources that nobody writes here.
+    pub(crate) fn given_sources(&self) -> Vec<String> {
+        self.given.iter().map(|source| self.sources[*source].clone()).collect()
+    }
+
     /// Name of a source.
     pub(crate) fn source_name(&self, source: usize) -> &str {
         &self.sources[source]

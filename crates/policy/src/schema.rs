@@ -153,9 +153,10 @@ fn conditions() -> Value {
         ),
         "http_path": described(words(), "Path of an HTTP request; * at its end matches what follows"),
         "argv_prefix": {
-            "$ref": "#/$defs/commands", "description": "First words of a command",
+            "$ref": "#/$defs/commands",
+            "description": "First words of a command, each as it is: no pattern, nothing of a shell, no quotes",
         },
-        "argv": { "$ref": "#/$defs/commands", "description": "All words of a command" },
+        "argv": { "$ref": "#/$defs/commands", "description": "All words of a command, each as it is" },
         "change": described(
             word_or_list(&ChangeClass::ALL.map(ChangeClass::as_str)), "What a write changes",
         ),

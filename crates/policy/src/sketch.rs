@@ -6,7 +6,8 @@ use std::fmt;
 use glasshouse_model::http::check_path;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CanonicalPath, ChangeClass, Principal, PrincipalKind, TenantId, units::parse_size_bytes,
+    Call, CanonicalPath, ChangeClass, Principal, PrincipalKind, State, TenantId, suggest,
+    units::parse_size_bytes,
 };
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -16,6 +17,7 @@ use crate::codes;
 use crate::error::{Error, Result};
 use crate::network::host_of_call;
 use crate::rule::{KNOWN_SYSCALLS, NoSyscall, check_syscall};
+use crate::yaml::{Node, Reader, keys};
 
 /// A call in short form; what is left out is absent, and the caller is a user unless said.
 ///
@@ -151,8 +153,39 @@ impl CallSketch {
         serde_json::from_str(text).map_err(|error| {
             let why = error.to_string();
             let is_deep = why.starts_with("recursion limit exceeded");
+            let meant = unknown_key(&why).and_then(meant_key);
             let why = if is_deep { "it nests too deeply".to_owned() } else { why };
-            Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(why)
+            let error = Error::new(codes::CALL_MALFORMED, "the call cannot be read").why(why);
+            match meant {
+                Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+                None => error,
+            }
+        })
+    }
+
+    /// Refuses what there cannot be: a syscall or a workflow state that is misspelt. No rule speaks about it, so the
+    /// answer would say nothing about what was meant.
+    ///
+    /// # Errors
+    /// `call_malformed`, with the word that was probably meant.
+    pub fn check_names(&self) -> Result<()> {
+        self.check_syscall()?;
+        self.check_state()
+    }
+
+    fn check_state(&self) -> Result<()> {
+        let Some(text) = &self.state_machine_state else { return Ok(()) };
+        let known: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
+        if known.contains(&text.as_str()) {
+            return Ok(());
+        }
+        let what = format!("`{text}` of the call is no workflow state");
+        let error = Error::new(codes::CALL_MALFORMED, what)
+            .why(format!("expected one of {}", known.join(", ")));
+        let meant = keys::habit(text).filter(|word| known.contains(word));
+        Err(match meant.or_else(|| suggest::nearest(text, known.iter().copied())) {
+            Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
+            None => error.fix(format!("write one of {}", known.join(", "))),
         })
     }
 
@@ -161,7 +194,7 @@ impl CallSketch {
     ///
     /// # Errors
     /// `call_malformed`, with the name that was probably meant.
-    pub fn check_syscall(&self) -> Result<()> {
+    fn check_syscall(&self) -> Result<()> {
         check_syscall(&self.syscall).map_err(|NoSyscall { why, meant }| {
             let what = format!("`{}` of the call is no syscall", self.syscall);
             let error = Error::new(codes::CALL_MALFORMED, what).why(why);
@@ -225,6 +258,77 @@ impl CallSketch {
         call.sandbox = self.sandbox;
         Ok(call)
     }
+}
+
+/// What the names of a call in a file have to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// A workflow state that there is. An example may show that a rule is silent about another name of a syscall.
+    OfStates,
+    /// A syscall that there is, too.
+    All,
+}
+
+/// A call in a file, and what is wrong with its names. `what` is said of one that cannot be read.
+pub(crate) fn read_call(
+    reader: &Reader<'_>,
+    node: &Node,
+    what: &str,
+    names: Names,
+) -> Result<(Call, Result<()>)> {
+    reader.map(node, "a call", CALL_KEYS)?;
+    let at_place = |what: &str| reader.error(codes::BAD_VALUE, node, what.to_owned());
+    let form = "write it as { syscall: fs.write, path: src/a }";
+    let sketch = serde_json::from_value::<CallSketch>(node.to_json())
+        .map_err(|error| at_place(what).why(error).fix(form))?;
+    let checked = match names {
+        Names::OfStates => sketch.check_state(),
+        Names::All => sketch.check_names(),
+    };
+    let misspelt = checked.map_err(|error| {
+        let report = error.report();
+        let fault = at_place(&report.what).why(&report.why).fix(&report.fix);
+        match report.context.get("suggestion") {
+            Some(word) => fault.with("suggestion", word.clone()),
+            None => fault,
+        }
+    });
+    let call = sketch.into_call().map_err(|error| {
+        let report = error.report();
+        at_place(&format!("{what}: {}", report.what)).why(&report.why).fix(form)
+    })?;
+    Ok((call, misspelt))
+}
+
+/// Keys of a call in short form.
+pub(crate) const CALL_KEYS: &[&str] = &[
+    "syscall",
+    "path",
+    "host_path",
+    "state",
+    "state_machine_state",
+    "caller",
+    "caller_tag",
+    "tenant",
+    "host",
+    "port",
+    "method",
+    "http_path",
+    "argv",
+    "change",
+    "label",
+    "size",
+    "sandbox",
+];
+
+/// The key that the reader of JSON does not know.
+fn unknown_key(why: &str) -> Option<&str> {
+    why.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// The key of a call that was meant.
+fn meant_key(key: &str) -> Option<&'static str> {
+    keys::of_call(key).or_else(|| suggest::nearest(key, CALL_KEYS.iter().copied()))
 }
 
 /// Words for the kinds of principal, in the order of [`PrincipalKind`].

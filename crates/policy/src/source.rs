@@ -4,6 +4,7 @@ mod amounts;
 pub(crate) mod conditions;
 mod examples;
 mod interface;
+pub(crate) mod odd_words;
 
 use std::collections::BTreeMap;
 
@@ -85,8 +86,12 @@ pub struct Warning {
     pub line: u64,
     /// Rule it is about.
     pub rule: String,
+    /// What kind of thing it is, as `lint` names it.
+    pub kind: &'static str,
     /// What is odd.
     pub message: String,
+    /// What to do.
+    pub fix: String,
 }
 
 /// What secrets of one kind look like. A policy only carries it: whoever masks texts compiles it, and
@@ -104,6 +109,9 @@ pub struct SecretPattern {
     /// Column in it, from 1.
     pub column: u64,
 }
+
+/// The kind of a warning that has no name of its own.
+const LOAD_WARNING: &str = "load_warning";
 
 /// What one source holds.
 #[derive(Debug, Default)]
@@ -165,13 +173,17 @@ pub(crate) fn read(source: &Source<'_>, index: usize) -> Result<Contents> {
         contents.secret_patterns = secret_patterns(&reader, patterns)?;
     }
     if let Some(text) = top.get("extension") {
-        contents.extension = Some(extension(&reader, text, index)?);
+        contents.extension = Some(extension(&reader, text, (source.text, index))?);
     }
     Ok(contents)
 }
 
 /// The program itself: what a person accepts is one text.
-fn extension(reader: &Reader<'_>, node: &Node, position: usize) -> Result<ExtensionText> {
+fn extension(
+    reader: &Reader<'_>,
+    node: &Node,
+    (text, position): (&str, usize),
+) -> Result<ExtensionText> {
     let code = reader.text(node, "extension")?;
     if code.len() > MAX_EXTENSION_BYTES {
         let what = "bytes in an extension";
@@ -185,8 +197,9 @@ fn extension(reader: &Reader<'_>, node: &Node, position: usize) -> Result<Extens
             .why("a person accepts the text of this file, so the rules have to be in it")
             .fix("write `extension: |` and the program below it, indented"));
     }
+    let indent = ExtensionText::indent(code, text, node.line);
     let (code, source) = (code.to_owned(), reader.source.to_owned());
-    Ok(ExtensionText { code, source, line: node.line, position })
+    Ok(ExtensionText { code, source, line: node.line, position, indent })
 }
 
 /// A map of names to patterns.
@@ -207,6 +220,7 @@ fn secret_patterns(reader: &Reader<'_>, node: &Node) -> Result<Vec<SecretPattern
                 .why(format!(
                     "it is 1 to {MAX_SECRET_NAME_BYTES} letters, digits, `_`, `-` and `.`"
                 ))
+                .fix("name the secret by such letters: `acme-token`")
                 .with("name", name.as_str()));
         }
         let pattern = reader.text(node, "a pattern")?;
@@ -310,12 +324,17 @@ impl RuleReader<'_> {
         let reader = self.reader;
         let fields = reader.map(node, "a rule", RULE_KEYS)?;
         let required = |key: &str| {
-            fields.get(key).ok_or_else(|| {
+            let written = match key {
+                "name" => "`name:` with words of your own",
+                "match" => "`match:` with conditions, or `match: {}` for every call",
+                _ => "`action:` with allow, deny or require_review",
+            };
+            let missing = || {
                 reader
-                    .error(codes::MISSING_KEY, node, format!("a rule without `{key}`"))
+                    .missing(node, "a rule", key, written)
                     .why("every rule has name, match and action")
-                    .with("key", key)
-            })
+            };
+            fields.get(key).ok_or_else(missing)
         };
         let name_node = required("name")?;
         let name = reader.text(name_node, "name")?;
@@ -340,7 +359,8 @@ impl RuleReader<'_> {
             Some(constraints) if effect == Effect::Deny => {
                 return Err(reader
                     .error(codes::BAD_VALUE, constraints, "constraints on a rule that denies")
-                    .why("constraints say how an act that goes ahead is done"));
+                    .why("constraints say how an act that goes ahead is done")
+                    .fix("remove `constraints`, or let the rule allow or ask"));
             }
             Some(constraints) => self.demands(constraints)?,
             None => Demands::default(),
@@ -358,9 +378,15 @@ impl RuleReader<'_> {
             examples: 0,
         };
         if let Some(examples) = fields.get("examples") {
-            rule.examples = examples::run(&reader, &rule, examples)?;
+            rule.examples = examples::run(&reader, &rule, examples, warnings)?;
         }
         self.warn(&rule, warnings);
+        let excepts = match fields.get("except").map(|node| &node.kind) {
+            Some(Kind::List(items)) => items.as_slice(),
+            _ => &[],
+        };
+        let nodes: Vec<&Node> = [match_node].into_iter().chain(excepts).collect();
+        odd_words::warn(&reader, &rule, &nodes, warnings);
         Ok(rule)
     }
 
@@ -391,7 +417,8 @@ impl RuleReader<'_> {
                     return Err(self
                         .reader
                         .error(codes::BAD_VALUE, item, "an except item without conditions")
-                        .why("it would lift the rule for every call"));
+                        .why("it would lift the rule for every call")
+                        .fix("write in it what lifts the rule, or remove it"));
                 }
                 conditions::read(&self.reader, item, wide)
             })
@@ -412,11 +439,9 @@ impl RuleReader<'_> {
                 if word {
                     Ok(name.into())
                 } else {
-                    Err(reader.error(
-                        codes::BAD_VALUE,
-                        node,
-                        format!("`{name}` is no name of a sandbox template"),
-                    ))
+                    let what = format!("`{name}` is no name of a sandbox template");
+                    let fix = format!("write one of {}", SANDBOXES.join(", "));
+                    Err(reader.error(codes::BAD_VALUE, node, what).fix(fix))
                 }
             })
             .transpose()?;
@@ -459,7 +484,9 @@ impl RuleReader<'_> {
                 source: self.reader.source.to_owned(),
                 line: rule.line,
                 rule: rule.name.to_string(),
+                kind: LOAD_WARNING,
                 message,
+                fix: "correct the rule, or remove it".to_owned(),
             });
         };
         for key in rule.when.iter().filter(|c| c.is_dead()).map(Condition::key) {

@@ -23,7 +23,7 @@ use crate::limits::{MAX_GRANT_DEPTH, MAX_SOURCE_BYTES, MAX_TOLD_GRANTS};
 use crate::rule::{Asked, Condition, Conditions};
 use crate::source::conditions;
 use crate::write::match_for;
-use crate::yaml::Reader;
+use crate::yaml::{Kind, Reader};
 
 /// Labels of the user's own words and project: every call derives from them sooner or later.
 const OWN_LABELS: [&str; 2] = ["user", "repo"];
@@ -72,7 +72,13 @@ impl GrantRule {
     /// `policy_syntax` for what is no such text; what [`GrantRule::parse`] answers.
     pub fn read(text: &str) -> Result<Value> {
         let reader = Reader { source: "the rule of a grant" };
-        let matching = reader.parse(text)?.to_json();
+        let mut node = reader.parse(text)?;
+        let matching = node.to_json();
+        // Faults are told with their places in what was written.
+        if let Kind::Map(entries) = &mut node.kind {
+            entries.retain(|(key, _)| ![CWD, TARGET, ASKED_BY].contains(&key.text.as_str()));
+        }
+        conditions::of_rule(&reader, &node, Effect::Allow)?;
         Self::parse(&matching).map(|_| matching)
     }
 

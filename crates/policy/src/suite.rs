@@ -5,12 +5,11 @@ use std::convert::Infallible;
 use glasshouse_model::{Call, Decision, Effect};
 use serde::Serialize;
 
-use crate::codes;
 use crate::decide::{Request, decide};
 use crate::error::Result;
 use crate::limits::{MAX_NAME_BYTES, MAX_TESTS};
 use crate::policy::Policy;
-use crate::sketch::CallSketch;
+use crate::sketch::{Names, read_call};
 use crate::source::too_many;
 use crate::yaml::{Node, Reader};
 
@@ -71,9 +70,8 @@ impl Suite {
         let root = reader.parse(text)?;
         let top = reader.map(&root, "a file of tests", TOP_KEYS)?;
         let Some(list) = top.get("tests") else {
-            return Err(reader
-                .error(codes::MISSING_KEY, &root, "a file of tests without `tests`")
-                .with("key", "tests"));
+            let written = "`tests:` and a list below it";
+            return Err(reader.missing(&root, "a file of tests", "tests", written));
         };
         let items = reader.list(list, "tests")?;
         if items.len() > MAX_TESTS {
@@ -123,25 +121,22 @@ impl Suite {
 fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
     let fields = reader.map(node, "a test", TEST_KEYS)?;
     let required = |key: &str| {
-        fields.get(key).ok_or_else(|| {
-            reader
-                .error(codes::MISSING_KEY, node, format!("a test without `{key}`"))
-                .why("every test has name, call and expect")
-                .with("key", key)
-        })
+        let written = match key {
+            "name" => "`name:` with words of your own",
+            "call" => "`call:` with a call, such as { syscall: fs.write, path: src/a }",
+            _ => "`expect:` with allow, deny or require_review",
+        };
+        let missing = || {
+            reader.missing(node, "a test", key, written).why("every test has name, call and expect")
+        };
+        fields.get(key).ok_or_else(missing)
     };
     let name = reader.text(required("name")?, "name")?;
     if name.len() > MAX_NAME_BYTES {
         return Err(too_many(reader, node, "bytes in name", name.len(), MAX_NAME_BYTES));
     }
     let call_node = required("call")?;
-    let unreadable = |what: &str| reader.error(codes::BAD_VALUE, call_node, what.to_owned());
-    let sketch = serde_json::from_value::<CallSketch>(call_node.to_json())
-        .map_err(|error| unreadable("the call cannot be read").why(error))?;
-    let misspelt = sketch.check_syscall();
-    let call = sketch
-        .into_call()
-        .map_err(|error| unreadable("the call cannot be read").why(&error.report().why))?;
+    let (call, misspelt) = read_call(reader, call_node, "the call cannot be read", Names::All)?;
     let expect =
         match reader.word(required("expect")?, "expect", &["allow", "deny", "require_review"])? {
             "allow" => Effect::Allow,
@@ -156,13 +151,6 @@ fn test(reader: &Reader<'_>, node: &Node) -> Result<Test> {
             .map(|rule| reader.text(rule, "rules").map(str::to_owned))
             .collect::<Result<_>>()?,
     };
-    misspelt.map_err(|error| {
-        let report = error.report();
-        let fault = unreadable(&report.what).why(&report.why).fix(&report.fix);
-        match report.context.get("suggestion") {
-            Some(word) => fault.with("suggestion", word.clone()),
-            None => fault,
-        }
-    })?;
+    misspelt?;
     Ok(Test { name: name.to_owned(), line: node.line, call, expect, rules })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use glasshouse_model::{Call, Effect};
+use glasshouse_model::{Call, CanonicalPath, Effect};
 use serde_json::{Map, Value, json};
 
 use crate::builtin::Protected;
@@ -52,6 +52,23 @@ pub(crate) fn match_for(call: &Call) -> Map<String, Value> {
     keys
 }
 
+/// Beginning of what stands in the place of a secret, which is masked before anything is recorded.
+const MASK: &str = "[secret:";
+
+/// Whether a call is one that held a secret: it was made with another text, so a rule for what is recorded of it
+/// never matches it.
+pub(crate) fn is_masked(call: &Call) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+    };
+    let has_mask = |text: &str| {
+        text.split(MASK).skip(1).any(|rest| rest.split_once(']').is_some_and(|it| is_name(it.0)))
+    };
+    let texts = [&call.host, &call.http_path, &call.host_path].into_iter().flatten();
+    let texts = texts.chain(call.argv.iter().flatten()).map(String::as_str);
+    texts.chain(call.path.as_ref().map(CanonicalPath::as_str)).any(has_mask)
+}
+
 /// What can stand in the name of a rule, of a name that anybody chose.
 pub(crate) fn name_part(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
@@ -76,6 +93,9 @@ pub(crate) fn new_rule_for(
     let taken: HashSet<String> = others.iter().map(|rule| rule.name.to_ascii_lowercase()).collect();
     let mut names = [plain.clone()].into_iter().chain(numbered);
     let name = names.find(|name| !taken.contains(name))?;
+    if is_masked(call) {
+        return None;
+    }
     let rule = json!({ "name": name, "match": match_for(call), "action": action });
     let text = format!("- {rule}");
     let policy = format!("capabilities:\n{text}\n");

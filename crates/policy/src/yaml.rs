@@ -3,7 +3,7 @@
 //! The format is checked by walking this tree rather than by derived deserialisation, because a
 //! policy error has to name the place, what was expected there and the word that was meant.
 
-mod keys;
+pub(crate) mod keys;
 mod syntax;
 
 use std::collections::HashMap;
@@ -150,6 +150,7 @@ impl Reader<'_> {
             .with("key", key.text.as_str());
         let meant = keys::habit(&key.text).unwrap_or(&key.text);
         let is_known = |word: &str| known.contains(&word);
+        let meant = keys::of_call(&key.text).filter(|word| is_known(word)).unwrap_or(meant);
         if is_known(meant) {
             return error.fix(format!("did you mean `{meant}`?")).with("suggestion", meant);
         }
@@ -186,6 +187,30 @@ impl Reader<'_> {
         }
     }
 
+    /// A key that has to be there and is not. One that stands deeper, as a wrong indentation brings it about, is
+    /// named; else `written` says what to add.
+    pub(crate) fn missing(&self, node: &Node, what: &str, key: &str, written: &str) -> Error {
+        let error = self.error(codes::MISSING_KEY, node, format!("{what} without `{key}`"));
+        let entries = match &node.kind {
+            Kind::Map(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        let deeper = entries.iter().find_map(|(outer, inner)| match &inner.kind {
+            Kind::Map(inner) => {
+                inner.iter().find(|(own, _)| own.text == key).map(|(own, _)| (outer, own))
+            }
+            _ => None,
+        });
+        let fix = match deeper {
+            Some((outer, own)) => format!(
+                "`{key}` of line {} stands inside `{}`: indent it like `{}`",
+                own.line, outer.text, outer.text
+            ),
+            None => format!("add {written}"),
+        };
+        error.fix(fix).with("key", key)
+    }
+
     /// One text, or a list of texts.
     pub(crate) fn one_or_many<'n>(&self, node: &'n Node, what: &str) -> Result<Vec<&'n Node>> {
         match &node.kind {
@@ -205,6 +230,10 @@ impl Reader<'_> {
 
     /// A word out of a list; another one is an error with a suggestion.
     pub(crate) fn word<'k>(&self, node: &Node, what: &str, known: &[&'k str]) -> Result<&'k str> {
+        let list = format!("write one of {}", known.join(", "));
+        if !matches!(node.kind, Kind::Text(_)) {
+            return Err(self.wrong_type(node, what, "a text").fix(list));
+        }
         let text = self.text(node, what)?;
         if let Some(word) = known.iter().find(|word| **word == text) {
             return Ok(word);
@@ -218,7 +247,7 @@ impl Reader<'_> {
         let meant = habit.or_else(|| known.iter().find(part).copied());
         Err(match meant.or_else(|| suggest::nearest(text, known.iter().copied())) {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
-            None => error,
+            None => error.fix(list),
         })
     }
 
@@ -235,12 +264,12 @@ impl Reader<'_> {
         let error = self.error(codes::BAD_VALUE, node, format!("{what} has the wrong form"));
         let error = error.why(format!("expected {expected}, found {found}"));
         match &node.kind {
-            _ if !expected.contains("a text") => error,
+            _ if !expected.contains("a text") => error.fix(format!("write {expected}")),
             Kind::Bool(_) => error.fix(
                 "quote it to make it a text: y, n, yes, no, on and off without quotes are true or false in YAML",
             ),
             Kind::Integer(_) | Kind::Float(_) => error.fix("quote it to make it a text"),
-            _ => error,
+            _ => error.fix(format!("write {expected}")),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum PolicyCommand {
     },
     /// Try the examples of a policy and a file of tests: exit 5 on a failure
     Test {
-        /// File of tests (default: .glasshouse/policy.test.yaml, if it is there)
+        /// File of tests (default: what stands beside the policy file, such as .glasshouse/policy.test.yaml)
         file: Option<PathBuf>,
         /// Policy file (default: the project's, else the shipped one)
         #[arg(long, value_name = "FILE")]

@@ -1,5 +1,8 @@
 //! `glasshouse policy`: check, explain, lint, test, show, simulate, update.
 
+mod show;
+mod test;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +12,8 @@ use glasshouse_kernel::driver::{
     candidate_texts, compile, policy_texts, project_policy, protected, served, test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
-use glasshouse_model::{Call, Digest, Effect, Exit, Seq, SessionId, each_once};
-use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Suite};
+use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId, each_once};
+use glasshouse_policy::{CallSketch, Consent, Finding, Level, Policy, Warning};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 
 use crate::args::{CallArguments, ExplainArguments, PolicyCommand};
@@ -18,6 +21,9 @@ use crate::error::Error;
 use crate::output::counted;
 use crate::review::{Terminal, ask, ask_phrase};
 use crate::{home, input, output};
+
+use self::show::show;
+use self::test::test;
 
 /// Runs the command.
 pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
@@ -47,9 +53,7 @@ pub(crate) fn run(command: PolicyCommand) -> Result<u8, Error> {
 fn check(arguments: &CallArguments) -> Result<u8, Error> {
     let here = home::here()?;
     let policy = load_to_decide(arguments.policy.as_deref(), &here)?;
-    for warning in policy.warnings() {
-        output::note(&format!("warning: {}:{}: {}", warning.source, warning.line, warning.message));
-    }
+    tell_warnings(&policy);
     let decision = tried(arguments, &here)?.decide(&policy);
     if arguments.json {
         output::json_line(&decision);
@@ -64,10 +68,35 @@ fn check(arguments: &CallArguments) -> Result<u8, Error> {
     .status())
 }
 
+/// What a file that loads says and its author can hardly have meant.
+fn tell_warnings(policy: &Policy) {
+    let empty = policy
+        .silent_sources()
+        .map(|source| format!("{source}:1: the file holds no rule, so it allows nothing"));
+    let warnings =
+        policy.warnings().iter().map(|Warning { source, line, message, fix, .. }| {
+            format!("{source}:{line}: {message}; fix: {fix}")
+        });
+    for text in empty.chain(warnings) {
+        output::note(&output::visible(&format!("warning: {text}"), false));
+    }
+}
+
 /// The call of the command line.
 fn tried(arguments: &CallArguments, here: &Path) -> Result<Tried, Error> {
     let mut sketch = CallSketch::from_json(&arguments.call)?;
+    if let Some((named, own)) = arguments.state.as_ref().zip(sketch.state_machine_state.as_ref())
+        && named != own
+    {
+        let text = format!("note: `--state {named}` counts, and not the state `{own}` of the call");
+        output::note(&output::visible(&text, false));
+    }
     sketch.state_machine_state = arguments.state.clone().or(sketch.state_machine_state);
+    if sketch.caller.is_none() {
+        output::note(
+            "note: the call names no `caller`, so it is one of a user; a model's is one of `agent`",
+        );
+    }
     let tried = Tried::new(sketch, here, || home::config(Config::default(), here))?;
     if let Some(supposed) = tried.supposed() {
         output::note(&format!("note: {}", output::visible(&supposed, false)));
@@ -181,74 +210,6 @@ fn has_file(named: Option<&Path>, here: &Path) -> bool {
 /// Why an allowed call gets no rule, as `learn` of the kernel says it.
 const UNNAMED: &str = "no-rule-can-name";
 
-/// Tests of a project's policy, below its root.
-const PROJECT_TESTS: &str = ".glasshouse/policy.test.yaml";
-
-fn test(file: Option<&Path>, policy: Option<&Path>, json: bool) -> Result<u8, Error> {
-    let here = home::here()?;
-    let of_file = has_file(policy, &here);
-    // Loading tries the examples. What is tested is what the file will decide, so it counts as accepted.
-    let policy = match load(policy, &here, AsAccepted(true)).and_then(to_decide) {
-        Err(error) if error.is(glasshouse_policy::codes::EXAMPLE_FAILED) => {
-            if json {
-                output::json_line(&serde_json::json!({ "error": error.report() }));
-            } else {
-                output::data(&output::visible(&format!("failed: {error}"), false));
-            }
-            return Ok(Exit::Mismatch.status());
-        }
-        loaded => loaded?,
-    };
-    let own = here.join(PROJECT_TESTS);
-    let file = file.or_else(|| input::is_there(&own).then_some(own.as_path()));
-    let tested = match file {
-        Some(file) => {
-            let text = input::text(file, input::MAX_POLICY_BYTES)?;
-            let setup = test_setup_or_none(&here, &home::config(Config::default(), &here)?)?;
-            let decided = |call: &Call| {
-                Tried::of_call(call.clone(), &here, &setup).map(|it| it.decide(&policy))
-            };
-            Suite::read(&file.display().to_string(), &text)?.run_with(decided)?
-        }
-        None => Vec::new(),
-    };
-    let failed: Vec<_> = tested.iter().filter(|test| !test.passed).collect();
-    for test in &failed {
-        if json {
-            output::json_line(test);
-            continue;
-        }
-        let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
-        let silent = match test.silent.as_slice() {
-            [] => String::new(),
-            silent => format!("; {} did not speak", silent.join(", ")),
-        };
-        let text = format!(
-            "failed: {} (line {}): expected {}, decided {} by {}{silent}",
-            test.test,
-            test.line,
-            words(test.expected).as_str().unwrap_or_default(),
-            words(test.decision).as_str().unwrap_or_default(),
-            test.rules.join(", "),
-        );
-        output::data(&output::visible(&text, false));
-    }
-    let (examples, passed) = (policy.example_count(), tested.len() - failed.len());
-    if json {
-        output::json_line(&serde_json::json!({
-            "examples": examples, "passed": passed, "failed": failed.len(),
-        }));
-    } else {
-        output::note(&format!(
-            "{} of the rules hold{}; of the file's tests {passed} passed, {} failed",
-            counted(examples, "example"),
-            if of_file { "" } else { " (of the shipped policy: there is no file of the project)" },
-            failed.len()
-        ));
-    }
-    Ok(if failed.is_empty() { Exit::Done } else { Exit::Mismatch }.status())
-}
-
 /// Whether the project's file counts as accepted, whoever has or has not accepted it.
 #[derive(Clone, Copy)]
 struct AsAccepted(bool);
@@ -283,17 +244,18 @@ fn texts(here: &Path, accepted: AsAccepted) -> Result<Vec<PolicyText>, Error> {
     let config = home::config(Config::default(), here)?;
     let test = test_setup_or_none(here, &config)?;
     // Where nothing was ever recorded nothing was accepted, and looking must not begin a log.
-    let mut own = if home::data_dir()?.join("log.db").exists() {
-        let kernel = home::kernel()?;
-        tell_missing(&kernel, here)?;
-        kernel.project_policy(here)?
-    } else {
-        project_policy(here)?
+    let kernel = home::data_dir()?.join("log.db").exists().then(home::kernel).transpose()?;
+    let mut own = match &kernel {
+        Some(kernel) => {
+            tell_missing(kernel, here)?;
+            kernel.project_policy(here)?
+        }
+        None => project_policy(here)?,
     };
     if let Some(own) = own.as_mut().filter(|own| !own.accepted) {
         own.accepted = accepted.0;
         if !own.accepted {
-            output::note(NOT_ACCEPTED);
+            output::note(not_in_force(kernel.as_ref(), here)?);
         }
     }
     Ok(policy_texts(&test, own.as_ref()))
@@ -310,46 +272,16 @@ pub(crate) fn tell_missing(kernel: &Kernel, here: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an unaccepted policy file of a project means.
-pub(crate) const NOT_ACCEPTED: &str = "note: .glasshouse/policy.yaml was not accepted on this machine: it can forbid, but allows nothing \
-     beyond the shipped policy. `glasshouse policy update` shows it and asks.";
-
-fn show(shipped: bool, json: bool) -> Result<u8, Error> {
-    if shipped {
-        let text = glasshouse_policy::default_source();
-        if json {
-            output::json_line(&serde_json::json!({ "source": "default.yaml", "text": text }));
-        } else {
-            output::bytes(text.as_bytes());
-        }
-        return Ok(Exit::Done.status());
-    }
-    let policy = load(None, &home::here()?, AsAccepted(false))?;
-    for rule in policy.rules() {
-        if json {
-            output::json_line(&serde_json::json!({
-                "name": rule.name, "layer": rule.layer, "action": rule.action,
-                "source": rule.source, "line": rule.line, "reason": rule.reason,
-            }));
-            continue;
-        }
-        let place = match (rule.source, rule.line) {
-            (Some(source), Some(line)) => format!("{source}:{line}"),
-            _ => "built in".to_owned(),
-        };
-        let action = serde_json::to_value(rule.action).unwrap_or_default();
-        output::data(&output::visible(
-            &format!(
-                "{:<14} {} ({place}){}",
-                action.as_str().unwrap_or_default(),
-                rule.name,
-                rule.reason.map(|reason| format!(": {reason}")).unwrap_or_default()
-            ),
-            false,
-        ));
-    }
-    Ok(Exit::Done.status())
+/// What the policy file of a project means that nobody has accepted as it stands.
+pub(crate) fn not_in_force(kernel: Option<&Kernel>, here: &Path) -> Result<&'static str, Error> {
+    let before = kernel.map(|kernel| kernel.accepted_policy(here)).transpose()?.flatten();
+    Ok(if before.is_some() { CHANGED } else { NOT_ACCEPTED })
 }
+
+const NOT_ACCEPTED: &str = "note: .glasshouse/policy.yaml was not accepted on this machine: it can forbid, but allows nothing \
+     beyond the shipped policy. `glasshouse policy update` shows it and asks.";
+const CHANGED: &str = "note: .glasshouse/policy.yaml was changed since it was accepted: it can forbid, but allows nothing \
+     beyond the shipped policy. `glasshouse policy update` shows what changed and asks.";
 
 fn simulate(
     file: &Path,
@@ -494,13 +426,21 @@ fn update(
         None if !Terminal::is_there() => {
             let error = Error::new(codes::APPROVAL_NEEDED, "nobody is there to accept the policy")
                 .why("this is no terminal")
-                .fix(format!("read the file, then pass --digest {}", own.digest));
+                .fix(fix_by_flags(&review));
             return Err(with_needs(error, &review));
         }
         None => ask_to_accept(&review)?,
     }
     kernel.accept_policy(own, &kernel.person())?;
     tell(true)
+}
+
+/// What to pass where nobody can be asked: all of it at once.
+fn fix_by_flags(review: &PolicyReview) -> String {
+    let digest = review.policy.digest;
+    let phrase =
+        review.phrase().map(|phrase| format!(" --confirm '{phrase}': it denies what was allowed"));
+    format!("read the file, then pass --digest {digest}{}", phrase.unwrap_or_default())
 }
 
 /// A text as the only source, told of by a name.

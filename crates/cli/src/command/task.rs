@@ -132,12 +132,13 @@ impl Work {
             by: None,
         };
         super::policy::tell_missing(&self.kernel, &new.project)?;
+        let project = new.project.clone();
         let runtime = runtime()?;
         let mut session = runtime.block_on(self.kernel.start(new))?;
         // As it was recorded: the file may have changed since.
         let created = session.state().created.as_ref();
         if created.is_some_and(|created| created.policy.iter().any(|source| source.apart)) {
-            output::note(super::policy::NOT_ACCEPTED);
+            output::note(super::policy::not_in_force(Some(&self.kernel), &project)?);
         }
         let mode = session.state().mode();
         if let Some(wanted) = wanted.filter(|wanted| *wanted != mode) {

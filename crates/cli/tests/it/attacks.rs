@@ -437,12 +437,12 @@ steps:
 /// What an allowing rule demands holds: a shorter run, a sandbox that the call really runs in.
 #[test]
 fn e2e_constraints_of_a_policy_are_enforced() {
-    let check = |constraints: &str, status: &str| {
+    let check = |constraints: &str, status: &str, told: &str| {
         let place = Place::new();
         let project = place.shell_project();
         let rules = format!(
             "capabilities:\n  - {{ name: model, match: {{ syscall: model.call }}, action: allow }}\n  \
-             - {{ name: run, match: {{ syscall: shell.run }}, action: allow, constraints: {constraints} }}\n"
+             - {{ name: run, match: {{ syscall: shell.run }}, action: allow, reason: RUNS, constraints: {constraints} }}\n"
         );
         std::fs::write(project.join(".glasshouse/policy.yaml"), rules).unwrap();
         let yaml = format!(
@@ -455,14 +455,23 @@ steps:
 "
         );
         place.scenario(&project, &yaml).expect_status(0);
+        // What ended it or kept it from beginning is told, and nothing of the rule that allows it.
+        let ended = place.events().1.into_iter().find(|event| event.kind().ends_call()).unwrap();
+        let text = ended.body["text"].as_str().unwrap_or_default().to_owned();
+        assert!(text.contains(told) && !text.contains("RUNS"), "{constraints}: {text}");
     };
     // The control: without a demand the command runs to its end.
-    check("{ max_duration: 60s }", "completed");
-    check("{ max_duration: 200ms }", "timed_out");
-    check("{ require_sandbox: L2 }", "completed");
-    check("{ require_sandbox: integration-test }", "completed");
-    check("{ require_sandbox: microvm }", "denied");
-    check("{ min_isolation: no-landlock }", "completed");
+    check("{ max_duration: 60s }", "completed", "");
+    let ended = "[ended after 200 milliseconds: a rule that allows it says so by `max_duration`]";
+    check("{ max_duration: 200ms }", "timed_out", ended);
+    check("{ require_sandbox: L2 }", "completed", "");
+    check("{ require_sandbox: integration-test }", "completed", "");
+    check(
+        "{ require_sandbox: microvm }",
+        "denied",
+        "sleep 2: a rule demands the sandbox `microvm`",
+    );
+    check("{ min_isolation: no-landlock }", "completed", "");
 }
 
 /// An agent that cannot make an old test pass while it writes new ones could empty the old one first.

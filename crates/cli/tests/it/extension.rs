@@ -314,19 +314,68 @@ fn e2e_a_policy_file_carries_rules_in_typescript() {
     );
     let tested = ["policy", "test", "t.yaml", "--policy", "p.yaml", "--json"];
     assert_eq!(place.run_in(&project, &tested).expect_status(0).last()["passed"], 1);
+}
 
+/// The failure: each fault of the program had one advice, and its line was that of the program, to be added by hand.
+#[test]
+fn e2e_a_fault_of_the_program_is_told_with_its_place_in_the_file() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let write = |name: &str, text: &str| std::fs::write(project.join(name), text).unwrap();
+    let allow = "capabilities: [{ name: reads, match: { syscall: fs.read }, action: allow }]\n";
+    let check = |file: &str, path: &str| {
+        let call = json!({"syscall": "fs.read", "path": path}).to_string();
+        let arguments = ["policy", "check", "--policy", file, "--call", &call, "--json"];
+        place.run_in(&project, &arguments)
+    };
     // A program that cannot be had is the end of the policy, not of its rules alone.
-    for (code, why) in [
-        ("export function evaluate(", "line 2, column 1"),
-        ("export default () => null", "exports no function `evaluate`"),
-        ("export const evaluate = () => fetch('x')", "fetch"),
+    let throws =
+        "export function evaluate(call) {\n  return call.host.endsWith('x') ? null : null;\n}";
+    for (code, line, why, fix) in [
+        ("export function evaluate(", 4, "line 4, column 3", "correct the program"),
+        ("export default () => null", 3, "exports no function `evaluate`", "export a function"),
+        ("\n\nexport const evaluate = () => fetch('x')", 5, "line 5, column 33", "no network"),
+        (
+            "import x from 'node:fs'; export const evaluate = () => x",
+            3,
+            "node:fs",
+            "without imports",
+        ),
+        (throws, 4, "`syscall` and `caller` and no other member", "call.path?.endsWith"),
+        (
+            "export const evaluate = () => 'deny'",
+            3,
+            "expected `{ effect, reason }`",
+            "answer nothing",
+        ),
+        ("export const evaluate = () => { for (;;) {} }", 3, "did not answer", "come to an end"),
     ] {
         write("q.yaml", &format!("{allow}{}", carried(code)));
         let failed = check("q.yaml", "a").expect_status(2).last();
-        assert_eq!(failed["error"]["code"], "policy_extension_failed", "{failed}");
-        assert!(failed["error"].to_string().contains(why), "{why}: {failed}");
-        assert_eq!(failed["error"]["context"]["line"], 3, "{failed}");
+        let error = &failed["error"];
+        assert_eq!(error["code"], "policy_extension_failed", "{failed}");
+        assert!(error.to_string().contains(why), "{why}: {failed}");
+        assert_eq!(error["context"]["line"], line, "{failed}");
+        assert!(
+            error["what"].as_str().unwrap().starts_with(&format!("q.yaml:{line}:")),
+            "{failed}"
+        );
+        assert!(error["fix"].as_str().unwrap().contains(fix), "{fix}: {failed}");
+        let lines = error["context"]["diagnostics"].as_array().into_iter().flatten();
+        assert!(lines.into_iter().all(|found| found["line"] == line), "{failed}");
     }
+    // Where the program does not stand in the file line by line, places are those of the program.
+    write(
+        "q.yaml",
+        &format!("{allow}extension: \"\\n\\nexport const evaluate = () => fetch('x')\"\n"),
+    );
+    let failed = check("q.yaml", "a").expect_status(2).last();
+    assert!(failed["error"].to_string().contains("line 3, column 31"), "{failed}");
+    let big = "export const evaluate = (call) => call.path && ({ effect: 'deny', reason: 'x'.repeat(100000) })";
+    write("q.yaml", &format!("{allow}{}", carried(big)));
+    let denied = check("q.yaml", "a").expect_status(3);
+    let reasons = denied.last()["reasons"].to_string();
+    assert!(reasons.contains("its answer is larger than 16384 bytes"), "{reasons}");
     write("q.yaml", allow);
     check("q.yaml", "a").expect_status(0);
 }

@@ -99,10 +99,21 @@ fn e2e_policy_show_prints_what_decides_here() {
         "protect-git (built in)",
         "workflow-frozen (workflow.yaml:",
         "(default.yaml:",
-        "(.glasshouse/policy.yaml:",
+        ", .glasshouse/policy.yaml:",
     ] {
         assert!(shown.stdout.contains(words), "{words}: {shown:?}");
     }
+    // What a copy of the shipped file has like it is told once, and what it has besides as well.
+    let rules = |text: &str| text.lines().filter(|line| line.contains(" run-commands (")).count();
+    assert_eq!(rules(&shown.stdout), 1, "{shown:?}");
+    let more = "  - { name: more, match: { syscall: x.y }, action: deny }\nextension: |\n  export const evaluate = () => {}\n";
+    std::fs::write(project.join(".glasshouse/policy.yaml"), format!("{}{more}", shipped.stdout))
+        .unwrap();
+    let shown = place.run_in(&project, &["policy", "show"]).expect_status(0).stdout;
+    for words in ["more (.glasshouse/policy.yaml:", "extension (.glasshouse/policy.yaml:"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    std::fs::write(project.join(".glasshouse/policy.yaml"), &shipped.stdout).unwrap();
     // Looking does not begin a log.
     assert!(!place.home().join("log.db").exists());
     let rule = place.run_in(&project, &["policy", "show", "--json"]).expect_status(0).last();

@@ -278,19 +278,27 @@ fn e2e_a_recorded_call_is_explained_with_how_it_ended() {
         for word in never {
             assert!(!told.contains(word), "{word}: {told}");
         }
+        // The end of the call is of the same decision.
+        let end = events.iter().rfind(|event| event.kind().ends_call()).unwrap().seq().to_string();
+        let of_end = ["policy", "explain", "--session", &session, "--at", &end];
+        assert_eq!(place.run(&of_end).expect_status(0).stdout, told);
         let json = place.run(&[&explain[..], &["--json"]].concat()).last();
         assert_eq!(json["denied_later"].is_object(), words[0].contains("denied all the same"));
     };
     check(
         "min_isolation: full",
         "denied",
-        &["a rule demands the isolation `full`", "isolation-too-weak"],
+        &[
+            "a rule demands the isolation `full`",
+            "isolation-too-weak",
+            "change `min_isolation` of ",
+        ],
         &["it would be denied", "denied all the same"],
     );
     check(
         "rate: 1/h",
         "denied",
-        &["what a rule demands holds", "rate-limited"],
+        &["change `rate` of ", ", or wait", "rate-limited", "once an hour; the next one in 1 hour"],
         &["it would be denied", "denied all the same"],
     );
     check("max_duration: 30s", "completed", &["allowed"], &["denied all the same"]);
@@ -302,6 +310,9 @@ fn e2e_a_call_that_no_rule_can_name_is_told_and_the_rest_is_learned() {
     let check = |word: &str, status: i32| {
         let place = Place::new();
         let project = place.shell_project();
+        let policy = shipped_with(&place, "{ name: x, match: { syscall: x.y }, action: deny }");
+        let policy = format!("{policy}secret_patterns: {{ shop: 'shop_[a-z0-9]{{20,40}}' }}\n");
+        std::fs::write(project.join(".glasshouse/policy.yaml"), policy).unwrap();
         let yaml = format!(
             "
 version: 1
@@ -335,6 +346,8 @@ steps:
         );
     };
     check(r#""""#, 5);
+    // A secret is not in the record, so a rule for what is recorded would never match.
+    check("shop_abcdefghij0123456789", 5);
     check("hi", 0);
 }
 

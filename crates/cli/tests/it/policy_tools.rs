@@ -65,9 +65,16 @@ fn e2e_policy_lint_and_test_answer_by_status() {
         )
     };
     assert_eq!(test(&[]).expect_status(0).last()["passed"], 0);
+    let told = |file: &str| place.run_in(&project, &["policy", "test", "--policy", file]).stderr;
+    write("empty.yaml", "version: 1\n");
+    assert!(told("empty.yaml").contains("warning: empty.yaml:1: the file holds no rule"));
+    assert!(!told("p.yaml").contains("warning"), "the control");
     let tests =
         "tests:\n  - { name: a, call: { syscall: fs.write, path: docs/a }, expect: EXPECT }\n";
+    // The tests of the project's file are no tests of another one; those that stand beside it are.
     write(".glasshouse/policy.test.yaml", &tests.replace("EXPECT", "allow"));
+    assert_eq!(test(&[]).expect_status(0).last()["passed"], 0);
+    write("p.test.yaml", &tests.replace("EXPECT", "allow"));
     assert_eq!(test(&[]).expect_status(0).last()["passed"], 1);
     write("t.yaml", &tests.replace("EXPECT", "deny"));
     let failed = test(&["t.yaml"]).expect_status(5);
@@ -255,6 +262,31 @@ fn e2e_an_update_is_atomic_and_breaking_changes_need_a_phrase() {
     assert_eq!(log["body"]["text"]["blob"], digest(harsh).as_str());
 }
 
+/// The failure: where nobody could be asked, the digest was told, and the phrase only after a second try.
+#[test]
+fn e2e_what_a_breaking_policy_needs_is_told_at_once() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let reads = (1..8).map(|n| {
+        format!("{{ call: {{ id: r{n}, tool: fs.read, args: {{ path: src/tool.sh, offset_line: {n} }} }} }}")
+    });
+    let reads = reads.collect::<Vec<_>>().join(", ");
+    let yaml =
+        format!("version: 1\nsteps:\n  - emit: [ {reads} ]\n  - emit: [ {{ text: done }} ]\n");
+    place.scenario(&project, &yaml).expect_status(0);
+    let shipped = place.run(&["policy", "show", "--shipped"]).stdout;
+    let fix = |text: &str| {
+        std::fs::write(place.path("new.yaml"), text).unwrap();
+        let file = place.path("new.yaml").display().to_string();
+        let ran = place.run_in(&project, &["policy", "update", &file, "--json"]);
+        ran.expect_status(4).last()["error"]["fix"].as_str().unwrap().to_owned()
+    };
+    let harsh = fix("version: 1\n");
+    assert!(harsh.contains("--digest sha256:") && harsh.contains("--confirm 'accept "), "{harsh}");
+    let gentle = fix(&format!("# ours\n{shipped}"));
+    assert!(gentle.contains("--digest sha256:") && !gentle.contains("--confirm"), "{gentle}");
+}
+
 #[test]
 fn e2e_policy_schema_is_the_published_one() {
     let place = Place::new();
@@ -390,4 +422,30 @@ fn e2e_a_misspelt_syscall_of_a_call_is_named() {
     // What a plugin brings has a name of its own.
     let call = r#"{"syscall":"tool.paint"}"#;
     place.run_in(&project, &["policy", "check", "--call", call]).expect_status(3);
+    let state = r#"{"syscall":"fs.read","path":"a","state":"exploreing"}"#;
+    let ran = place.run_in(&project, &["policy", "check", "--call", state, "--json"]);
+    let error = ran.expect_status(2).last()["error"].clone();
+    assert_eq!(
+        (&error["code"], &error["context"]["suggestion"]),
+        (&"call_malformed".into(), &"exploring".into())
+    );
+}
+
+/// The failure: a call without `caller` was decided as a user's, and `--state` took the place of its state, without a word.
+#[test]
+fn e2e_what_check_takes_for_granted_is_said() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let check = |call: &str, more: &[&str], said: Option<&str>| {
+        let arguments = [&["policy", "check", "--call", call][..], more].concat();
+        let stderr = place.run_in(&project, &arguments).stderr;
+        let notes: Vec<&str> = stderr.lines().filter(|line| line.starts_with("note: ")).collect();
+        assert_eq!(notes.len(), usize::from(said.is_some()), "{stderr}");
+        assert!(said.is_none_or(|said| notes[0].contains(said)), "{stderr}");
+    };
+    let agent = r#"{"syscall":"fs.read","path":"a","caller":"agent","state":"planning"}"#;
+    check(r#"{"syscall":"fs.read","path":"a"}"#, &[], Some("one of a user"));
+    check(agent, &[], None);
+    check(agent, &["--state", "planning"], None);
+    check(agent, &["--state", "idle"], Some("`--state idle` counts, and not the state `planning`"));
 }

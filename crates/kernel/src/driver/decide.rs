@@ -58,6 +58,10 @@ pub(super) fn fitting(decision: Decision, misfit: Option<&String>) -> Decision {
 }
 
 pub(super) fn denied_by_kernel(mut decision: Decision, name: &str, reason: String) -> Decision {
+    // The words of what is overruled did not bring the denial about; the rules are told all the same.
+    if decision.effect != Effect::Deny {
+        decision.reasons.clear();
+    }
     decision.effect = Effect::Deny;
     decision.rules.push(kernel_rule(name, &reason));
     decision.reasons.push(reason);

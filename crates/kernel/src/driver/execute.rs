@@ -16,7 +16,7 @@ use glasshouse_model::body::{
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Constraints, Draft, Fault, Kind, Principal, SessionId, State,
 };
-use glasshouse_policy::Policy;
+use glasshouse_policy::{Policy, time_text};
 use glasshouse_sandbox::toolchain::Verdict;
 use glasshouse_sandbox::view::{Intent, ResolvedPath};
 use glasshouse_sandbox::workspace::Change;
@@ -104,6 +104,8 @@ struct End {
     strategy: Strategy,
     background_processes: u32,
     usage: Option<CommandUsage>,
+    /// What there is to say besides the output, such as what ended a command.
+    remark: Option<String>,
     /// Of a look.
     withheld: Option<Withheld>,
     /// Of a test run.
@@ -124,6 +126,7 @@ impl End {
             strategy: Strategy::Head,
             background_processes: 0,
             usage: None,
+            remark: None,
             withheld: None,
             verdict: None,
             earlier_exit_code: None,
@@ -323,7 +326,8 @@ impl Execution {
         let text = model_text(&masked, MAX_RESULT_BYTES, end.strategy);
         match self.report(end, &masked) {
             Ok(body) => {
-                let body = CallEnd { text: text.text, truncated: text.truncated, ..body };
+                let text_of_all = with_remark(text.text, end.remark.as_deref());
+                let body = CallEnd { text: text_of_all, truncated: text.truncated, ..body };
                 Draft::new(body.status.kind(), &body)
             }
             Err(error) => failed_call(self.id, &Fault::from(error)),
@@ -488,8 +492,31 @@ impl Execution {
             isolation: self.isolation.clone(),
         };
         let result = bench.run(running, &command, &mut sink, self.cancel.sandbox())?;
-        Ok(command_end(output, &result))
+        let mut end = command_end(output, &result);
+        if end.status == CallStatus::TimedOut {
+            end.remark = Some(ended_in_time(command.timeout_ms, most));
+        }
+        Ok(end)
     }
+}
+
+/// What ended a command, and whose limit that is.
+fn ended_in_time(limit_ms: u64, most_by_rules_ms: Option<u64>) -> String {
+    let whose = match most_by_rules_ms {
+        Some(most_ms) if most_ms <= limit_ms => "a rule that allows it says so by `max_duration`",
+        _ => "that is the time limit of the call",
+    };
+    format!("[ended after {}: {whose}]", time_text(limit_ms))
+}
+
+fn with_remark(mut text: String, remark: Option<&str>) -> String {
+    if let Some(remark) = remark {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(remark);
+    }
+    text
 }
 
 fn plan_text(summary: &str, steps: Option<&[String]>) -> End {

@@ -70,8 +70,8 @@ pub struct Origin {
 }
 
 impl Kernel {
-    /// Explains the decision that is, or that belongs to the call proposed by, an event; of a question for a person, that of
-    /// the call that it is about.
+    /// Explains the decision that is, or that belongs to the call proposed by, an event; of a question for a person and of
+    /// the end of a call, that of the call.
     ///
     /// # Errors
     /// `event_not_decided` when there is no decision; what reading the log answers.
@@ -158,6 +158,13 @@ impl Kernel {
                 && call.0 < at
             {
                 return self.decision_at(branch, call.0);
+            }
+            // The end of a call: what was decided on the call.
+            if event.seq() == at
+                && event.kind().ends_call()
+                && let Some(end) = event.body_as::<CallEnd>().ok().filter(|end| end.call.0 < at)
+            {
+                return self.decision_at(branch, end.call.0);
             }
             if event.seq() == at
                 && !matches!(event.kind(), Kind::PolicyDecided | Kind::ToolProposed)

@@ -6,6 +6,7 @@ use glasshouse_log::Log;
 use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{BranchId, Decision, Kind};
+use glasshouse_policy::time_text;
 
 use super::decide::denied_by_kernel;
 use crate::Result;
@@ -70,10 +71,28 @@ impl Rates {
             let times = self.allowed_us.get(rule)?;
             // A time that lies ahead was taken before the clock went back; it counts.
             let recent = times.iter().filter(|at| **at > since_us).count() as u64;
-            (recent >= rate.calls.min(MAX_KEPT as u64))
-                .then(|| format!("rule `{rule}` allows it {}", glasshouse_policy::rate_text(*rate)))
+            let most = rate.calls.min(MAX_KEPT as u64);
+            (recent >= most).then(|| {
+                let often = glasshouse_policy::rate_text(*rate);
+                // One more may be made once so many of the recent ones are as old as the time that is counted.
+                let freed =
+                    usize::try_from(most).ok().and_then(|most| times.iter().rev().nth(most - 1));
+                let wait_us = freed.map_or(0, |at| at.saturating_sub(since_us));
+                format!("rule `{rule}` allows it {often}; the next one in {}", wait_text(wait_us))
+            })
         })
     }
+}
+
+/// A time to wait, in whole units that are not too short.
+fn wait_text(wait_us: u64) -> String {
+    let seconds = wait_us.div_ceil(1_000_000).max(1);
+    let rounded = match seconds {
+        0..=120 => seconds,
+        121..=7_200 => seconds.div_ceil(60) * 60,
+        _ => seconds.div_ceil(3_600) * 3_600,
+    };
+    time_text(rounded * 1_000)
 }
 
 /// Whether a decision counts: on a call that was proposed, and on a connection. What a call changes is
@@ -119,5 +138,26 @@ mod tests {
         check(12_000, false);
         // A clock that goes back opens nothing.
         check(5_000, true);
+        // When the next one may be made is told, and it may be made then.
+        let told = |times_us: &[u64], now_us: u64| {
+            let rate = Rate { calls: 2, within_ms: 3_600_000 };
+            let mut hourly = allow.clone();
+            hourly.constraints.rates = [("r".to_owned(), rate)].into();
+            let mut rates = Rates::default();
+            times_us.iter().for_each(|at_us| rates.note(&hourly, *at_us));
+            rates.broken(&hourly, now_us).unwrap_or_default()
+        };
+        // In seconds after some moment.
+        let moment_us = |seconds: u64| (10_000 + seconds) * 1_000_000;
+        for (times, now, wait) in [
+            ([0, 10], 20, "1 hour"),
+            ([0, 10], 3_000, "10 minutes"),
+            ([0, 10], 3_590, "10 seconds"),
+            ([0, 10], 3_599, "1 second"),
+        ] {
+            let text = told(&times.map(moment_us), moment_us(now));
+            assert!(text.ends_with(&format!("the next one in {wait}")), "{now}: {text}");
+        }
+        assert_eq!(told(&[0, 10].map(moment_us), moment_us(3_600)), "");
     }
 }

@@ -15,7 +15,7 @@ use glasshouse_model::body::{
 use glasshouse_model::syscall::name;
 use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
 use glasshouse_policy::limits::MAX_SOURCE_BYTES;
-use glasshouse_policy::{Consent, ExtensionText, Policy, Protected, Source};
+use glasshouse_policy::{Consent, Policy, Protected, Source};
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_script::Language;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use super::simulate::{Past, Simulation};
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::config::project_text;
-use crate::extension::ScriptExtension;
+use crate::extension::{self, ScriptExtension};
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -128,8 +128,7 @@ impl Kernel {
     /// `project_unreadable`; the log's errors.
     pub fn project_policy(&self, project: &Path) -> Result<Option<ProjectPolicy>> {
         let Some(mut policy) = project_policy(project)? else { return Ok(None) };
-        policy.accepted =
-            self.accepted(&policy.project)?.is_some_and(|last| last.digest == policy.digest);
+        policy.accepted = self.accepted_policy(&policy.project)? == Some(policy.digest);
         Ok(Some(policy))
     }
 
@@ -138,11 +137,18 @@ impl Kernel {
     /// # Errors
     /// As [`Kernel::project_policy`].
     pub fn missing_policy(&self, project: &Path) -> Result<Option<Digest>> {
-        let project = canonical_project(project)?;
-        if project_policy(&project)?.is_some() {
-            return Ok(None);
+        match project_policy(project)? {
+            Some(_) => Ok(None),
+            None => self.accepted_policy(project),
         }
-        Ok(self.accepted(&project)?.map(|last| last.digest))
+    }
+
+    /// The policy that was accepted for a project last, whatever its file holds now.
+    ///
+    /// # Errors
+    /// As [`Kernel::project_policy`].
+    pub fn accepted_policy(&self, project: &Path) -> Result<Option<Digest>> {
+        Ok(self.accepted(&canonical_project(project)?)?.map(|last| last.digest))
     }
 
     /// Lets a project's policy take the place of the shipped one in new sessions. The caller has
@@ -232,8 +238,7 @@ impl Kernel {
                 let digest = Digest::of(text.as_bytes());
                 let same = own.is_some_and(|own| own.digest == digest);
                 let project = canonical_project(project)?;
-                let accepted = self.accepted(&project)?.is_some_and(|last| last.digest == digest);
-                let accepted = accepted && same;
+                let accepted = same && self.accepted_policy(&project)? == Some(digest);
                 ProjectPolicy { project, text, digest, accepted, is_new: !same }
             }
             (None, Some(own)) => own,
@@ -431,27 +436,8 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
 pub fn served(policy: Policy, host: impl FnOnce() -> Result<Arc<SandboxHost>>) -> Result<Policy> {
     let Some(text) = policy.extension() else { return Ok(policy) };
     let started = ScriptExtension::start(host()?, &text.code, Language::Ts);
-    let extension = started.map_err(|error| of_extension(error, text))?;
+    let extension = started.map_err(|error| extension::of_policy(error, text))?;
     Ok(policy.served_by(Arc::new(extension)))
-}
-
-/// Says in which policy the faulty program is.
-fn of_extension(error: Error, text: &ExtensionText) -> Error {
-    let is_of_the_text = glasshouse_script::codes::ALL.iter().any(|code| code.name == error.code());
-    if !is_of_the_text && !error.is(codes::POLICY_EXTENSION_FAILED) {
-        return error;
-    }
-    let report = error.report();
-    let what = format!("{}:{}: the rules in TypeScript", text.source, text.line);
-    let why = [report.what, report.why].join(": ");
-    let mut told = Error::new(codes::POLICY_EXTENSION_FAILED, what)
-        .why(why.trim_end_matches([':', ' ']))
-        .with("source", text.source.as_str())
-        .with("line", text.line);
-    for (key, value) in report.context {
-        told = told.with(&key, value);
-    }
-    told
 }
 
 /// What no rule may open: the data directory and the program's own file, without links, as the sources

@@ -51,7 +51,7 @@ impl Tried {
         root: &Path,
         config: impl FnOnce() -> std::result::Result<Config, E>,
     ) -> std::result::Result<Self, E> {
-        sketch.check_syscall().map_err(Error::from)?;
+        sketch.check_names().map_err(Error::from)?;
         let setup = || Ok(test_setup_or_none(root, &config()?)?);
         if let Some(text) = sketch.path.take() {
             match resolved(&text, root)? {
@@ -179,6 +179,7 @@ pub(super) const fn denied_behind(decision: Decision) -> Explanation {
         other_call: Vec::new(),
         other_rules: None,
         untried: false,
+        given: Vec::new(),
     }
 }
 

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::network::{HostPattern, HttpPathPattern};
 use crate::patterns::PathPatterns;
 use crate::rule::{
-    CallerPattern, CommandPatterns, Condition, Conditions, LabelPattern, NoSyscall, check_syscall,
+    CallerPattern, CommandPatterns, Condition, Conditions, KNOWN_SYSCALLS, LabelPattern, NoSyscall,
+    check_syscall,
 };
 use crate::sketch::{CALLER_KINDS, caller_words};
 use crate::yaml::{Kind, Node, Reader};
@@ -107,7 +108,8 @@ fn whole_word(reader: &Reader<'_>, node: &Node, key: &str) -> Result<Box<str>> {
     if text.contains('*') {
         return Err(reader
             .error(codes::BAD_VALUE, node, format!("`{text}` holds a wildcard"))
-            .why("this key compares whole words"));
+            .why("this key compares whole words")
+            .fix("write whole words, several as a list: [a, b]"));
     }
     // What no name has makes a rule that never matches.
     if text.contains(|c: char| c.is_whitespace() || c == ',') {
@@ -133,17 +135,31 @@ fn syscall(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
     if !name {
         return Err(reader
             .error(codes::BAD_VALUE, node, format!("`{text}` is no syscall name"))
-            .why("names are compared exactly; leave `syscall` out to match every syscall"));
+            .why("names are compared exactly; leave `syscall` out to match every syscall")
+            .fix(listed_syscalls(text)));
     }
     check_syscall(text).map_err(|NoSyscall { why, meant }| {
         let error =
             reader.error(codes::BAD_VALUE, node, format!("`{text}` is no syscall")).why(why);
         match meant {
             Some(word) => error.fix(format!("did you mean `{word}`?")).with("suggestion", word),
-            None => error,
+            None => error.fix(listed_syscalls(text)),
         }
     })?;
     Ok(text.into())
+}
+
+/// What to write in the place of a name that is none: all names of its space, where it has one of ours.
+fn listed_syscalls(text: &str) -> String {
+    let space = text.split_once(['.', ':', '/']).map_or(text, |(space, _)| space);
+    let in_space = |name: &&str| name.split_once('.').is_some_and(|(own, _)| own == space);
+    let own: Vec<&str> = KNOWN_SYSCALLS.iter().copied().filter(in_space).collect();
+    match own.as_slice() {
+        [] => format!("write one of {}", KNOWN_SYSCALLS.join(", ")),
+        [one] => format!("write `{one}`"),
+        all if text.contains('*') => format!("list the names: [{}]", all.join(", ")),
+        all => format!("write one of {}", all.join(", ")),
+    }
 }
 
 fn state(reader: &Reader<'_>, node: &Node) -> Result<Box<str>> {
@@ -188,15 +204,18 @@ fn prefix(reader: &Reader<'_>, node: &Node) -> Result<Vec<Box<str>>> {
     if words.is_empty() {
         return Err(reader
             .error(codes::BAD_VALUE, node, "an empty argv_prefix")
-            .why("it would match every command"));
+            .why("it would match every command")
+            .fix("name a command, or leave the key out to match all"));
     }
     Ok(words)
 }
 
 /// A pattern of hosts. `wide`: matching more makes the decision stricter, so it may match all.
 fn host(reader: &Reader<'_>, node: &Node, text: &str, wide: bool) -> Result<HostPattern> {
-    let refuse =
-        |what: &str, why: String| reader.error(codes::BAD_VALUE, node, what.to_owned()).why(why);
+    let refuse = |what: &str, why: String| {
+        let error = reader.error(codes::BAD_VALUE, node, what.to_owned()).why(why);
+        error.fix("write a name such as `example.org`, `*.example.org` or an address")
+    };
     let pattern = HostPattern::parse(text).map_err(|why| refuse("unreadable host", why))?;
     match pattern.too_wide() {
         Some(why) if !wide => Err(refuse(&format!("`{text}` opens too much"), why.to_owned())
@@ -218,6 +237,7 @@ pub(super) fn group(reader: &Reader<'_>, node: &Node) -> Result<Vec<(HostPattern
             reader
                 .error(codes::BAD_VALUE, node, format!("`{text}` has no readable port"))
                 .why("a port is a number from 1 to 65535")
+                .fix(format!("write the host alone, or with a port: `{name}:8443`"))
         };
         let is_number = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_digit());
         let port = port
@@ -236,16 +256,23 @@ fn port(reader: &Reader<'_>, node: &Node) -> Result<u16> {
         _ => None,
     };
     number.ok_or_else(|| {
-        reader
+        let error = reader
             .error(codes::BAD_VALUE, node, "an unreadable port".to_owned())
-            .why("a port is a number from 1 to 65535")
+            .why("a port is a number from 1 to 65535");
+        match &node.kind {
+            Kind::Text(text) if text.parse::<u16>().is_ok_and(|port| port > 0) => {
+                error.fix(format!("write it without quotes: {text}"))
+            }
+            _ => error.fix("write a number, such as 443; several as a list: [80, 443]"),
+        }
     })
 }
 
 fn http_path(reader: &Reader<'_>, node: &Node) -> Result<HttpPathPattern> {
     let text = reader.text(node, "http_path")?;
     HttpPathPattern::parse(text).map_err(|why| {
-        reader.error(codes::BAD_VALUE, node, format!("unreadable path `{text}`")).why(why)
+        let error = reader.error(codes::BAD_VALUE, node, format!("unreadable path `{text}`"));
+        error.why(why).fix("write `/exactly/this`, or `/all/below/*`")
     })
 }
 

@@ -4,17 +4,24 @@ use std::fmt::Write as _;
 
 use glasshouse_model::Call;
 
-use super::{EXAMPLE_KEYS, too_many};
+use super::{EXAMPLE_KEYS, Warning, too_many};
 use crate::codes;
 use crate::command::Seen;
 use crate::error::Result;
 use crate::limits::MAX_EXAMPLES;
-use crate::rule::{Asked, Condition, Rule};
-use crate::sketch::{CallSketch, caller_word};
+use crate::lint::{KNOWN_LABELS, TAGS, unknown_label};
+use crate::rule::{Asked, Condition, Conditions, LabelPattern, Rule};
+use crate::sketch::{Names, caller_word, read_call};
 use crate::yaml::{Node, Reader};
 
-/// Runs them, and answers how many there are: a rule that does not say what its author believes is refused.
-pub(super) fn run(reader: &Reader<'_>, rule: &Rule, node: &Node) -> Result<usize> {
+/// Runs them, and answers how many there are: a rule that does not say what its author believes is refused. Words of an
+/// example that nothing carries are told, because a rule is silent about them for another reason than was meant.
+pub(super) fn run(
+    reader: &Reader<'_>,
+    rule: &Rule,
+    node: &Node,
+    warnings: &mut Vec<Warning>,
+) -> Result<usize> {
     let fields = reader.map(node, "examples", EXAMPLE_KEYS)?;
     let mut tried = 0;
     let mut wrong: Vec<(&Node, String)> = Vec::new();
@@ -26,14 +33,11 @@ pub(super) fn run(reader: &Reader<'_>, rule: &Rule, node: &Node) -> Result<usize
         }
         for item in items {
             tried += 1;
-            let unreadable = |why: &dyn std::fmt::Display| {
-                let what = format!("an example of rule `{}` cannot be read", rule.name);
-                reader.error(codes::BAD_VALUE, item, what).why(why).with("rule", &*rule.name)
-            };
-            let call = serde_json::from_value::<CallSketch>(item.to_json())
-                .map_err(|error| unreadable(&error))?
-                .into_call()
-                .map_err(|error| unreadable(&error.report().why))?;
+            let what = format!("an example of rule `{}` cannot be read", rule.name);
+            let (call, misspelt) = read_call(reader, item, &what, Names::OfStates)
+                .map_err(|error| error.with("rule", &*rule.name))?;
+            misspelt.map_err(|error| error.with("rule", &*rule.name))?;
+            warnings.extend(odd_words(reader, rule, &call));
             let asked = Asked { call: &call, seen: &Seen::default() };
             if rule.contributes(asked) != expected {
                 let why = if expected {
@@ -53,6 +57,41 @@ pub(super) fn run(reader: &Reader<'_>, rule: &Rule, node: &Node) -> Result<usize
     }
     let what = format!("an example of rule `{}` does not hold", rule.name);
     Err(reader.error(codes::EXAMPLE_FAILED, first, what).why(why).with("rule", &*rule.name))
+}
+
+/// Labels and tags of an example that nothing carries and the rule does not name.
+fn odd_words(reader: &Reader<'_>, rule: &Rule, call: &Call) -> Vec<Warning> {
+    let conditions = || rule.when.iter().chain(rule.excepts.iter().flat_map(Conditions::iter));
+    let is_named = |word: &str| {
+        conditions().any(|condition| match condition {
+            Condition::CallerTag(tags) => tags.iter().any(|tag| **tag == *word),
+            Condition::Label(labels) => labels.iter().any(|label| label.holds(word)),
+            _ => false,
+        })
+    };
+    let labels = call
+        .labels
+        .iter()
+        .filter(|label| unknown_label(&LabelPattern::parse(label)).is_some() && !is_named(label));
+    let tags = call.caller.tags.iter();
+    let tags = tags.filter(|tag| !TAGS.contains(&tag.as_str()) && !is_named(tag));
+    let warning = |kind, message: String, fix: String| Warning {
+        source: reader.source.to_owned(),
+        line: rule.line,
+        rule: rule.name.to_string(),
+        kind,
+        message,
+        fix,
+    };
+    let of_label = labels.map(|label| {
+        let message = format!("an example has the label `{label}`, which nothing carries");
+        warning("unused_label", message, KNOWN_LABELS.to_owned())
+    });
+    let of_tag = tags.map(|tag| {
+        let message = format!("an example has the tag `{tag}`, which nobody carries");
+        warning("unused_tag", message, format!("tags are {}", TAGS.join(", ")))
+    });
+    of_label.chain(of_tag).collect()
 }
 
 /// The first thing that keeps a rule silent about an example.

@@ -53,7 +53,8 @@ fn hosts(reader: &Reader<'_>, node: &Node) -> Result<BTreeSet<String>> {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.*:[]".contains(&b);
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(plain) {
             let error = reader.error(codes::BAD_VALUE, item, format!("`{name}` is no host"));
-            return Err(error.why("a name in lower case, perhaps with `*.` or a port"));
+            let error = error.why("a name in lower case, perhaps with `*.` or a port");
+            return Err(error.fix("write a name such as `cdn.example.org`"));
         }
         Ok(name.to_owned())
     };

@@ -4,7 +4,7 @@ use crate::source::conditions::MATCH_KEYS;
 use crate::source::{CONSTRAINT_KEYS, EXAMPLE_KEYS, RULE_KEYS, TOP_KEYS};
 
 /// Words that other tools have, and people write by habit, with ours.
-const HABITS: [(&str, &str); 22] = [
+const HABITS: [(&str, &str); 26] = [
     ("state", "state_machine_state"),
     ("taint", "label"),
     ("labels", "label"),
@@ -27,10 +27,30 @@ const HABITS: [(&str, &str); 22] = [
     ("block", "deny"),
     ("forbid", "deny"),
     ("permit", "allow"),
+    ("coding", "code_writing"),
+    ("implementing", "code_writing"),
+    ("explore", "exploring"),
+    ("debug", "exploring"),
 ];
 
+/// Keys of `match` that people write in a call, with those that a call has.
+const OF_CALLS: [(&str, &str); 7] = [
+    ("path_glob", "path"),
+    ("paths", "path"),
+    ("argv_prefix", "argv"),
+    ("command", "argv"),
+    ("size_over", "size"),
+    ("plugin", "caller"),
+    ("taint", "label"),
+];
+
+/// The key of a call for one of a rule.
+pub(crate) fn of_call(key: &str) -> Option<&'static str> {
+    OF_CALLS.iter().find(|(theirs, _)| *theirs == key).map(|(_, ours)| *ours)
+}
+
 /// The word of ours for one that other tools have.
-pub(super) fn habit(word: &str) -> Option<&'static str> {
+pub(crate) fn habit(word: &str) -> Option<&'static str> {
     HABITS.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| *ours)
 }
 

@@ -94,6 +94,12 @@ fn a_rule_that_a_person_writes_is_read_strictly() {
     check("{}", Some(("grant_malformed", "review show")));
     check("{", Some(("policy_syntax", "YAML")));
     check("[1]", Some(("policy_bad_value", "")));
+    // A fault is told at its place in what was written, whatever stands before it.
+    let misspelt = r#"{"syscall":"shell.run","argv_prefx":"ls"}"#;
+    check(misspelt, Some(("policy_unknown_key", ":1:24: unknown key `argv_prefx`")));
+    let behind = r#"{"cwd":"a","syscall":"shell.run","port":"80"}"#;
+    check(behind, Some(("policy_bad_value", ":1:41: an unreadable port")));
+    check(r#"{"cwd":"a","syscall":"shell.run","argv":"ls"}"#, None);
 }
 
 /// The failure: a grant for a listing of the top was one for every path.

@@ -149,6 +149,14 @@ fn what_no_rule_can_name_is_left_out_and_the_rest_is_learned() {
     };
     check(run(""), false);
     check(asked("fs.read", &long), false);
+    // What was masked is not what was asked for: a rule for it would never match.
+    for masked in ["[secret:token]", "console.log('[secret:a.b-c_1]')", "k=[secret:a] [secret:b]"] {
+        check(run(masked), false);
+    }
+    check(asked("fs.read", "keys/[secret:token].pem"), false);
+    for plain in ["[secret:", "[secret:]", "[secret:a b]", "[secret] ]", "secret:a]"] {
+        check(run(plain), true);
+    }
     for word in
         ["\u{7f}", "\u{85}", "\u{fffe}", "\u{ffff}", "\u{feff}", "a\nb", "\"'\\", "ü", "\u{1}"]
     {

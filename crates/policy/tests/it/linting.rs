@@ -369,7 +369,7 @@ fn words_that_no_connection_has_are_told() {
 }
 
 /// Everything found that is not about manners, as `kind: message; fix`.
-fn told(rules: &[&str]) -> Vec<(Level, &'static str, String)> {
+pub(crate) fn told(rules: &[&str]) -> Vec<(Level, &'static str, String)> {
     let rules: String = rules.iter().map(|rule| format!("  - {{ {rule} }}\n")).collect();
     let text = format!("capabilities:\n{rules}");
     let found = lint(&compile(&text).unwrap_or_else(|error| panic!("{error}\n{text}")));
@@ -378,7 +378,7 @@ fn told(rules: &[&str]) -> Vec<(Level, &'static str, String)> {
 }
 
 /// Expects one finding of a kind with these words, and the control clean.
-fn slip(rules: &[&str], kind: &str, words: &[&str], control: &[&str]) {
+pub(crate) fn slip(rules: &[&str], kind: &str, words: &[&str], control: &[&str]) {
     let found = told(rules);
     let [(_, own, text)] = found.as_slice() else { panic!("{rules:?}: {found:?}") };
     assert_eq!(*own, kind, "{rules:?}: {text}");
@@ -388,7 +388,7 @@ fn slip(rules: &[&str], kind: &str, words: &[&str], control: &[&str]) {
     assert_eq!(told(control), [], "{control:?}");
 }
 
-fn runs(commands: &str) -> String {
+pub(crate) fn runs(commands: &str) -> String {
     format!("name: a, match: {{ syscall: shell.run, {commands} }}, action: allow")
 }
 

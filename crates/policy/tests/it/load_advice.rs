@@ -1,5 +1,7 @@
 //! What an error of a policy file advises.
 
+use glasshouse_policy::{CallSketch, Suite, codes};
+
 use crate::load_errors::{check, rule};
 use crate::support::compile;
 
@@ -145,4 +147,131 @@ fn a_failing_example_names_the_condition() {
         "{ name: a, match: {}, action: allow, examples: { match: [{ syscall: net.connect }] } }",
     );
     check(&opens, "policy_example_failed", 2, 62, &["without `host` allows no connection"]);
+}
+
+/// The failure: "write a value of the kind that is named" stood where no kind was named, also for a port in quotes.
+/// Now: each fault of a value says what to write, and none has the words of the code for all.
+#[test]
+fn each_bad_value_says_what_to_write() {
+    let general = ["policy_bad_value", "policy_missing_key"].map(|name| {
+        let all = codes::ALL.iter().find(|code| code.name == name);
+        all.expect("a code of this crate").fix
+    });
+    let advised = |text: &str, fix: &str| {
+        let report = compile(text).expect_err(text).report();
+        assert!(report.fix.contains(fix), "{text}: {}", report.fix);
+        assert!(!general.contains(&report.fix.as_str()), "{text}");
+    };
+    let one = |rest: &str, fix: &str| advised(&rule(&format!("{{ name: a, {rest} }}")), fix);
+    let matching = |when: &str, fix: &str| {
+        one(&format!("match: {{ {when} }}, action: deny"), fix);
+    };
+    matching("syscall: 'fs.*'", "list the names: [fs.");
+    matching("syscall: 'x.*'", "write one of fs.");
+    matching("syscall: fs.frobnicate", "write one of fs.");
+    matching("port: '443'", "write it without quotes: 443");
+    matching("port: 0", "write a number, such as 443");
+    matching("port: x", "write a number, such as 443");
+    matching("state_machine_state: coding", "did you mean `code_writing`?");
+    matching("state_machine_state: elsewhere", "write one of idle");
+    matching("state_machine_state: [no]", "write one of idle");
+    matching("change: all", "write one of test");
+    matching("caller_tag: 'a*'", "write whole words");
+    matching("caller_tag: { a: b }", "write a text or a list of texts");
+    matching("method:", "write a text or a list of texts");
+    matching("argv_prefix: ' '", "name a command");
+    matching("host: 'https://a.test'", "write a name such as `example.org`");
+    matching("http_path: a", "write `/exactly/this`");
+    one("match: {}, action: no", "write one of allow, deny, require_review");
+    one("match: {}, action: [deny]", "write one of allow, deny, require_review");
+    one("match: {}, action: perhaps", "write one of allow, deny, require_review");
+    one("match: x, action: deny", "write a map of keys and values");
+    one("match: {}, action: deny, constraints: { rate: 1/h }", "remove `constraints`");
+    one("match: {}, action: deny, except: [{}]", "write in it what lifts the rule");
+    one("match: {}, action: deny, except: { path_glob: a }", "write a list");
+    let demands = |demand: &str, fix: &str| {
+        one(&format!("match: {{}}, action: allow, constraints: {{ {demand} }}"), fix);
+    };
+    demands("require_sandbox: 'a b'", "write one of L2, code-executor");
+    demands("require_capability_token: 1", "write true or false");
+    demands("min_isolation: most", "write one of ");
+    demands("ui_limits: { max_node_count: x }", "write a number from 0");
+    demands("ui_hosts: ['A b']", "write a name such as");
+    demands("rate: [1]", "write calls and a time");
+    advised("secret_patterns: { 'a b': x }", "name the secret by such letters");
+    advised("secret_patterns: { a: 1 }", "quote it");
+    advised("network_whitelist: { a: 'a.test:x' }", "`a.test:8443`");
+    advised("capabilities: x", "write a list");
+    // What is not there, and what stands too deep.
+    one("match: {}", "add `action:` with allow, deny or require_review");
+    one("action: deny", "add `match:` with conditions");
+    advised(&rule("{ match: {}, action: deny }"), "add `name:`");
+    one(
+        "match: { syscall: x.y, action: deny }",
+        "`action` of line 2 stands inside `match`: indent it",
+    );
+    one("match: {}, constraints: { action: deny }", "stands inside `constraints`");
+}
+
+/// The failure: a state `exploreing` and a label `wbe` in an example of what a rule does not match held, for another
+/// reason than was meant; `path_glob` in an example had no advice.
+/// Now: an example is read as strictly as a rule.
+#[test]
+fn an_example_is_read_as_a_rule_is() {
+    let text = |example: &str| {
+        rule(&format!(
+            "{{ name: a, match: {{ syscall: x.y, state_machine_state: idle, label: web }}, action: deny, examples: {{ not_match: [{{ {example} }}] }} }}"
+        ))
+    };
+    for (example, code, fix) in [
+        ("syscall: x.y, state: exploreing", "policy_bad_value", "did you mean `exploring`?"),
+        ("syscall: x.y, state: coding", "policy_bad_value", "did you mean `code_writing`?"),
+        ("syscall: x.y, state: nowhere", "policy_bad_value", "write one of idle"),
+        ("syscall: x.y, path_glob: a", "policy_unknown_key", "did you mean `path`?"),
+        ("syscall: x.y, argv_prefix: a", "policy_unknown_key", "did you mean `argv`?"),
+        ("syscall: x.y, size_over: 1KiB", "policy_unknown_key", "did you mean `size`?"),
+        ("syscall: x.y, plugin: a", "policy_unknown_key", "did you mean `caller`?"),
+        ("syscall: x.y, labels: web", "policy_unknown_key", "did you mean `label`?"),
+        ("syscall: x.y, caller: nobody", "policy_bad_value", "write it as {"),
+        ("path: a", "policy_bad_value", "write it as {"),
+    ] {
+        let report = compile(&text(example)).expect_err(example).report();
+        assert_eq!(
+            (report.code.as_str(), report.fix.contains(fix)),
+            (code, true),
+            "{example}: {report:?}"
+        );
+        assert_eq!(report.context["line"], 2, "{example}");
+    }
+    let warned = |example: &str| -> Vec<&'static str> {
+        compile(&text(example)).unwrap().warnings().iter().map(|it| it.kind).collect()
+    };
+    assert_eq!(warned("syscall: x.y, state: idle, label: wbe"), ["unused_label"]);
+    assert_eq!(warned("syscall: x.y, caller_tag: trusted_wriet"), ["unused_tag"]);
+    for plain in ["label: repo", "label: 'mcp:a'", "caller_tag: trusted_write", "state: planning"] {
+        assert_eq!(warned(&format!("syscall: x.y, {plain}")), <[&str; 0]>::default(), "{plain}");
+    }
+    // The control: a call on the command line and in a file of tests is read alike.
+    let call = |json: &str| CallSketch::from_json(json).and_then(|it| it.check_names());
+    for (json, fix) in [
+        (r#"{"syscall":"fs.read","path_glob":"a"}"#, "did you mean `path`?"),
+        (r#"{"syscall":"fs.read","pathh":"a"}"#, "did you mean `path`?"),
+        (r#"{"syscall":"fs.read","state":"exploreing"}"#, "did you mean `exploring`?"),
+    ] {
+        let report = call(json).expect_err(json).report();
+        assert_eq!((report.code.as_str(), report.fix.as_str()), ("call_malformed", fix));
+    }
+    let suite = |of: &str| {
+        let tests = format!(
+            "tests:\n  - {{ name: a, call: {{ syscall: fs.read, {of} }}, expect: deny }}\n"
+        );
+        Suite::read("t.yaml", &tests).expect_err(of).report()
+    };
+    for (of, fix) in [
+        ("state: exploreing", "did you mean `exploring`?"),
+        ("path_glob: a", "did you mean `path`?"),
+    ] {
+        let report = suite(of);
+        assert_eq!((report.fix.as_str(), &report.context["line"]), (fix, &2.into()), "{report:?}");
+    }
 }

@@ -354,10 +354,10 @@ fn failing_examples_refuse_the_file() {
     );
     check(
         &rule("{ name: a, match: {}, action: deny, examples: { match: [{ sycall: x }] } }"),
-        "policy_bad_value",
+        "policy_unknown_key",
         2,
-        61,
-        &["sycall"],
+        63,
+        &["sycall", "did you mean `syscall`?"],
     );
     check(
         &rule(

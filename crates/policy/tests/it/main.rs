@@ -15,6 +15,7 @@ mod linting;
 mod load_advice;
 mod load_errors;
 mod names;
+mod odd_words;
 mod random;
 mod schema;
 mod shipped;

@@ -38,7 +38,7 @@ fn a_file_of_tests_is_read_strictly() {
     check("test: []", "policy_unknown_key");
     check("tests: [{ name: a, call: { syscall: x }, expects: deny }]", "policy_unknown_key");
     check("tests: [{ name: a, call: { syscall: x } }]", "policy_missing_key");
-    check("tests: [{ name: a, call: { sycall: x }, expect: deny }]", "policy_bad_value");
+    check("tests: [{ name: a, call: { sycall: x }, expect: deny }]", "policy_unknown_key");
     check(
         "tests: [{ name: a, call: { syscall: x, path: ../a }, expect: deny }]",
         "policy_bad_value",
