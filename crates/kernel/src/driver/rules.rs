@@ -27,7 +27,7 @@ use super::simulate::{Past, Simulation};
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::config::project_text;
-use crate::extension::ScriptExtension;
+use crate::extension::{Programs, ScriptExtension};
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -429,10 +429,18 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
 /// `policy_extension_failed` with the place in the policy; the errors of the sandbox: rules that cannot
 /// be asked are no reason to go on without them.
 pub fn served(policy: Policy, host: impl FnOnce() -> Result<Arc<SandboxHost>>) -> Result<Policy> {
-    let Some(text) = policy.extension() else { return Ok(policy) };
-    let started = ScriptExtension::start(host()?, &text.code, Language::Ts);
-    let extension = started.map_err(|error| of_extension(error, text))?;
-    Ok(policy.served_by(Arc::new(extension)))
+    if policy.extensions().is_empty() {
+        return Ok(policy);
+    }
+    let host = host()?;
+    let mut programs = Programs::default();
+    for text in policy.extensions() {
+        if !programs.runs(&text.code) {
+            let started = ScriptExtension::start(Arc::clone(&host), &text.code, Language::Ts);
+            programs.add(&text.code, started.map_err(|error| of_extension(error, text))?);
+        }
+    }
+    Ok(policy.served_by(Arc::new(programs)))
 }
 
 /// Says in which policy the faulty program is.
