@@ -45,6 +45,17 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
             assert_eq!((answer.status, answer.code().as_str()), (400, "request_invalid"), "{body}");
         }
     }
+    // What nests too deeply is told in words of ours; what nests less is read.
+    for (depth, status) in [(200, 400), (20, 422)] {
+        let rule = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let call = format!(r#"{{"syscall":"fs.write","path":{rule}}}"#);
+        let body = format!(r#"{{"project":{},"call":{call}}}"#, json!(project));
+        let answer = served.send("POST /v1/policy/check", &[], Some(&body));
+        assert_eq!(answer.status, status, "{depth}");
+        let text = answer.text();
+        assert!(!text.contains("recursion"), "{text}");
+        assert_eq!(text.contains("it nests too deeply"), status == 400, "{text}");
+    }
     // Proposing changes nothing; approving wants the digest of what was read.
     let proposal = json!({ "project": project, "policy": open });
     let proposed = served.post("/v1/policy/propose", &proposal).expect(200).json();
@@ -63,17 +74,6 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
     assert_eq!(shown["project_policy"]["accepted"], true);
 }
 
-/// A server that makes no sandbox still takes away what earlier processes left.
-#[test]
-fn a_server_sweeps_when_it_starts() {
-    let place = Place::new();
-    let left = place.home().join("run/b_unknown");
-    std::fs::create_dir_all(&left).unwrap();
-    let _served = Served::new(&place);
-    let begun = std::time::Instant::now();
-    while left.exists() {
-        assert!(begun.elapsed() < crate::client::PATIENCE, "it was not removed");
-        std::thread::sleep(std::time::Duration::from_millis(5));
 /// The failure: of people who accepted different texts at once, the file of one could be in place and the acceptance of
 /// another the last: no file of an accepted text was there. Now: there is one order of both, over HTTP, by commands of
 /// other processes, and of both together.
@@ -142,6 +142,17 @@ fn a_file_that_was_changed_since_it_was_read_is_not_accepted() {
     check(Some(&shipped), None);
 }
 
+/// A server that makes no sandbox still takes away what earlier processes left.
+#[test]
+fn a_server_sweeps_when_it_starts() {
+    let place = Place::new();
+    let left = place.home().join("run/b_unknown");
+    std::fs::create_dir_all(&left).unwrap();
+    let _served = Served::new(&place);
+    let begun = std::time::Instant::now();
+    while left.exists() {
+        assert!(begun.elapsed() < crate::client::PATIENCE, "it was not removed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
