@@ -8,7 +8,7 @@ use glasshouse_model::body::{
     ApprovalRequested, ApprovalResolved, ApprovalSubject, GrantScope, PolicyChange, PolicyDecided,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
+use glasshouse_model::{Call, Decision, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
 use glasshouse_policy::Consent;
 
 use super::decide::now_us;
@@ -45,7 +45,6 @@ impl Kernel {
         call.session = Some(journal.session.clone());
         call.args_digest = Some(policy.digest);
         let decision = self.decide_branching(None, &call)?;
-        let policy_version = decision.policy_version;
         let change = PolicyChange {
             project: policy.project.display().to_string(),
             previous,
@@ -62,19 +61,7 @@ impl Kernel {
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
                 .why(decision.why()));
         }
-        let asked = ApprovalRequested {
-            subject: ApprovalSubject::Policy,
-            call: None,
-            tool: name::POLICY_UPDATE.to_owned(),
-            // The text itself is the blob that the proposal names; it may be larger than an event.
-            shown: format!("the policy {} ({} bytes)", policy.digest, policy.text.len()),
-            reasons: decision.reasons,
-            args_digest: policy.digest,
-            policy_version,
-            base: previous.unwrap_or(Digest::ZERO),
-            offer: None,
-            merge: None,
-        };
+        let asked = question(policy, previous, decision);
         drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
         let approval = journal.append(drafts)?;
         let resolved = ApprovalResolved {
@@ -111,6 +98,27 @@ impl Kernel {
         let file = file.map_err(fail)?;
         in_place(|| file.lock()).map_err(fail)?;
         Ok(file)
+    }
+}
+
+/// What a person was asked, who has the text in front of them.
+fn question(
+    policy: &ProjectPolicy,
+    previous: Option<Digest>,
+    decision: Decision,
+) -> ApprovalRequested {
+    ApprovalRequested {
+        subject: ApprovalSubject::Policy,
+        call: None,
+        tool: name::POLICY_UPDATE.to_owned(),
+        // The text itself is the blob that the proposal names; it may be larger than an event.
+        shown: format!("the policy {} ({} bytes)", policy.digest, policy.text.len()),
+        reasons: decision.reasons,
+        args_digest: policy.digest,
+        policy_version: decision.policy_version,
+        base: previous.unwrap_or(Digest::ZERO),
+        offer: None,
+        merge: None,
     }
 }
 

@@ -328,7 +328,7 @@ mod tests {
             let named: Vec<String> = (0..patterns.len()).map(|at| format!("number-{at}")).collect();
             let pairs: Vec<(&str, &str)> =
                 named.iter().map(String::as_str).zip(patterns.iter().copied()).collect();
-            let error = Patterns::new(&[pairs.clone()]).err().unwrap().to_string();
+            let error = Patterns::new(std::slice::from_ref(&pairs)).err().unwrap().to_string();
             let expected = at_fault.map_or("together".to_owned(), |at| format!("`number-{at}`"));
             assert!(error.contains(&expected), "{error} lacks {expected}");
         };
