@@ -3,6 +3,7 @@
 //! One loop per turn. It alone appends; tasks that talk to the model, run a command or ask a person
 //! give back event drafts. Nothing that depends on an event starts before the event is durable.
 
+mod accepting;
 mod access;
 mod answer;
 mod approvals;

@@ -97,6 +97,26 @@ impl ScriptExtension {
         let ran = ran.map_err(|e| crashed(&e))?;
         opinion(ran, time_ms)
     }
+
+    /// What it says of a call.
+    ///
+    /// # Errors
+    /// Why it says nothing.
+    pub fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+        in_place(|| self.ask(call, EVALUATION_MS))
+    }
+
+    /// Has the next call make it again, after a crash. Answers whether it will be asked again.
+    pub fn restart(&self) -> bool {
+        let mut running = lock(&self.running);
+        let now = Instant::now();
+        let again = running.crashed.is_some_and(|at| now.duration_since(at) < CRASH_WINDOW);
+        running.disabled |= again;
+        running.crashed = Some(now);
+        // The next call makes another one, so nobody waits here.
+        running.worker = None;
+        !running.disabled
+    }
 }
 
 /// Why a program could not answer the call that it is tried with.
@@ -227,19 +247,55 @@ fn opinion(ran: Ran, limit_ms: u64) -> Result<Option<Opinion>, ExtensionError> {
     Ok(Some(Opinion { effect: answer.effect, reason }))
 }
 
+/// One program that stands for all texts, as in a policy that has one.
 impl Extension for ScriptExtension {
-    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
-        in_place(|| self.ask(call, EVALUATION_MS))
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        call: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
+        self.evaluate(call)
     }
 
-    fn restart(&self) -> bool {
-        let mut running = lock(&self.running);
-        let now = Instant::now();
-        let again = running.crashed.is_some_and(|at| now.duration_since(at) < CRASH_WINDOW);
-        running.disabled |= again;
-        running.crashed = Some(now);
-        // The next call makes another one, so nobody waits here.
-        running.worker = None;
-        !running.disabled
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
+        self.restart()
+    }
+}
+
+/// The programs of a policy, each with its text: what two sources carry is one program.
+#[derive(Default)]
+pub struct Programs(Vec<(String, ScriptExtension)>);
+
+impl Programs {
+    /// Whether a text runs.
+    #[must_use]
+    pub fn runs(&self, code: &str) -> bool {
+        self.of(code).is_some()
+    }
+
+    /// Adds the program of a text.
+    pub fn add(&mut self, code: &str, program: ScriptExtension) {
+        self.0.push((code.to_owned(), program));
+    }
+
+    fn of(&self, code: &str) -> Option<&ScriptExtension> {
+        self.0.iter().find(|(text, _)| text == code).map(|(_, program)| program)
+    }
+}
+
+impl Extension for Programs {
+    fn evaluate(
+        &self,
+        text: Option<&ExtensionText>,
+        call: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
+        let program = text.and_then(|text| self.of(&text.code));
+        let program =
+            program.ok_or_else(|| ExtensionError::Failed("it was not started".to_owned()))?;
+        program.evaluate(call)
+    }
+
+    fn restart(&self, text: Option<&ExtensionText>) -> bool {
+        text.and_then(|text| self.of(&text.code)).is_some_and(ScriptExtension::restart)
     }
 }

@@ -9,7 +9,7 @@ use glasshouse_model::{Call, Constraints, Decision, Digest, Effect, Layer, RuleT
 use crate::approval::{ApprovalRefusal, ApprovalUse};
 use crate::builtin::{BUILT_INS, BuiltIn, Facts};
 use crate::command::Seen;
-use crate::extension::{Extension, ExtensionError, Opinion};
+use crate::extension::{Extension, ExtensionError, ExtensionText, Opinion};
 use crate::grant::{GrantId, GrantUse, NoCounters, TokenRefusal, TokenUse, UseCounters};
 use crate::policy::Policy;
 use crate::rule::{Asked, Demands, ISOLATION_LEVELS, Interface, Rule, UI_PROFILES};
@@ -30,7 +30,7 @@ pub struct Request<'a> {
     pub standing: Option<StandingUse<'a>>,
     /// Stored use counters of grants and approvals.
     pub counters: &'a dyn UseCounters,
-    /// An extension that is asked in the place of the one that serves the policy.
+    /// What is asked in the place of what serves the policy's programs.
     pub extension: Option<&'a dyn Extension>,
 }
 
@@ -182,9 +182,8 @@ fn decide_with(
         ledger.add_supposed(place, action);
     }
     ledger.check_sandbox();
-    let is_gone = policy.extension().is_some_and(|text| supposed.is_gone(policy, text.position));
-    if !ledger.denied && !is_gone {
-        ledger.ask_extension(policy, request);
+    if !ledger.denied {
+        ledger.ask_extensions(policy, request, supposed);
     }
     ledger.check_consent(policy, request.call);
     ledger.verdict(policy, request, token.and_then(Result::err))
@@ -223,6 +222,8 @@ struct Ledger<'a> {
 
 /// Template name that any sandbox satisfies.
 const ANY_SANDBOX: &str = "L2";
+/// Name of a program in traces.
+const EXTENSION: &str = "extension";
 
 impl Ledger<'_> {
     fn add(&mut self, layer: Layer, name: &str, action: Effect, reason: Option<String>) {
@@ -350,33 +351,44 @@ impl Ledger<'_> {
         }
     }
 
-    fn ask_extension(&mut self, policy: &Policy, request: &Request<'_>) {
-        let text = policy.extension();
-        let said = match request.extension.or_else(|| policy.serving()) {
-            Some(extension) => opinion(extension, request.call),
-            // The rule that nobody can ask might have been a deny rule.
-            None => text.map(|_| Opinion {
-                effect: Effect::Deny,
-                reason: "the policy has rules in TypeScript, and nothing runs them".to_owned(),
-            }),
-        };
-        let Some(Opinion { effect, reason }) = said else { return };
-        let counts = match text {
-            Some(text) => self.consent(text.position, effect),
-            None => {
-                self.hear(effect);
-                self.joint |= effect != Effect::Deny;
-                true
+    /// Asks each program. None hears what another said, so their order decides nothing.
+    fn ask_extensions(&mut self, policy: &Policy, request: &Request<'_>, supposed: &Supposed<'_>) {
+        let serving = request.extension.or_else(|| policy.serving());
+        let texts = policy.extensions();
+        if let (true, Some(extension)) = (texts.is_empty(), serving) {
+            if let Some(said) = opinion(extension, None, request.call) {
+                self.add(Layer::Extension, EXTENSION, said.effect, Some(said.reason));
             }
-        };
-        if counts {
+            return;
+        }
+        // A text that two sources carry is one program: it crashes once, and counts for both.
+        let mut heard: Vec<(&str, Opinion)> = Vec::new();
+        for text in texts.iter().filter(|text| !supposed.is_gone(policy, text.position)) {
+            let before = heard.iter().find(|(code, _)| *code == text.code);
+            let said = match (before, serving) {
+                (Some((_, said)), _) => Some(said.clone()),
+                (None, Some(extension)) => opinion(extension, Some(text), request.call),
+                // The rule that nobody can ask might have been a deny rule.
+                (None, None) => Some(Opinion {
+                    effect: Effect::Deny,
+                    reason: "the policy has rules in TypeScript, and nothing runs them".to_owned(),
+                }),
+            };
+            let Some(said) = said else { continue };
+            heard.push((&text.code, said.clone()));
+            self.add_opinion(text, said);
+        }
+    }
+
+    fn add_opinion(&mut self, text: &ExtensionText, said: Opinion) {
+        if self.consent(text.position, said.effect) {
             self.traces.push(RuleTrace {
-                name: "extension".to_owned(),
+                name: EXTENSION.to_owned(),
                 layer: Layer::Extension,
-                source: text.map(|text| text.source.clone()),
-                line: text.map(|text| text.line),
-                action: effect,
-                reason: Some(reason),
+                source: Some(text.source.clone()),
+                line: Some(text.line),
+                action: said.effect,
+                reason: Some(said.reason),
             });
         }
     }
@@ -486,14 +498,19 @@ impl Ledger<'_> {
 }
 
 /// What an extension says; one that cannot say anything denies.
-fn opinion(extension: &dyn Extension, call: &Call) -> Option<Opinion> {
-    let error = match extension.evaluate(call) {
+fn opinion(
+    extension: &dyn Extension,
+    program: Option<&ExtensionText>,
+    call: &Call,
+) -> Option<Opinion> {
+    let error = match extension.evaluate(program, call) {
         Ok(said) => return said,
         Err(error) => error,
     };
     let mut reason = error.to_string();
     if matches!(error, ExtensionError::Crashed(_)) {
-        let then = if extension.restart() { "it is started again" } else { "it is disabled" };
+        let then =
+            if extension.restart(program) { "it is started again" } else { "it is disabled" };
         reason = format!("{reason}; {then}");
     }
     Some(Opinion { effect: Effect::Deny, reason })

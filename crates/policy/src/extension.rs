@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use glasshouse_model::{Call, Decision, Effect, Layer};
+use glasshouse_model::{Call, Decision, Effect, Layer, RuleTrace};
 
 /// Rules in TypeScript that a source of a policy carries. Whoever compiles the policy also has them run
 /// ([`Policy::served_by`](crate::Policy::served_by)); until then nothing that reaches them is allowed.
@@ -113,17 +113,22 @@ impl std::error::Error for ExtensionError {}
 
 /// A running extension program, as the policy sees it. The host owns process, socket and limits.
 pub trait Extension {
-    /// Asks for an opinion; `None` abstains. Called at most once a decision, and never after a
-    /// built-in or a rule denied or a sealed grant decided.
+    /// Asks for an opinion; `None` abstains. `program` is the text of the policy that is asked, `None` where
+    /// what is asked stands in no source. Called never after a built-in or a rule denied or a sealed grant
+    /// decided. Programs do not hear one another: each is asked, whatever the others said.
     ///
     /// # Errors
     /// Any error denies the call.
-    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError>;
+    fn evaluate(
+        &self,
+        program: Option<&ExtensionText>,
+        call: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError>;
 
     /// Told once after [`ExtensionError::Crashed`], so that the host starts the program again. It
     /// returns at once and does not change the decision in hand; how often a crashing program is
     /// restarted is the host's limit. Answers whether the program will be asked again.
-    fn restart(&self) -> bool;
+    fn restart(&self, program: Option<&ExtensionText>) -> bool;
 
     /// Whether it can be asked about any call, and not only about the one that it was made for.
     fn knows_other_calls(&self) -> bool {
@@ -131,31 +136,38 @@ pub trait Extension {
     }
 }
 
-/// What an extension said when a decision was made: whoever makes the decision again hears the same. A
+/// What each extension said when a decision was made: whoever makes the decision again hears the same. A
 /// program that was late once need not be late again, so what it said is as much an input as the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard(Option<Opinion>);
+pub struct Heard(Vec<RuleTrace>);
 
 impl Heard {
     /// From the decision.
     #[must_use]
     pub fn in_decision(decision: &Decision) -> Self {
-        let trace = decision.rules.iter().find(|rule| rule.layer == Layer::Extension);
-        Self(trace.map(|rule| Opinion {
-            effect: rule.action,
-            reason: rule.reason.clone().unwrap_or_default(),
-        }))
+        let told = decision.rules.iter().filter(|rule| rule.layer == Layer::Extension);
+        Self(told.cloned().collect())
     }
 }
 
 impl Extension for Heard {
-    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
-        Ok(self.0.clone())
+    fn evaluate(
+        &self,
+        program: Option<&ExtensionText>,
+        _: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
+        let source = program.map(|program| program.source.as_str());
+        let told = self.0.iter().find(|trace| trace.source.as_deref() == source);
+        Ok(told.map(|trace| Opinion {
+            effect: trace.action,
+            reason: trace.reason.clone().unwrap_or_default(),
+        }))
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         true
     }
+
     fn knows_other_calls(&self) -> bool {
         false
     }
@@ -171,7 +183,7 @@ mod tests {
         let check = |text: &str, expected: Option<(u64, u64)>| {
             let policy = Policy::compile(&[Source::new("p.yaml", text)], &Protected::default());
             let policy = policy.unwrap_or_else(|error| panic!("{error}\n{text}"));
-            let program = policy.extension().expect("a program");
+            let program = policy.extensions().first().expect("a program");
             let (line, marked) =
                 (1..).zip(program.code.lines()).find(|it| it.1.contains('@')).unwrap();
             let column = marked.find('@').unwrap() as u64 + 1;

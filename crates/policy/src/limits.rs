@@ -1,17 +1,18 @@
 //! Every limit of the crate, each with its reason.
 
-/// Most rules in a policy, built-ins left out: far above any policy written by people, and the
-/// compiled form stays in a few megabytes.
+/// Most rules in a source: far above any file written by people, and the compiled form of each stays in a
+/// few megabytes.
 pub const MAX_RULES: usize = 10_000;
-/// Most YAML texts that make one policy: the workflow's, the tenant's, the project's, and room.
+/// Most YAML texts that make one policy: the workflow's, the tenant's, the project's, those of a session that is carried
+/// on, and room. What one text may hold is said for each, so this bounds all of them together.
 pub const MAX_SOURCES: usize = 16;
 /// Largest policy text in bytes: [`MAX_RULES`] rules of some 400 bytes.
 pub const MAX_SOURCE_BYTES: usize = 4 << 20;
 /// Most values in one match key; a longer list is a data file, not a rule.
 pub const MAX_LIST_ITEMS: usize = 1_000;
-/// Most path patterns in a policy after braces are expanded; bounds the index.
+/// Most path patterns in a source after braces are expanded; bounds the index.
 pub const MAX_PATTERNS: usize = 50_000;
-/// Most characters of all path patterns together that stand in a name with a `*`: each may be tried at each
+/// Most characters of all path patterns of a source that stand in a name with a `*`: each may be tried at each
 /// place of a name. So many take some 75 ms on the longest path; ten thousand patterns like `*_test.py` fit.
 pub const MAX_STARRED_CHARS: usize = 100_000;
 /// Most rules, starred characters and sought commands that one explanation looks at, each as often as it does: what
@@ -24,13 +25,13 @@ pub const MAX_PATTERN_BYTES: usize = 512;
 pub const MAX_FILE_NAME_BYTES: usize = 255;
 /// Most patterns that one brace expression may stand for, since nesting multiplies.
 pub const MAX_BRACE_EXPANSIONS: usize = 64;
-/// Most patterns for secrets in a policy; each is looked for in every output.
+/// Most patterns for secrets in a source; each is looked for in every output.
 pub const MAX_SECRET_PATTERNS: usize = 64;
 /// Longest pattern for secrets in bytes.
 pub const MAX_SECRET_PATTERN_BYTES: usize = 512;
 /// Longest name of a pattern for secrets in bytes: it takes the secret's place in a text.
 pub const MAX_SECRET_NAME_BYTES: usize = 64;
-/// Longest program of rules in TypeScript in bytes.
+/// Longest program of rules in TypeScript in bytes; a source has one.
 pub const MAX_EXTENSION_BYTES: usize = 64 << 10;
 /// Most other calls that rules in TypeScript are asked about for one explanation: each may take its whole time.
 pub const MAX_TRIED_BY_EXTENSION: usize = 32;

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::builtin::{BUILT_INS, BuiltIn};
 use crate::decide::decide_under;
 use crate::{
-    CallSketch, Extension, ExtensionError, GrantId, GrantTerms, Opinion, Policy, Protected,
-    Request, SealedGrant, SealingKey, Source, TokenUse, Verdict,
+    CallSketch, Extension, ExtensionError, ExtensionText, GrantId, GrantTerms, Opinion, Policy,
+    Protected, Request, SealedGrant, SealingKey, Source, TokenUse, Verdict,
 };
 
 #[derive(Deserialize)]
@@ -95,7 +95,11 @@ struct Spy {
 }
 
 impl Extension for Spy {
-    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        _: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
         self.calls.set(self.calls.get() + 1);
         let opinion = |effect| Ok(Some(Opinion { effect, reason: "the spy says so".to_owned() }));
         match self.answer {
@@ -106,7 +110,7 @@ impl Extension for Spy {
         }
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         *self.restarts.borrow_mut() += 1;
         true
     }

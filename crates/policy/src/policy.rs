@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::extension::{Extension, ExtensionText, Serving};
 use crate::glob::Glob;
 use crate::index::Index;
-use crate::limits::{MAX_PATTERNS, MAX_RULES, MAX_SECRET_PATTERNS, MAX_SOURCES, MAX_STARRED_CHARS};
+use crate::limits::{MAX_PATTERNS, MAX_SOURCES, MAX_STARRED_CHARS};
 use crate::network::HostPattern;
 use crate::rule::{Conditions, Rule};
-use crate::source::{self, Consent, SecretPattern, Source, Warning};
+use crate::source::{self, Consent, Contents, SecretPattern, Source, Warning};
 
 /// A policy that can decide.
 ///
@@ -43,7 +43,7 @@ pub struct Policy {
     groups: Vec<(usize, String, Vec<HostPattern>)>,
     secret_patterns: Vec<SecretPattern>,
     warnings: Vec<Warning>,
-    extension: Option<ExtensionText>,
+    extensions: Vec<ExtensionText>,
     serving: Option<Serving>,
 }
 
@@ -91,32 +91,26 @@ impl Policy {
             groups: Vec::new(),
             secret_patterns: Vec::new(),
             warnings: Vec::new(),
-            extension: None,
+            extensions: Vec::new(),
             serving: None,
         };
         for (position, source) in sources.iter().enumerate() {
             let contents = source::read(source, position)?;
+            check_size(&contents)?;
             policy.rules.extend(contents.rules);
             let groups = contents.groups.into_iter();
             policy.groups.extend(groups.map(|(name, hosts)| (position, name, hosts)));
             policy.secret_patterns.extend(contents.secret_patterns);
             policy.warnings.extend(contents.warnings);
-            if let Some(extension) = contents.extension {
-                policy.take_extension(extension)?;
-            }
+            policy.extensions.extend(contents.extension);
         }
-        policy.check_size()?;
         policy.check_names()?;
         policy.index = Index::new(&policy.rules);
         Ok(policy)
     }
 
     fn globs(&self) -> impl Iterator<Item = &Glob> {
-        self.rules
-            .iter()
-            .flat_map(|rule| rule.excepts.iter().chain([&rule.when]))
-            .filter_map(Conditions::paths)
-            .flat_map(|paths| paths.include.iter().chain(&paths.exclude))
+        globs(&self.rules)
     }
 
     /// How much a decision on a call may have to look at: rules, places in names that patterns are tried at, and
@@ -127,36 +121,6 @@ impl Policy {
         let sought = if call.argv.is_some() { sought.sum() } else { 0 };
         let commands = sought * (COMMAND_EFFORT + bytes / BYTES_PER_EFFORT);
         self.rules.len() + self.globs().map(Glob::effort).sum::<usize>() + commands
-    }
-
-    /// A second program would need an order among the two.
-    fn take_extension(&mut self, extension: ExtensionText) -> Result<()> {
-        if let Some(first) = &self.extension {
-            let place = format!("{}:{}", first.source, first.line);
-            return Err(limit("extensions", 2, 1).with("first", place));
-        }
-        self.extension = Some(extension);
-        Ok(())
-    }
-
-    fn check_size(&self) -> Result<()> {
-        if self.rules.len() > MAX_RULES {
-            return Err(limit("rules", self.rules.len(), MAX_RULES));
-        }
-        let patterns = self.globs().count();
-        if patterns > MAX_PATTERNS {
-            return Err(limit("path patterns", patterns, MAX_PATTERNS));
-        }
-        let effort = self.globs().map(Glob::effort).sum();
-        if effort > MAX_STARRED_CHARS {
-            let what = "characters in path patterns whose names hold a `*`";
-            return Err(limit(what, effort, MAX_STARRED_CHARS));
-        }
-        let secrets = self.secret_patterns.len();
-        if secrets > MAX_SECRET_PATTERNS {
-            return Err(limit("secret patterns", secrets, MAX_SECRET_PATTERNS));
-        }
-        Ok(())
     }
 
     fn check_names(&self) -> Result<()> {
@@ -251,8 +215,7 @@ impl Policy {
     /// Names of the sources that somebody wrote and that say nothing at all.
     pub fn silent_sources(&self) -> impl Iterator<Item = &str> {
         let says = |source: usize, name: &str| {
-            let is_of_it = self.extension.as_ref().is_some_and(|text| text.position == source);
-            is_of_it
+            self.extensions.iter().any(|text| text.position == source)
                 || self.rules.iter().any(|rule| rule.source == source)
                 || self.secret_patterns.iter().any(|pattern| pattern.source == name)
         };
@@ -300,13 +263,13 @@ impl Policy {
         &self.secret_patterns
     }
 
-    /// The rules in TypeScript that one of the sources carries.
+    /// The rules in TypeScript, at most one program a source, in the order of the sources.
     #[must_use]
-    pub const fn extension(&self) -> Option<&ExtensionText> {
-        self.extension.as_ref()
+    pub fn extensions(&self) -> &[ExtensionText] {
+        &self.extensions
     }
 
-    /// The same policy with what runs its rules in TypeScript. Without it a policy that has such rules
+    /// The same policy with what runs its rules in TypeScript: all of its programs. Without it a policy that has such rules
     /// denies what reaches them.
     #[must_use]
     pub fn served_by(self, extension: Arc<dyn Extension + Send + Sync>) -> Self {
@@ -334,6 +297,29 @@ impl Policy {
         holds(&|source| self.is_joint(source))
             || (!self.apart.is_empty() && self.apart.iter().all(|one| holds(&|at| at == *one)))
     }
+}
+
+fn globs(rules: &[Rule]) -> impl Iterator<Item = &Glob> {
+    rules
+        .iter()
+        .flat_map(|rule| rule.excepts.iter().chain([&rule.when]))
+        .filter_map(Conditions::paths)
+        .flat_map(|paths| paths.include.iter().chain(&paths.exclude))
+}
+
+/// What one source may hold beside the limits of its keys: what loads by itself loads beside others, too. A policy has
+/// so many sources and each so much, so there is a limit to all of them together.
+fn check_size(contents: &Contents) -> Result<()> {
+    let patterns = globs(&contents.rules).count();
+    if patterns > MAX_PATTERNS {
+        return Err(limit("path patterns", patterns, MAX_PATTERNS));
+    }
+    let effort = globs(&contents.rules).map(Glob::effort).sum();
+    if effort > MAX_STARRED_CHARS {
+        let what = "characters in path patterns whose names hold a `*`";
+        return Err(limit(what, effort, MAX_STARRED_CHARS));
+    }
+    Ok(())
 }
 
 /// Places of the sources that are of a kind.

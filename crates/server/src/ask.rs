@@ -240,8 +240,10 @@ impl Ask {
             return Err(Error::new(codes::MEDIA_UNSUPPORTED, "the body is not said to be JSON"));
         }
         body::read(&self.body).map_err(|e| {
+            let why = e.to_string();
+            let is_deep = why.starts_with("recursion limit exceeded");
             invalid("the body cannot be used")
-                .why(&e)
+                .why(if is_deep { "it nests too deeply".to_owned() } else { why })
                 .with("line", e.line())
                 .with("column", e.column())
         })

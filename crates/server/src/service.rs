@@ -13,7 +13,9 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use glasshouse_kernel::{Cancel, Kernel};
 use glasshouse_model::body::PolicyDecided;
-use glasshouse_model::{Call, Constraints, Decision, Digest, Draft, Effect, Kind, Principal};
+use glasshouse_model::{
+    Call, Constraints, Decision, Digest, Draft, Effect, Kind, Principal, PrincipalKind,
+};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts as Head;
@@ -353,7 +355,11 @@ async fn forbid(
 ) -> Error {
     let needed = needed.roles().join(", ");
     let subject = format!("{} {}", route.method, route.path);
-    let reason = format!("it needs one of the roles {needed}");
+    let reason = match caller.principal.kind {
+        PrincipalKind::User => format!("it needs one of the roles {needed}"),
+        // Its roles may well be among them.
+        _ => format!("it needs a person with one of the roles {needed}; this is a key of an agent"),
+    };
     let draft = decided(route, &caller.principal, Effect::Deny, reason.clone());
     tell(shared, service, &format!("{}/denied/{subject}", caller.who()), draft).await;
     Error::new(codes::ROLE_FORBIDDEN, format!("{subject} is not open to the caller")).why(reason)

@@ -344,7 +344,7 @@ fn learn(session: &SessionId, out: Option<&Path>, json: bool) -> Result<u8, Erro
     }
     if unequal > 0 {
         output::note(&format!(
-            "warning: {unequal} decisions cannot be told apart by what rules look at; they come out \
+            "warning: {unequal} decisions are not told apart by what rules look at, or are counted otherwise; they come out \
              differently:"
         ));
         for change in &learned.unequal {

@@ -263,6 +263,9 @@ fn f8_only_a_person_of_the_tenant_answers() {
     for (roles, more) in [(["operator"], &[][..]), (["admin"], &["--agent"][..])] {
         let refused = of("acme", &roles, more).post("/v1/policy/approve", &approval).expect(403);
         assert_eq!(refused.code(), "role_forbidden");
+        // Whoever has the role is told what it is that they lack.
+        let is_told = refused.text().contains("this is a key of an agent");
+        assert_eq!(is_told, !more.is_empty(), "{}", refused.text());
     }
     admin.post("/v1/policy/approve", &approval).expect(200);
     let session = admin.session(&acme, QUESTION);

@@ -68,6 +68,14 @@ fn f6_an_answer_counts_only_for_what_was_asked() {
         400,
         "request_invalid",
     );
+    // What a command refuses as well: a grant of no use, and the number that marks one taken back.
+    for terms in
+        [json!({ "max_uses": 0 }), json!({ "max_uses": u64::MAX }), json!({ "lifetime_ms": 0 })]
+    {
+        let mut body = json!({ "approved": true, "digest": digest, "scope": "session" });
+        body.as_object_mut().unwrap().extend(terms.as_object().unwrap().clone());
+        refused(&path, body, 400, "request_invalid");
+    }
     refused(&forged, yes.clone(), 404, "approval_unknown");
     // Of two equal keys a person may have seen the other one.
     let rule = |keys: &str| {

@@ -1,5 +1,6 @@
 //! Policy over HTTP, sandboxes, and what was used.
 
+use glasshouse_model::Digest;
 use serde_json::json;
 
 use crate::client::Served;
@@ -44,6 +45,17 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
             assert_eq!((answer.status, answer.code().as_str()), (400, "request_invalid"), "{body}");
         }
     }
+    // What nests too deeply is told in words of ours; what nests less is read.
+    for (depth, status) in [(200, 400), (20, 422)] {
+        let rule = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let call = format!(r#"{{"syscall":"fs.write","path":{rule}}}"#);
+        let body = format!(r#"{{"project":{},"call":{call}}}"#, json!(project));
+        let answer = served.send("POST /v1/policy/check", &[], Some(&body));
+        assert_eq!(answer.status, status, "{depth}");
+        let text = answer.text();
+        assert!(!text.contains("recursion"), "{text}");
+        assert_eq!(text.contains("it nests too deeply"), status == 400, "{text}");
+    }
     // Proposing changes nothing; approving wants the digest of what was read.
     let proposal = json!({ "project": project, "policy": open });
     let proposed = served.post("/v1/policy/propose", &proposal).expect(200).json();
@@ -60,6 +72,74 @@ fn a_policy_is_shown_tried_proposed_and_approved() {
     assert_eq!(approve(digest).expect(200).json()["changed"], false);
     let shown = served.get(&format!("/v1/policy?project={}", project.display())).expect(200).json();
     assert_eq!(shown["project_policy"]["accepted"], true);
+}
+
+/// The failure: of people who accepted different texts at once, the file of one could be in place and the acceptance of
+/// another the last: no file of an accepted text was there. Now: there is one order of both, over HTTP, by commands of
+/// other processes, and of both together.
+#[test]
+fn who_accepts_at_once_does_so_one_behind_the_other() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let served = Served::new(&place);
+    let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+    let by_http = |text: &str| {
+        let digest = Digest::of(text.as_bytes());
+        let body = json!({ "project": project, "policy": text, "digest": digest });
+        served.post("/v1/policy/approve", &body).expect(200);
+    };
+    let by_command = |text: &str, n: usize| {
+        let file = place.path(&format!("candidate-{n}.yaml"));
+        std::fs::write(&file, text).unwrap();
+        let (file, digest) = (file.display().to_string(), Digest::of(text.as_bytes()).to_string());
+        let ran = place.run_in(&project, &["policy", "update", &file, "--digest", &digest]);
+        ran.expect_status(0);
+    };
+    for round in 0..4 {
+        let texts: Vec<_> =
+            (0..8).map(|n| format!("{shipped}\n# text {n} of round {round}\n")).collect();
+        std::thread::scope(|scope| {
+            for (n, text) in texts.iter().enumerate() {
+                let (by_http, by_command) = (&by_http, &by_command);
+                scope.spawn(move || if n < 5 { by_http(text) } else { by_command(text, n) });
+            }
+        });
+        let shown = served.get(&format!("/v1/policy?project={}", project.display())).expect(200);
+        let own = shown.json()["project_policy"].clone();
+        assert_eq!(own["accepted"], true, "round {round}: {own}");
+        let file = std::fs::read(project.join(".glasshouse/policy.yaml")).unwrap();
+        assert_eq!(own["digest"], json!(Digest::of(&file)), "round {round}");
+        assert!(texts.iter().any(|text| text.as_bytes() == file), "round {round}");
+    }
+    place.run(&["audit", "verify"]).expect_status(0);
+    place.run(&["audit", "check-state"]).expect_status(0);
+}
+
+/// The failure: a file that somebody changed while it was being accepted was accepted as it had been, beside another one.
+#[test]
+fn a_file_that_was_changed_since_it_was_read_is_not_accepted() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+    let file = project.join(".glasshouse/policy.yaml");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_glasshouse"));
+    let kernel = glasshouse_kernel::Kernel::open(&place.home(), program).unwrap();
+    std::fs::write(&file, &shipped).unwrap();
+    let read = kernel.project_policy(&project).unwrap().unwrap();
+    let check = |now: Option<&str>, expected: Option<&str>| {
+        match now {
+            Some(text) => std::fs::write(&file, text).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let accepted = kernel.accept_policy(&read, &kernel.person());
+        let code = accepted.as_ref().err().map(|error| error.code());
+        assert_eq!(code, expected, "{now:?}");
+        let is_accepted = kernel.project_policy(&project).unwrap().is_some_and(|own| own.accepted);
+        assert_eq!(is_accepted, expected.is_none(), "{now:?}");
+    };
+    check(Some("capabilities: []\n"), Some("policy_changed"));
+    check(None, Some("policy_changed"));
+    check(Some(&shipped), None);
 }
 
 /// A server that makes no sandbox still takes away what earlier processes left.

@@ -132,3 +132,75 @@ fn another_repository_in_the_directory_inherits_no_grant() {
     check(false, "tool.completed", "live");
     check(true, "tool.denied", "repository_changed");
 }
+
+/// A file that reads, with rules in TypeScript that deny the read of one file.
+fn with_program(place: &Place, denied: &str, more: &str) -> String {
+    let shipped = place.run(&["policy", "show", "--shipped"]).expect_status(0).stdout;
+    format!(
+        "{}\n{more}extension: |\n  export function evaluate(call) {{\n    if (call.path === '{denied}')\n      \
+         return {{ effect: 'deny', reason: 'not {denied}' }};\n  }}\n",
+        shipped.trim_end()
+    )
+}
+
+fn patterns(name: &str, count: usize) -> String {
+    let lines = (0..count).map(|n| format!("  {name}-{n}: '{name}{n}_[a-z]{{8}}'\n"));
+    format!("secret_patterns:\n{}", lines.collect::<String>())
+}
+
+/// Three turns, each reading both files.
+const READS: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: a, tool: fs.read, args: { path: src/a } } }, { call: { id: b, tool: fs.read, args: { path: src/b } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { call: { id: c, tool: fs.read, args: { path: src/a } } }, { call: { id: d, tool: fs.read, args: { path: src/b } } } ]
+  - emit: [ { text: done } ]
+";
+
+/// The failure: limits of one file were counted over the file that a session was started with and the one accepted since,
+/// so the session, its forks and its work were stuck after a policy with other rules in TypeScript was accepted. Now: each
+/// file keeps them by itself, all programs are heard, and what either denies is denied.
+#[test]
+fn a_session_is_carried_on_beside_another_file_with_a_program() {
+    let check =
+        |before: &str, since: Option<&str>, expected: [&str; 2], [one, other]: [&str; 2]| {
+            let place = Place::new();
+            let project = place.shell_project();
+            for name in ["a", "b"] {
+                std::fs::write(project.join("src").join(name), "text\n").unwrap();
+            }
+            place.accept_policy(&project, &with_program(&place, before, one));
+            let ran = place.scenario(&project, READS).expect_status(0).last();
+            let id = ran["session"].as_str().unwrap().to_owned();
+            let fork = ["session", "fork", &id, "--name", "beside"];
+            if let Some(since) = since {
+                place.accept_policy(&project, &with_program(&place, since, other));
+            }
+            place.run(&fork).expect_status(0);
+            let log = place.log();
+            let rows = log.branches(&id.parse().unwrap()).unwrap();
+            for (row, more) in rows.iter().zip([&[][..], &["--branch", "beside"]]) {
+                let resume = ["session", "resume", &id, "again", "--json"];
+                place.run(&[&resume[..], more].concat()).expect_status(0);
+                let events = log.read(&row.branch, 1, 100_000).unwrap();
+                let found = ends(&events);
+                assert_eq!(found[found.len() - 2..], expected, "{before} {since:?} {more:?}");
+                let replay = ["session", "replay", &id, "--json"];
+                let replay = place.run(&[&replay[..], more].concat()).expect_status(0).last();
+                assert_eq!(replay["equal"], true, "{replay}");
+            }
+            place.run(&["audit", "verify"]).expect_status(0);
+        };
+    let (open, denied) = ("tool.completed", "tool.denied");
+    check("src/a", Some("src/b"), [denied, denied], ["", ""]);
+    check("src/a", Some("src/c"), [denied, open], ["", ""]);
+    check("src/c", Some("src/b"), [open, denied], ["", ""]);
+    // The same program in a file that differs in something else is asked once for both.
+    check("src/a", Some("src/a"), [denied, open], ["", "# more\n"]);
+    // Patterns for secrets, as many as one file may have.
+    let (mine, others) = (patterns("mine", 40), patterns("other", 40));
+    check("src/c", Some("src/b"), [open, denied], [&mine, &others]);
+    // The control.
+    check("src/a", None, [denied, open], ["", ""]);
+}

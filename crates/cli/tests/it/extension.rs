@@ -8,8 +8,8 @@ use glasshouse_kernel::extension::{EVALUATION_MS, ScriptExtension};
 use glasshouse_model::body::PolicyDecided;
 use glasshouse_model::{Call, Effect, Event, Kind, RuleTrace};
 use glasshouse_policy::{
-    CallSketch, Extension as _, ExtensionError, GrantId, GrantTerms, Policy, Protected, Request,
-    SealedGrant, SealingKey, Source, TokenUse, decide,
+    CallSketch, ExtensionError, GrantId, GrantTerms, Policy, Protected, Request, SealedGrant,
+    SealingKey, Source, TokenUse, decide,
 };
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_script::Language;

@@ -57,4 +57,5 @@ mod reviews;
 #[path = "../../../../tests/support/skips.rs"]
 mod skips;
 mod taint;
+mod time_limits;
 mod told;

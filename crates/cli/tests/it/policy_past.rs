@@ -416,3 +416,73 @@ fn e2e_the_shipped_policy_is_printed_as_data() {
     let plain = place.run(&["policy", "show", "--shipped"]).stdout;
     assert_eq!((&told["source"], &told["text"]), (&"default.yaml".into(), &plain.into()));
 }
+
+/// The failure: a rate denied the second file of a kind that the workflow's rules allow, and what was learned counted the
+/// first one alone: under it the second was written. Now: what was denied for its rate alone and would be open is counted.
+#[test]
+fn e2e_what_a_rate_denied_is_not_opened_by_what_is_learned() {
+    let check = |rule: &str, statuses: [&str; 2], is_counted: bool| {
+        let place = Place::new();
+        let project = place.shell_project();
+        place.accept_rule(&project, rule);
+        let writes = (1..=2).map(|n| {
+            format!(
+                "  - emit: [ {{ call: {{ id: w{n}, tool: fs.write, args: {{ path: tests/r{n}, content: x }} }} }} ]\n"
+            )
+        });
+        let writes = writes.collect::<String>();
+        let plan = "  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: s } } } ]\n";
+        let yaml = format!("version: 1\nsteps:\n{plan}{writes}  - emit: [ {{ text: done }} ]\n");
+        // Its work is not finished, and nothing more is said.
+        let session = session_of(&place.scenario(&project, &yaml).expect_status(6));
+        let ends: Vec<_> = place.events().1;
+        let ends = ends.iter().filter(|event| event.kind().ends_call());
+        let ends: Vec<_> = ends.map(|event| event.kind().as_str()).collect();
+        assert_eq!(ends[1..], statuses.map(|status| format!("tool.{status}")), "{rule}");
+        let trial = Trial { place: &place, session };
+        let learned = trial.learn(0);
+        let learned = learned["policy"].as_str().unwrap();
+        assert_eq!(trial.simulate(learned)["changed"], 0, "{learned}");
+        let names_both = learned.contains("/tests/r1") && learned.contains("/tests/r2");
+        assert_eq!(names_both, is_counted, "{learned}");
+    };
+    let rule = |demand: &str| {
+        format!(
+            "{{ name: w, match: {{ syscall: fs.write, path_glob: 'tests/r*' }}, action: allow{demand} }}"
+        )
+    };
+    check(&rule(", constraints: { rate: 1/h }"), ["completed", "denied"], true);
+    // The controls: a rate that is not reached, and no rate.
+    check(&rule(", constraints: { rate: 9/h }"), ["completed", "completed"], true);
+    check(&rule(""), ["completed", "completed"], false);
+}
+
+/// The failure: decisions of an imported session counted for the project whose path it names, under the rules that it
+/// recorded as the workflow's. Now: they are tried where the session is named, under the workflow's rules of here.
+#[test]
+fn e2e_what_another_log_decided_counts_only_where_it_is_named() {
+    let place = Place::new();
+    let project = place.shell_project();
+    let session = session_of(&place.scenario(&project, &reads(&["completed"; 8])).expect_status(0));
+    let out = place.path("out.jsonl").display().to_string();
+    place.run(&["session", "export", &session, "--out", &out]).expect_status(0);
+    let harsh = shipped_with(&place, NO_READS);
+    let file = place.path("candidate.yaml");
+    std::fs::write(&file, &harsh).unwrap();
+    let file = file.display().to_string();
+    let elsewhere = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("GLASSHOUSE_HOME", place.path("home-2")).current_dir(&project);
+        Ran::new(&command.output().unwrap())
+    };
+    elsewhere(&["session", "import", &out]).expect_status(0);
+    let simulate = ["policy", "simulate", &file, "--json"];
+    let none = elsewhere(&simulate).expect_status(0).last();
+    assert_eq!((&none["decisions"], &none["changed"]), (&0.into(), &0.into()), "{none}");
+    let digest = Digest::of(harsh.as_bytes()).to_string();
+    elsewhere(&["policy", "update", &file, "--digest", &digest, "--json"]).expect_status(0);
+    // The controls: by its name, and in the log that it is of.
+    let named = [&simulate[..], &["--session", &session]].concat();
+    assert_eq!(elsewhere(&named).expect_status(0).last()["breaking"], 8);
+    assert_eq!(place.run_in(&project, &simulate).expect_status(0).last()["breaking"], 8);
+}

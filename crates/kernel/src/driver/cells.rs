@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::decide::now_us;
 use super::journal::Journal;
-use super::{Kernel, debt, examined, grants, rules};
+use super::{Kernel, accepting, debt, examined, grants, rules};
 use crate::plans::{self, Runs};
 use crate::{Error, Result, codes};
 
@@ -142,7 +142,7 @@ fn expected(log: &Log) -> Result<Expected> {
     }
     let mut cells = Expected::new();
     for (project, (_, digest)) in fold.accepted {
-        let (space, key, bytes) = rules::accepted_cell(&project, digest)?;
+        let (space, key, bytes) = accepting::accepted_cell(&project, digest)?;
         cells.insert((space, key), bytes);
     }
     for (_, debt) in fold.owed.into_values() {

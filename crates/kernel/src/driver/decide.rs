@@ -18,7 +18,7 @@ use glasshouse_tools::sanitise::Masker;
 use glasshouse_tools::{Arguments, Url, parse_arguments};
 use tokio::task::JoinSet;
 
-use super::demands::{Place, kept};
+use super::demands::of_tool;
 use super::execute::{Allowed, is_sandboxed};
 use super::grants::{self, Counters, approval_grant};
 use super::people::Cancel;
@@ -225,7 +225,7 @@ impl Session {
             Err(decision) => decision.clone(),
             Ok(verdict) => verdict.decision.clone(),
         };
-        let decision = kept(decision, Place::of_tool(syscall, None));
+        let decision = of_tool(decision, syscall, None);
         let decision = match exemption::misfit(self.state(), &arguments) {
             Some(reason) => fitting(decision, Some(&reason)),
             None => confined(decision, &call, self.state().confines().as_ref()),

@@ -17,7 +17,7 @@ pub(super) const IN_PROCESS: &str = "in_process";
 /// Where an act happens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// In the kernel's own process: no sandbox, no isolation, and nothing that ends it in time.
+    /// In the kernel's own process: no sandbox and no isolation.
     Kernel,
     /// In a sandbox.
     Sandbox {
@@ -83,9 +83,9 @@ impl Way {
         let syscall = call.syscall.as_str();
         match self {
             Self::Connection => {
-                kept(decision, Place::Sandbox { has_network: true, isolation: reached })
+                of_connection(decision, Place::Sandbox { has_network: true, isolation: reached })
             }
-            Self::Tool => kept(decision, Place::of_tool(syscall, reached)),
+            Self::Tool => of_tool(decision, syscall, reached),
             // A file that a command left, and a command by hand.
             Self::Uncounted if name::SANDBOXED.contains(&syscall) => {
                 let place = Place::Sandbox { has_network: false, isolation: reached };
@@ -112,15 +112,33 @@ pub(crate) fn uncounted(decision: Decision, syscall: &str, place: Place<'_>) -> 
         let reason = format!("rule `{rule}` limits how often, and `{syscall}` is not counted here");
         return denied_by_kernel(decision, RATE_LIMITED, reason);
     }
-    match (decision.constraints.max_duration_ms, place) {
-        (Some(most_ms), Place::Kernel) => {
-            let reason = format!(
-                "a rule allows `{syscall}` for {most_ms} ms only, and nothing ends it in time"
-            );
-            denied_by_kernel(decision, SANDBOX_DEMANDED, reason)
-        }
-        _ => kept(decision, place),
+    match place {
+        Place::Kernel => kept(untimed(decision, syscall), place),
+        Place::Sandbox { .. } => kept(decision, place),
     }
+}
+
+/// A decision on an act that nothing ends in time: a rule that allows it for so long only does not allow it.
+fn untimed(decision: Decision, syscall: &str) -> Decision {
+    let Some(most_ms) = decision.constraints.max_duration_ms.filter(|_| decision.is_allowed())
+    else {
+        return decision;
+    };
+    let reason =
+        format!("a rule allows `{syscall}` for {most_ms} ms only, and nothing ends it in time");
+    denied_by_kernel(decision, SANDBOX_DEMANDED, reason)
+}
+
+/// A decision on a tool's call, in a turn. What runs in the kernel is ended when its time is over; a commit waits for
+/// people.
+pub(super) fn of_tool(decision: Decision, syscall: &str, isolation: Option<&str>) -> Decision {
+    let decision = kept(decision, Place::of_tool(syscall, isolation));
+    if syscall == name::GIT_COMMIT { untimed(decision, syscall) } else { decision }
+}
+
+/// A decision on a connection of what runs in a sandbox, which lasts as long as both sides like.
+pub(super) fn of_connection(decision: Decision, place: Place<'_>) -> Decision {
+    untimed(kept(decision, place), name::NET_CONNECT)
 }
 
 /// The decision, unless what it demands of the place is not kept there.
@@ -238,6 +256,34 @@ mod tests {
         check(serde_json::json!({ "max_duration_ms": 9 }), true);
         check(serde_json::json!({ "require_sandbox": "integration-test" }), false);
         check(serde_json::json!({ "rates": { "a": { "calls": 1, "within_ms": 9 } } }), false);
+    }
+
+    /// A tool's syscall or a connection, and whether a rule with `max_duration` can allow it.
+    #[test]
+    fn a_time_is_kept_or_the_act_is_denied() {
+        let check = |way: Way, syscall: &str, is_kept: bool| {
+            let decided = |demands: serde_json::Value| -> Decision {
+                serde_json::from_value(serde_json::json!({
+                    "decision": "allow", "rules": [], "reasons": [],
+                    "policy_version": Digest::ZERO, "constraints": demands,
+                }))
+                .unwrap()
+            };
+            let caller = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+            let call = Call::new(syscall, caller);
+            let held = way.hold(decided(serde_json::json!({ "max_duration_ms": 9 })), &call, None);
+            assert_eq!(held.is_allowed(), is_kept, "{way:?} {syscall}: {:?}", held.reasons);
+            let free = way.hold(decided(serde_json::json!({})), &call, None);
+            assert!(free.is_allowed(), "the control: {way:?} {syscall}");
+        };
+        for syscall in ["fs.read", "fs.list", "search.grep", "git.diff", "net.connect", "shell.run"]
+        {
+            check(Way::Tool, syscall, true);
+        }
+        check(Way::Tool, name::GIT_COMMIT, false);
+        check(Way::Connection, name::NET_CONNECT, false);
+        check(Way::Uncounted, name::MERGE_APPLY, false);
+        check(Way::Uncounted, name::SHELL_RUN, true);
     }
 
     /// What is said of a call by its name is what a session does with its arguments.

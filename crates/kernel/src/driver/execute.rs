@@ -7,7 +7,7 @@ mod withheld;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use glasshouse_log::{CellWrite, Log};
 use glasshouse_model::body::{
@@ -94,6 +94,9 @@ struct Execution {
     cancel: Cancel,
     started: Instant,
 }
+
+/// Code of an end for its time.
+const TIMED_OUT: &str = "timed_out";
 
 /// How an act ended, before it is an event.
 struct End {
@@ -292,6 +295,7 @@ impl Execution {
             Arguments::WebFetch { url } => self.fetch(url),
             _ => self.read().map(|end| vec![self.end(&end)]),
         };
+        let result = self.in_time(result);
         let (mut drafts, reached) = {
             let mut bench = lock(&self.workbench);
             (bench.take_events(), bench.take_reached())
@@ -308,11 +312,42 @@ impl Execution {
         drafts
     }
 
+    /// Whether a rule allowed it for less time than has passed.
+    fn is_over(&self) -> bool {
+        let most_ms = self.constraints.max_duration_ms;
+        most_ms.is_some_and(|most_ms| elapsed_us(self.started) > most_ms.saturating_mul(1_000))
+    }
+
+    /// What ran in this process, unless it took longer than a rule allows: then it was stopped, and nothing that it
+    /// found is told. A command is ended by its sandbox.
+    fn in_time(&self, result: Result<TaskEnd>) -> Result<TaskEnd> {
+        let Some(most_ms) = self.constraints.max_duration_ms.filter(|_| self.is_over()) else {
+            return result;
+        };
+        if is_sandboxed(&self.arguments) {
+            return result;
+        }
+        let mut drafts = result.unwrap_or_default();
+        // What went over the network did.
+        let is_fetch = matches!(self.arguments, Arguments::WebFetch { .. });
+        drafts.retain(|draft| is_fetch && !draft.kind.ends_call());
+        let told = format!("it was stopped: a rule allows it {most_ms} ms (`max_duration`)");
+        drafts.push(self.end(&End {
+            status: CallStatus::TimedOut,
+            code: Some(TIMED_OUT.to_owned()),
+            ..End::done(told)
+        }));
+        Ok(drafts)
+    }
+
     fn fetch(&self, url: &str) -> Result<TaskEnd> {
         let url = Url::parse(url)?;
+        let mut limits = FetchLimits::default();
+        if let Some(most_ms) = self.constraints.max_duration_ms {
+            limits.total = limits.total.min(Duration::from_millis(most_ms));
+        }
         let with = (&self.outside, &self.masker);
-        let (mut drafts, page) =
-            fetch::page(Some(self.id), &url, with, FetchLimits::default(), &self.cancel);
+        let (mut drafts, page) = fetch::page(Some(self.id), &url, with, limits, &self.cancel);
         drafts.push(match page {
             Ok(page) => self.end(&End::done(fetch::told(&url, &page))),
             Err(no) => failed_call(self.id, &Fault::from(Error::from(no))),
@@ -367,6 +402,10 @@ impl Execution {
         let view = lock(&self.workbench).shared_view()?;
         let kept_back = KeptBack::new(&self.masker);
         let permit = |syscall: &str, path: &CanonicalPath| {
+            // What is left is passed over: nothing of it will be told.
+            if self.is_over() {
+                return false;
+            }
             let mut call = Call::new(syscall, self.agent.clone()).at(path.clone());
             call.session = Some(self.session.clone());
             call.state = Some(self.state.clone());
@@ -561,7 +600,7 @@ fn command_end(output: Vec<u8>, result: &RunResult) -> End {
         // As a shell tells it.
         Status::Signaled(signal) => end.exit_code = Some(128 + signal),
         Status::TimedOut => {
-            (end.status, end.code) = (CallStatus::TimedOut, Some("timed_out".to_owned()))
+            (end.status, end.code) = (CallStatus::TimedOut, Some(TIMED_OUT.to_owned()))
         }
         Status::Cancelled => {
             (end.status, end.code) = (CallStatus::Cancelled, Some("cancelled".to_owned()))

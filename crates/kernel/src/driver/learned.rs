@@ -1,8 +1,8 @@
 //! A policy that a session teaches: the least that would have decided its calls as they were decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use glasshouse_model::{Effect, SessionId};
+use glasshouse_model::{BranchId, Effect, Seq, SessionId};
 use glasshouse_policy::{Consent, KeptBack, Source};
 
 use super::Kernel;
@@ -38,17 +38,44 @@ impl Kernel {
         let row = self.log.sessions()?.into_iter().find(|row| row.session == *session);
         let unknown = || session_not_found(session);
         let row = row.ok_or_else(unknown)?;
-        let Recorded { beside, lines } = self.recorded_in(&row, None)?.ok_or_else(unknown)?;
-        let decided =
-            || lines.iter().flat_map(|line| line.decided.iter().map(move |it| (&line.branch, it)));
-        let kept_back = KeptBack {
-            calls: once(decided().flat_map(|(_, it)| it.kept_back())),
-            is_all: decided().all(|(_, it)| it.withheld.as_ref().is_none_or(|it| it.left_out == 0)),
+        let recorded = self.recorded_in(&row, None)?.ok_or_else(unknown)?;
+        let first = self.learn_from(session, &recorded, &BTreeSet::new())?;
+        // What only came too often gets a rule where it would be open without one, so that it is counted.
+        let open: BTreeSet<_> =
+            first.unequal.iter().map(|it| (it.branch.clone(), it.seq)).collect();
+        let is_open = |(branch, it): &(&BranchId, &Decided)| {
+            came_too_often(it) && open.contains(&((*branch).clone(), it.seq))
         };
-        let taught: Vec<_> = decided().filter(|(_, it)| teaches(it)).collect();
-        let calls: Vec<_> = taught.iter().filter_map(|(_, it)| recorded(it)).collect();
-        let beside: Vec<_> =
-            beside.iter().map(|text| Source::new(&text.name, &text.text)).collect();
+        if !recorded.decided().any(|it| is_open(&it)) {
+            return Ok(first);
+        }
+        let second = self.learn_from(session, &recorded, &open)?;
+        Ok(if second.unequal.len() < first.unequal.len() { second } else { first })
+    }
+
+    /// Learns from what was decided by rules, and from `counted` where a rate denied it.
+    fn learn_from(
+        &self,
+        session: &SessionId,
+        recorded: &Recorded,
+        counted: &BTreeSet<(BranchId, Seq)>,
+    ) -> Result<Learned> {
+        let kept_back = KeptBack {
+            calls: once(recorded.decided().flat_map(|(_, it)| it.kept_back())),
+            is_all: recorded
+                .decided()
+                .all(|(_, it)| it.withheld.as_ref().is_none_or(|it| it.left_out == 0)),
+        };
+        let is_taught = |(branch, it): &(&BranchId, &Decided)| {
+            teaches(it) && (!came_too_often(it) || counted.contains(&((*branch).clone(), it.seq)))
+        };
+        let taught: Vec<_> = recorded.decided().filter(is_taught).collect();
+        let calls: Vec<_> = taught.iter().filter_map(|(_, it)| by_rules(it)).collect();
+        let beside: Vec<_> = recorded
+            .beside
+            .iter()
+            .map(|text| Source { consent: text.consent, ..Source::new(&text.name, &text.text) })
+            .collect();
         let protected = protected(&self.outer, &self.program);
         let learned = glasshouse_policy::learn(&calls, &kept_back, &beside, &protected)?;
         // How often and how isolated is no matter of rules alone.
@@ -70,15 +97,24 @@ impl Kernel {
     }
 }
 
-/// Whether rules are learned from a decision. What came too often says nothing about the call.
+/// Whether rules are learned from a decision.
 fn teaches(decided: &Decided) -> bool {
-    decided.not_again().is_none()
-        && !is_of_people(decided)
-        && decided.denied_by(&[RATE_LIMITED]).is_none()
+    decided.not_again().is_none() && !is_of_people(decided)
 }
 
-fn recorded(decided: &Decided) -> Option<glasshouse_policy::Recorded> {
-    let (call, effect) = (decided.body.input.clone()?, decided.was());
+/// Whether the rules let a call pass, and only their rate denied it.
+fn came_too_often(decided: &Decided) -> bool {
+    decided.denied_by(&[RATE_LIMITED]).is_some()
+}
+
+/// A decision as the rules made it, which say nothing of how often.
+fn by_rules(decided: &Decided) -> Option<glasshouse_policy::Recorded> {
+    let effect = match (came_too_often(decided), decided.is_approved()) {
+        (true, true) => Effect::RequireReview,
+        (true, false) => Effect::Allow,
+        (false, _) => decided.was(),
+    };
+    let call = decided.body.input.clone()?;
     let constraints = match effect {
         Effect::Deny => glasshouse_model::Constraints::default(),
         _ => decided.body.decision.constraints.clone(),

@@ -1,5 +1,7 @@
 //! What is masked: the secrets that a session knows, and what the policy says secrets look like.
 
+use std::collections::HashSet;
+
 use glasshouse_policy::{Policy, SecretPattern};
 use glasshouse_provider::Secret;
 use glasshouse_tools::sanitise::{self, Masker};
@@ -23,7 +25,7 @@ impl Kernel {
         for key in self.network.credentials.iter() {
             secrets.push(hidden(&key.name, &key.value)?);
         }
-        Ok(Masker::new(&secrets, &pairs(policy.secret_patterns()))?)
+        Ok(Masker::with_groups(&secrets, &groups(policy.secret_patterns()))?)
     }
 }
 
@@ -37,7 +39,7 @@ fn hidden(name: &str, secret: &Secret) -> Result<sanitise::Secret> {
 /// `invalid_pattern`, with the pattern's place where one of them is at fault.
 pub(super) fn check_patterns(policy: &Policy) -> Result<()> {
     let all = policy.secret_patterns();
-    let Err(error) = Masker::new(&[], &pairs(all)) else { return Ok(()) };
+    let Err(error) = Masker::with_groups(&[], &groups(all)) else { return Ok(()) };
     // Which one it is was found out already, at the cost of compiling each.
     let report = error.report();
     let at_fault = report.context.get("pattern").and_then(|pattern| pattern.as_str());
@@ -56,8 +58,17 @@ pub(super) fn check_patterns(policy: &Policy) -> Result<()> {
         .with("pattern", pattern.as_str()))
 }
 
-fn pairs(patterns: &[SecretPattern]) -> Vec<(&str, &str)> {
-    patterns.iter().map(|one| (one.name.as_str(), one.pattern.as_str())).collect()
+/// The patterns by source, which stand one behind the other: each source may use as much memory as one that stands
+/// alone, or a file could be accepted that no running session loads. What an earlier one has is left out.
+fn groups(patterns: &[SecretPattern]) -> Vec<Vec<(&str, &str)>> {
+    let mut seen = HashSet::new();
+    let of_source = patterns.chunk_by(|one, next| one.source == next.source);
+    of_source
+        .map(|group| {
+            let pairs = group.iter().map(|one| (one.name.as_str(), one.pattern.as_str()));
+            pairs.filter(|pair| seen.insert(*pair)).collect()
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use glasshouse_tools::sanitise::Masker;
 use tokio::sync::mpsc;
 
 use super::decide::{masked, now_us};
-use super::demands::{Place, kept};
+use super::demands::{Place, of_connection};
 use super::lock;
 use super::rates::Rates;
 use super::rules::PolicyText;
@@ -216,7 +216,7 @@ impl EgressGate for Gate {
         let decision =
             glasshouse_policy::decide(&self.policy, &Request::new(&call, now_us())).decision;
         let place = Place::Sandbox { has_network: true, isolation: Some(&running.isolation) };
-        let decision = lock(&self.rates).hold(kept(decision, place), now_us());
+        let decision = lock(&self.rates).hold(of_connection(decision, place), now_us());
         let effect = decision.effect;
         let target = format!("{} {}:{}", request.method, request.host, request.port);
         let body = PolicyDecided::new(Some(running.call), call, Some(target), decision);

@@ -7,11 +7,11 @@ use glasshouse_model::body::{
     CallEnd, CallStatus, PolicyDecided, SessionCreated, ToolStarted, Withheld,
 };
 use glasshouse_model::{BranchId, Call, CallId, Constraints, Effect, Event, Kind, Layer, Seq};
-use glasshouse_policy::ISOLATION_LEVELS;
+use glasshouse_policy::{Consent, ISOLATION_LEVELS};
 
 use super::Kernel;
 use super::demands::IN_PROCESS;
-use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, of_session};
+use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, of_session, workflow};
 use crate::session::{COVERAGE_DEBT, EXEMPTION_SCOPE, WORKSPACE_BOUNDARY};
 use crate::{Result, codes};
 
@@ -28,7 +28,25 @@ pub(super) struct Line {
     pub(super) branch: BranchId,
     /// The place among the lines of the branch that it left, and the last event that both share.
     pub(super) left: Option<(usize, Seq)>,
+    /// Whether another log recorded it.
+    is_imported: bool,
+    /// Whether what was decided on it is looked at, and not only counted for the branches that left it.
+    pub(super) counts: bool,
     pub(super) decided: Vec<Decided>,
+}
+
+impl Recorded {
+    /// All decisions, each with its branch.
+    pub(super) fn decided(&self) -> impl Iterator<Item = (&BranchId, &Decided)> {
+        self.lines.iter().flat_map(|line| line.decided.iter().map(move |it| (&line.branch, it)))
+    }
+
+    /// Looks only at what this log recorded itself.
+    pub(super) fn leave_out_imported(&mut self) {
+        for line in &mut self.lines {
+            line.counts = !line.is_imported;
+        }
+    }
 }
 
 /// A decision, and what became of the call.
@@ -83,6 +101,19 @@ impl Kernel {
         Ok(Some(recorded))
     }
 
+    /// The rules of a session that no candidate takes the place of. What another log recorded as the workflow's may be
+    /// anything, so that is made anew; what it calls a tenant's opens nothing.
+    fn rules_beside(&self, created: &SessionCreated, is_imported: bool) -> Result<Vec<PolicyText>> {
+        let stays = |text: &PolicyText| [WORKFLOW_POLICY, TENANT_POLICY].contains(&&*text.name);
+        let recorded = of_session(self, &created.policy)?.into_iter().filter(stays);
+        if !is_imported {
+            return Ok(recorded.collect());
+        }
+        let theirs = recorded.filter(|text| text.name != WORKFLOW_POLICY);
+        let theirs = theirs.map(|text| PolicyText { consent: Consent::Stricter, ..text });
+        Ok([workflow(&created.test)].into_iter().chain(theirs).collect())
+    }
+
     /// Reads what a branch has of its own. False where the session is not one to read.
     fn read_line(
         &self,
@@ -90,7 +121,9 @@ impl Kernel {
         (branch, left): (&BranchRow, Option<(usize, Seq)>),
         project: Option<&str>,
     ) -> Result<bool> {
-        let mut line = Line { branch: branch.branch.clone(), left, decided: Vec::new() };
+        let is_imported = branch.is_imported;
+        let name = branch.branch.clone();
+        let mut line = Line { branch: name, left, is_imported, counts: true, decided: Vec::new() };
         let (mut ends, mut started) = (BTreeMap::new(), BTreeMap::new());
         let first = left.map_or(1, |(_, shared)| shared + 1);
         for event in self.log.events_from(&branch.branch, first) {
@@ -105,9 +138,7 @@ impl Kernel {
                     if project.is_some_and(|project| created.project != project) {
                         return Ok(false);
                     }
-                    recorded.beside = of_session(self, &created.policy)?;
-                    let stays = [WORKFLOW_POLICY, TENANT_POLICY];
-                    recorded.beside.retain(|text| stays.contains(&&*text.name));
+                    recorded.beside = self.rules_beside(&created, branch.is_imported)?;
                 }
                 Kind::PolicyDecided => line.decided.extend(Decided::of(&event)),
                 Kind::ToolStarted => {

@@ -7,27 +7,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use glasshouse_log::CellWrite;
-use glasshouse_model::body::{
-    ApprovalRequested, ApprovalResolved, ApprovalSubject, BlobRef, GrantScope, PolicyChange,
-    PolicyDecided, PolicySource, SessionCreated, TestSetup,
-};
-use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, Digest, Draft, Effect, Kind, Principal, PrincipalKind};
+use glasshouse_model::Digest;
+use glasshouse_model::body::{BlobRef, PolicySource, SessionCreated, TestSetup};
 use glasshouse_policy::limits::MAX_SOURCE_BYTES;
 use glasshouse_policy::{Consent, Policy, Protected, Source};
 use glasshouse_sandbox::SandboxHost;
 use glasshouse_script::Language;
 use serde::{Deserialize, Serialize};
 
-use super::decide::now_us;
-use super::journal::Journal;
 use super::place::real_path;
 use super::simulate::{Past, Simulation};
 use super::start::{canonical_project, put};
 use super::{Kernel, masks};
 use crate::config::project_text;
-use crate::extension::{self, ScriptExtension};
+use crate::extension::{self, Programs, ScriptExtension};
 use crate::{Error, Result, codes};
 
 /// Policy file of a project, below its root.
@@ -62,7 +55,7 @@ pub struct PolicyText {
 }
 
 impl PolicyText {
-    fn new(name: &str, text: String, consent: Consent) -> Self {
+    pub(super) fn new(name: &str, text: String, consent: Consent) -> Self {
         Self { name: name.to_owned(), text, consent }
     }
 }
@@ -115,9 +108,9 @@ impl PolicyReview {
 
 /// Content of a cell in [`ACCEPTED_SPACE`].
 #[derive(Serialize, Deserialize)]
-struct Accepted {
-    project: String,
-    digest: Digest,
+pub(super) struct Accepted {
+    pub(super) project: String,
+    pub(super) digest: Digest,
 }
 
 impl Kernel {
@@ -149,81 +142,6 @@ impl Kernel {
     /// As [`Kernel::project_policy`].
     pub fn accepted_policy(&self, project: &Path) -> Result<Option<Digest>> {
         Ok(self.accepted(&canonical_project(project)?)?.map(|last| last.digest))
-    }
-
-    /// Lets a project's policy take the place of the shipped one in new sessions. The caller has
-    /// shown `policy.text` to `approver`, a person, and asked.
-    ///
-    /// # Errors
-    /// `policy_denied` when the approver is no person; the policy's load errors; the log's errors.
-    pub fn accept_policy(&self, policy: &ProjectPolicy, approver: &Principal) -> Result<()> {
-        if approver.kind != PrincipalKind::User || approver.tenant != *self.log.tenant() {
-            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
-                .why("only a person accepts a policy"));
-        }
-        let text = PolicyText::new(PROJECT_POLICY, policy.text.clone(), Consent::Joint);
-        // Also what cannot stand beside the tenant's would let no session begin.
-        self.compile(&self.tenant_text().into_iter().chain([text]).collect::<Vec<_>>())?;
-        let previous = self.accepted(&policy.project)?.map(|last| last.digest);
-        let _naming = self.log.naming()?;
-        let journal = Journal::open(self)?;
-        let mut call = Call::new(name::POLICY_UPDATE, approver.clone());
-        call.session = Some(journal.session.clone());
-        call.args_digest = Some(policy.digest);
-        let decision = self.decide_branching(None, &call)?;
-        let policy_version = decision.policy_version;
-        let change = PolicyChange {
-            project: policy.project.display().to_string(),
-            previous,
-            text: put(&self.log, policy.text.as_bytes())?,
-        };
-        let subject = Some(change.project.clone());
-        let decided = PolicyDecided::new(None, call, subject, decision.clone());
-        let mut drafts = vec![
-            Draft::new(Kind::PolicyProposed, &change).by(approver.actor()),
-            Draft::new(Kind::PolicyDecided, &decided),
-        ];
-        if decision.effect == Effect::Deny {
-            journal.append(drafts)?;
-            return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
-                .why(decision.why()));
-        }
-        let asked = ApprovalRequested {
-            subject: ApprovalSubject::Policy,
-            call: None,
-            tool: name::POLICY_UPDATE.to_owned(),
-            // The text itself is the blob that the proposal names; it may be larger than an event.
-            shown: format!("the policy {} ({} bytes)", policy.digest, policy.text.len()),
-            reasons: decision.reasons,
-            args_digest: policy.digest,
-            policy_version,
-            base: previous.unwrap_or(Digest::ZERO),
-            offer: None,
-            merge: None,
-        };
-        drafts.push(Draft::new(Kind::ApprovalRequested, &asked));
-        let approval = journal.append(drafts)?;
-        let resolved = ApprovalResolved {
-            approval,
-            approved: true,
-            approver: approver.actor(),
-            code: "approved".to_owned(),
-            expires_us: now_us(),
-            scope: GrantScope::Call,
-        };
-        let (space, key, bytes) = accepted_cell(&change.project, policy.digest)?;
-        let cell = CellWrite { space, key, expected_version: None, bytes: Some(bytes) };
-        let drafts = vec![
-            Draft::new(Kind::ApprovalResolved, &resolved),
-            Draft::new(Kind::PolicyUpdated, &change).by(approver.actor()),
-        ];
-        // A file that is there and not accepted yet opens nothing, so it comes before the acceptance.
-        if policy.is_new {
-            install(&policy.project, &policy.text)?;
-        }
-        journal.append_with(drafts, vec![cell])?;
-        self.log.sign_head()?;
-        Ok(())
     }
 
     /// What accepting a policy for a project would change: the file that is there, or `candidate` in its
@@ -306,7 +224,7 @@ impl Kernel {
         known.clone().map(of_tenant)
     }
 
-    fn accepted(&self, project: &Path) -> Result<Option<Accepted>> {
+    pub(super) fn accepted(&self, project: &Path) -> Result<Option<Accepted>> {
         let cell = self.log.cell(ACCEPTED_SPACE, &cell_key(project))?;
         // A cell that cannot be read accepts nothing.
         Ok(cell.and_then(|cell| serde_json::from_slice::<Accepted>(&cell.bytes).ok()))
@@ -339,36 +257,6 @@ pub fn project_policy(project: &Path) -> Result<Option<ProjectPolicy>> {
     };
     let digest = Digest::of(text.as_bytes());
     Ok(Some(ProjectPolicy { project, text, digest, accepted: false, is_new: false }))
-}
-
-/// Puts a policy into a project, whole or not at all.
-fn install(project: &Path, text: &str) -> Result<()> {
-    let fail = |why: String| {
-        Error::new(codes::INPUT_UNREADABLE, format!("cannot write {PROJECT_POLICY}")).why(why)
-    };
-    let dir = project.join(PROJECT_POLICY).parent().map(Path::to_path_buf).unwrap_or_default();
-    match std::fs::symlink_metadata(&dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::create_dir(&dir).map_err(|e| fail(e.to_string()))?;
-        }
-        Err(e) => return Err(fail(e.to_string())),
-        // A link would put it somewhere else.
-        Ok(meta) if !meta.is_dir() => return Err(fail("its directory is none".to_owned())),
-        Ok(_) => {}
-    }
-    let temporary = dir.join(format!(".policy.{}", u64::from_le_bytes(super::start::random()?)));
-    let written = || -> std::io::Result<()> {
-        use std::io::Write as _;
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, project.join(PROJECT_POLICY))?;
-        std::fs::File::open(&dir)?.sync_all()
-    };
-    written().map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        fail(e.to_string())
-    })
 }
 
 /// See [`Kernel::policy_texts`].
@@ -434,10 +322,18 @@ pub fn compile(texts: &[PolicyText], protected: &Protected) -> Result<Policy> {
 /// `policy_extension_failed` with the place in the policy; the errors of the sandbox: rules that cannot
 /// be asked are no reason to go on without them.
 pub fn served(policy: Policy, host: impl FnOnce() -> Result<Arc<SandboxHost>>) -> Result<Policy> {
-    let Some(text) = policy.extension() else { return Ok(policy) };
-    let started = ScriptExtension::start(host()?, &text.code, Language::Ts);
-    let extension = started.map_err(|error| extension::of_policy(error, text))?;
-    Ok(policy.served_by(Arc::new(extension)))
+    if policy.extensions().is_empty() {
+        return Ok(policy);
+    }
+    let host = host()?;
+    let mut programs = Programs::default();
+    for text in policy.extensions() {
+        if !programs.runs(&text.code) {
+            let started = ScriptExtension::start(Arc::clone(&host), &text.code, Language::Ts);
+            programs.add(&text.code, started.map_err(|error| extension::of_policy(error, text))?);
+        }
+    }
+    Ok(policy.served_by(Arc::new(programs)))
 }
 
 /// What no rule may open: the data directory and the program's own file, without links, as the sources
@@ -549,22 +445,15 @@ pub(super) fn of_stranger(kernel: &Kernel, created: &SessionCreated) -> Result<V
     Ok(ours.into_iter().chain(theirs).chain(accepted).collect())
 }
 
-/// Space, key and bytes of the cell that says what was accepted for a project.
-pub(super) fn accepted_cell(project: &str, digest: Digest) -> Result<(String, String, Vec<u8>)> {
-    let accepted = Accepted { project: project.to_owned(), digest };
-    let bytes = serde_json::to_vec(&accepted)
-        .map_err(|e| Error::new(codes::TURN_FAILED, "an acceptance cannot be written").why(e))?;
-    Ok((ACCEPTED_SPACE.to_owned(), cell_key(Path::new(project)), bytes))
-}
-
 /// Paths can be longer than a key may be.
-fn cell_key(project: &Path) -> String {
+pub(super) fn cell_key(project: &Path) -> String {
     Digest::of(project.as_os_str().as_encoded_bytes()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::TenantId;
+    use glasshouse_model::syscall::name;
+    use glasshouse_model::{Call, Principal, PrincipalKind, TenantId};
 
     use super::*;
 

@@ -92,7 +92,7 @@ struct Again {
 
 impl Kernel {
     /// Decides again, under `candidate` in the place of the policy file, what was decided: all of one
-    /// session, or the `last` decisions; on all branches, what they share once. What a person approved counts as what
+    /// session, or the `last` decisions that this log recorded itself; on all branches, what they share once. What a person approved counts as what
     /// the rules said before, and so does what the kernel denied for a demand of a rule: how often, in which
     /// sandbox, how isolated. What a look kept back is decided again with it: that was a denial too. Nothing is recorded.
     ///
@@ -124,7 +124,11 @@ impl Kernel {
             if oldest_us.is_some_and(|oldest_us| oldest_us > row.last_us) {
                 break;
             }
-            let Some(recorded) = self.recorded_in(&row, project.as_deref())? else { continue };
+            let Some(mut recorded) = self.recorded_in(&row, project.as_deref())? else { continue };
+            // What another log decided is tried where it is asked for by its name.
+            if session.is_none() {
+                recorded.leave_out_imported();
+            }
             again.extend(trial.again(&row, recorded, last)?);
             oldest_us = newest(&mut again, last);
         }
@@ -187,7 +191,7 @@ impl<'a> Trial<'a> {
             texts.push(PolicyText { consent: Consent::Joint, ..self.candidate.clone() });
             self.compiled.insert(lead.clone(), self.kernel.compile(&texts)?);
         }
-        let decided = lines.iter().flat_map(|line| &line.decided);
+        let decided = lines.iter().filter(|line| line.counts).flat_map(|line| &line.decided);
         let decided = decided.filter(|it| it.not_again().is_none());
         let mut times: Vec<_> = decided.map(|it| it.time_us).collect();
         times.sort_unstable_by(|a, b| b.cmp(a));
@@ -199,7 +203,7 @@ impl<'a> Trial<'a> {
             let mut rates = shared(&lines, line, &allowed);
             let mut own = Vec::new();
             for decided in &line.decided {
-                let is_wanted = decided.time_us >= since_us;
+                let is_wanted = line.counts && decided.time_us >= since_us;
                 if !is_wanted && !self.compiled[&lead].limits_rates() {
                     continue;
                 }

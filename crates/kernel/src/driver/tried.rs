@@ -5,7 +5,7 @@ use std::path::Path;
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CanonicalPath, ChangeClass, Decision, Exit, PrincipalKind, RuleTrace, State,
+    Call, CanonicalPath, ChangeClass, Decision, Effect, Exit, PrincipalKind, RuleTrace, State,
 };
 use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Protected, Request};
 use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
@@ -123,7 +123,7 @@ impl Tried {
             Self::Inside { call, misfit, .. } => {
                 let request = Request::new(call, now_us());
                 let decision = glasshouse_policy::decide(policy, &request).decision;
-                fitting(Way::of_call(call).hold(decision, call, None), misfit.as_ref())
+                fitting(held(decision, call), misfit.as_ref())
             }
             Self::Outside(reason) => boundary_denial(policy, reason),
         }
@@ -137,12 +137,43 @@ impl Tried {
                 let explained = glasshouse_policy::explain(policy, &Request::new(call, now_us()));
                 let held = match is_of_people(call) {
                     true => of_people(policy, call),
-                    false => Way::of_call(call).hold(explained.decision.clone(), call, None),
+                    false => held(explained.decision.clone(), call),
                 };
-                if held == explained.decision { explained } else { denied_behind(held) }
+                if held.effect == explained.decision.effect {
+                    Explanation { decision: held, ..explained }
+                } else {
+                    denied_behind(held)
+                }
             }
             Self::Inside { .. } | Self::Outside(_) => denied_behind(self.decide(policy)),
         }
+    }
+}
+
+/// A decision as the kernel lets it stand. A fetch and a connection of a command are one syscall, and what a rule demands
+/// is not kept in the same way where they run: where the two get different answers, the other one is told as well.
+fn held(decision: Decision, call: &Call) -> Decision {
+    let mut held = Way::of_call(call).hold(decision.clone(), call, None);
+    if call.syscall == name::NET_CONNECT && call.caller.kind == PrincipalKind::Agent {
+        let fetch = Way::Tool.hold(decision, call, None);
+        if fetch.effect != held.effect {
+            let why = if fetch.is_allowed() { String::new() } else { fetch.reasons.join("; ") };
+            let (command, fetch) = (word(held.effect), word(fetch.effect));
+            held.reasons.push(format!(
+                "`{command}` is for a command in a sandbox; `web.fetch`, which runs in none, gets `{fetch}`{}{why}",
+                if why.is_empty() { "" } else { ": " }
+            ));
+        }
+    }
+    held
+}
+
+/// An effect as it is written in a file.
+const fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Allow => "allow",
+        Effect::RequireReview => "require_review",
+        Effect::Deny => "deny",
     }
 }
 
@@ -278,9 +309,39 @@ pub fn test_setup_or_none(project: &Path, config: &Config) -> Result<TestSetup> 
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::{Effect, Principal, TenantId};
+    use glasshouse_model::{Principal, TenantId};
 
     use super::*;
+
+    /// The failure: a rule with `require_sandbox` for a host was told to allow, and denied each `web.fetch`.
+    #[test]
+    fn a_connection_is_told_for_a_command_and_for_a_fetch() {
+        let check = |demand: &str, expected: Effect, fetch: Option<&str>| {
+            let text = format!(
+                "capabilities: [{{ name: docs, match: {{ syscall: net.connect, host: docs.example.org }}, \
+                 action: allow, constraints: {{ {demand} }} }}]"
+            );
+            let text = PolicyText { name: "p".to_owned(), text, consent: Consent::Joint };
+            let policy = compile(&[text], &Protected::default()).unwrap();
+            let agent = Principal::new(PrincipalKind::Agent, "agent", TenantId::local());
+            let mut call = Call::new(name::NET_CONNECT, agent);
+            (call.host, call.port) = (Some("docs.example.org".to_owned()), Some(443));
+            let tried = Tried::Inside { call: Box::new(call), misfit: None, by_content: false };
+            for decision in [tried.decide(&policy), tried.explain(&policy).decision] {
+                assert_eq!(decision.effect, expected, "{demand}: {decision:?}");
+                let told = decision.reasons.iter().find(|why| why.contains("`web.fetch`"));
+                assert_eq!(told.is_some(), fetch.is_some(), "{demand}: {decision:?}");
+                let is_one = told.is_none_or(|why| why.contains(fetch.unwrap_or_default()));
+                assert!(is_one, "{demand}: {decision:?}");
+            }
+        };
+        check("require_sandbox: L2", Effect::Allow, Some("gets `deny`: a rule demands"));
+        check("min_isolation: full", Effect::Allow, Some("gets `deny`: a rule demands"));
+        check("max_duration: 5s", Effect::Deny, Some("gets `allow`"));
+        // The control: both get one answer.
+        check("rate: 5/h", Effect::Allow, None);
+        check("require_sandbox: mine", Effect::Deny, None);
+    }
 
     /// What is of no project yet is decided beside its file; a tenant's rules are heard all the same.
     #[test]

@@ -1,14 +1,17 @@
 //! Decisions on what is not so: on other calls, and under other rules.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use glasshouse_model::{Call, Decision, Effect};
 
 use crate::command::Seen;
 use crate::decide::{Request, Supposed, decide_supposing};
-use crate::extension::{Extension, ExtensionError, Opinion};
+use crate::extension::{Extension, ExtensionError, ExtensionText, Opinion};
 use crate::limits::MAX_TRIED_BY_EXTENSION;
 use crate::policy::Policy;
+
+type Said = Result<Option<Opinion>, ExtensionError>;
 
 /// One request, ready to be decided as if something were different.
 pub(super) struct Trial<'a> {
@@ -23,7 +26,7 @@ impl<'a> Trial<'a> {
     pub(super) fn new(policy: &'a Policy, request: &Request<'a>) -> Self {
         let extension = request.extension.or_else(|| policy.serving());
         // Where there is no program, nobody would say anything about any call.
-        let is_program = policy.extension().is_some();
+        let is_program = !policy.extensions().is_empty();
         let extension = extension.filter(|inner| is_program || inner.knows_other_calls());
         let extension = extension.map(|inner| Asked::new(inner, request.call));
         Self { policy, request: *request, seen: Seen::default(), extension }
@@ -75,13 +78,14 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A program that is asked once about the call, and about few others: an explanation is no reason to
-/// run it a thousand times, and what it says after a fault says nothing about a call.
+/// Programs that are asked once about the call, and about few others: an explanation is no reason to
+/// run one a thousand times, and what it says after a fault says nothing about a call.
 struct Asked<'a> {
     inner: &'a dyn Extension,
     own: &'a Call,
-    said: OnceCell<Result<Option<Opinion>, ExtensionError>>,
-    /// Other calls that it may still be asked about.
+    /// What was said about the call, each by the position of the source that the program is in.
+    said: RefCell<BTreeMap<Option<usize>, Said>>,
+    /// How often one may still be asked about other calls.
     left: Cell<usize>,
     /// Whether it could not be asked about the call in hand.
     in_vain: Cell<bool>,
@@ -94,7 +98,7 @@ impl<'a> Asked<'a> {
         Self {
             inner,
             own,
-            said: OnceCell::new(),
+            said: RefCell::default(),
             left: Cell::new(most),
             in_vain: Cell::new(false),
             left_out: Cell::new(false),
@@ -103,14 +107,15 @@ impl<'a> Asked<'a> {
 }
 
 impl Extension for Asked<'_> {
-    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(&self, program: Option<&ExtensionText>, call: &Call) -> Said {
         if call == self.own {
-            let first = || self.inner.evaluate(call).inspect_err(|_| self.left.set(0));
-            return self.said.get_or_init(first).clone();
+            let first = || self.inner.evaluate(program, call).inspect_err(|_| self.left.set(0));
+            let place = program.map(|program| program.position);
+            return self.said.borrow_mut().entry(place).or_insert_with(first).clone();
         }
         if let Some(left) = self.left.get().checked_sub(1) {
             self.left.set(left);
-            match self.inner.evaluate(call) {
+            match self.inner.evaluate(program, call) {
                 Ok(said) => return Ok(said),
                 Err(_) => self.left.set(0),
             }
@@ -120,7 +125,7 @@ impl Extension for Asked<'_> {
         Ok(None)
     }
 
-    fn restart(&self) -> bool {
-        self.inner.restart()
+    fn restart(&self, program: Option<&ExtensionText>) -> bool {
+        self.inner.restart(program)
     }
 }

@@ -49,8 +49,13 @@ fn is_in_process(syscall: &str) -> bool {
         && !name::SANDBOXED.contains(&syscall)
 }
 
+/// What no deadline ends: a commit waits for people.
 fn is_untimed(syscall: &str) -> bool {
-    is_uncounted(syscall) && is_in_process(syscall)
+    (is_uncounted(syscall) && is_in_process(syscall)) || syscall == name::GIT_COMMIT
+}
+
+fn is_connection(syscall: &str) -> bool {
+    syscall == name::NET_CONNECT
 }
 
 impl Linter<'_> {
@@ -176,9 +181,15 @@ impl Linter<'_> {
             (!found.is_empty()).then(|| found.join(", "))
         };
         let demands = &rule.demands;
-        let each: [(bool, OfKind, &str, &str); 4] = [
+        let each: [(bool, OfKind, &str, &str); 5] = [
             (demands.rate.is_some(), is_uncounted, "rate", "nothing counts"),
             (demands.max_duration_ms.is_some(), is_untimed, "max_duration", "nothing ends in time"),
+            (
+                demands.max_duration_ms.is_some(),
+                is_connection,
+                "max_duration",
+                "nothing ends in time a command's",
+            ),
             (
                 demands.min_isolation.is_some(),
                 is_in_process,

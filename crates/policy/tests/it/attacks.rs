@@ -3,7 +3,7 @@
 
 use glasshouse_model::{Call, CanonicalPath, Effect, syscall::name};
 use glasshouse_policy::{
-    CallSketch, Extension, ExtensionError, Opinion, Protected, Request, decide,
+    CallSketch, Extension, ExtensionError, ExtensionText, Opinion, Protected, Request, decide,
 };
 
 use crate::support::{ALLOW_ALL, call, compile, compile_with, decision, effect};
@@ -350,11 +350,15 @@ capabilities:
 struct Fixed(Result<Option<Opinion>, ExtensionError>);
 
 impl Extension for Fixed {
-    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        _: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
         self.0.clone()
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         true
     }
 }

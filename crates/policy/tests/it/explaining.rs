@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use glasshouse_model::{Call, Effect};
 use glasshouse_policy::{
-    Explanation, Extension, ExtensionError, Heard, Opinion, Policy, Protected, Request, Source,
-    explain, explanation_text, limits,
+    Explanation, Extension, ExtensionError, ExtensionText, Heard, Opinion, Policy, Protected,
+    Request, Source, explain, explanation_text, limits,
 };
 
 use serde_json::json;
@@ -294,14 +294,18 @@ fn regression_a_proposed_rule_changes_something_where_a_file_is_not_accepted() {
 struct Schema(AtomicUsize, Result<(), ExtensionError>);
 
 impl Extension for Schema {
-    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        call: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let is_schema = call.path.as_ref().is_some_and(|path| path.as_str().ends_with(".sql"));
         let review = Opinion { effect: Effect::RequireReview, reason: "schema".to_owned() };
         if is_schema { Ok(Some(review)) } else { self.1.clone().map(|()| None) }
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         true
     }
 }

@@ -1,10 +1,12 @@
 //! Rules in TypeScript as the policy sees them: a text that it carries, and answers of whoever runs it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use glasshouse_model::{Call, Decision, Effect, Layer};
 use glasshouse_policy::{
-    Extension, ExtensionError, Heard, Opinion, Policy, Protected, Request, Source, decide, limits,
+    Consent, Extension, ExtensionError, ExtensionText, Heard, Opinion, Policy, Protected, Request,
+    Source, decide, limits,
 };
 
 use crate::support::{ALLOW_ALL, call, compile, decision};
@@ -13,12 +15,16 @@ use crate::support::{ALLOW_ALL, call, compile, decision};
 struct Says(Result<Option<Effect>, ExtensionError>);
 
 impl Extension for Says {
-    fn evaluate(&self, _: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        _: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
         let opinion = |effect| Opinion { effect, reason: "odd hour".to_owned() };
         self.0.clone().map(|effect| effect.map(opinion))
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         false
     }
 }
@@ -35,7 +41,7 @@ fn served(sources: &[Source<'_>], says: Result<Option<Effect>, ExtensionError>) 
 fn law_4_a_program_that_nobody_runs_denies_what_reaches_it() {
     let text = format!("{ALLOW_ALL}\n{PROGRAM}");
     let policy = compile(&text).unwrap();
-    let found = policy.extension().unwrap();
+    let [found] = policy.extensions() else { panic!("{policy:?}") };
     assert_eq!(
         (found.code.trim(), found.source.as_str()),
         ("export function evaluate(call) {}", "policy.yaml")
@@ -142,7 +148,103 @@ fn what_is_no_program_does_not_load() {
     check("extention: x", "policy_unknown_key", "did you mean `extension`?");
     let long = format!("extension: '{}'", "x".repeat(limits::MAX_EXTENSION_BYTES + 1));
     check(&long, "policy_limit", "bytes in an extension");
-    let two = [Source::new("a", PROGRAM), Source::new("b", PROGRAM)];
-    let error = Policy::compile(&two, &Protected::default()).unwrap_err();
-    assert_eq!(error.code(), "policy_limit");
+}
+
+/// Answers by the source that the program is in, or alike for all, and counts how often it is asked.
+struct BySource(Vec<(&'static str, Option<Effect>)>, AtomicUsize);
+
+impl Extension for BySource {
+    fn evaluate(
+        &self,
+        program: Option<&ExtensionText>,
+        _: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let source = program.unwrap().source.as_str();
+        let said = self.0.iter().find(|(name, _)| *name == source).unwrap().1;
+        Ok(said.map(|effect| Opinion { effect, reason: format!("{source} says so") }))
+    }
+
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
+        false
+    }
+}
+
+/// The failure: a session whose policy has rules in TypeScript could not be carried on after another file with such rules
+/// was accepted. Now each source may have a program, each is heard, and each counts as its source does.
+#[test]
+fn each_source_may_have_a_program_and_all_are_heard() {
+    const OTHER: &str = "extension: |\n  export function evaluate(call) { return; }\n";
+    let [allow, deny, review] =
+        [Effect::Allow, Effect::Deny, Effect::RequireReview].map(Option::Some);
+    let check = |consents: [Consent; 2], says: [Option<Effect>; 2], want: Effect| {
+        let texts = [PROGRAM, OTHER];
+        let mut sources = vec![Source::new("rules", ALLOW_ALL)];
+        for (at, name) in ["a", "b"].into_iter().enumerate() {
+            sources.push(Source { consent: consents[at], ..Source::new(name, texts[at]) });
+        }
+        let bare = Policy::compile(&sources, &Protected::default()).unwrap();
+        let policy = Policy::compile(&sources, &Protected::default()).unwrap();
+        let serving = Arc::new(BySource(vec![("a", says[0]), ("b", says[1])], 0.into()));
+        let policy = policy.served_by(serving.clone());
+        let found = decision(&policy, CALL);
+        let label = format!("{consents:?} {says:?}: {found:?}");
+        assert_eq!(found.effect, want, "{label}");
+        assert_eq!(serving.1.load(Ordering::Relaxed), 2, "{label}");
+        // Order decides nothing.
+        sources.swap(1, 2);
+        let turned = Policy::compile(&sources, &Protected::default()).unwrap().served_by(serving);
+        let turned = decision(&turned, CALL);
+        assert_eq!((turned.effect, &turned.rules), (found.effect, &found.rules), "{label}");
+        // Who decides again hears both.
+        let heard = Heard::in_decision(&found);
+        let made = call(CALL);
+        let request = Request { extension: Some(&heard), ..Request::new(&made, 0) };
+        assert_eq!(decide(&bare, &request).decision, found, "{label}");
+    };
+    let all = [Consent::Joint, Consent::Own, Consent::Stricter];
+    for one in all {
+        for other in all {
+            let consents = [one, other];
+            check(consents, [None, None], Effect::Allow);
+            check(consents, [deny, None], Effect::Deny);
+            check(consents, [None, deny], Effect::Deny);
+            check(consents, [deny, allow], Effect::Deny);
+            check(consents, [review, allow], Effect::RequireReview);
+            check(consents, [allow, review], Effect::RequireReview);
+            check(consents, [review, deny], Effect::Deny);
+            check(consents, [allow, allow], Effect::Allow);
+        }
+    }
+}
+
+/// A program that is missing where another one runs denies like any that cannot be asked.
+#[test]
+fn a_text_that_two_sources_carry_is_asked_once_and_counts_for_both() {
+    let check = |second: Consent, says: Option<Effect>, want: Effect, times: usize| {
+        let sources = [
+            Source::apart(
+                "rules",
+                "capabilities: [{ name: r, match: { syscall: fs.read }, action: allow }]",
+            ),
+            Source::apart("a", PROGRAM),
+            Source { consent: second, ..Source::new("b", PROGRAM) },
+        ];
+        let serving = Arc::new(BySource(vec![("a", says), ("b", says)], 0.into()));
+        let policy = Policy::compile(&sources, &Protected::default()).unwrap();
+        let found = decision(&policy.served_by(serving.clone()), CALL);
+        assert_eq!(found.effect, want, "{second:?} {says:?}: {found:?}");
+        assert_eq!(serving.1.load(Ordering::Relaxed), times, "{second:?} {says:?}");
+        let bare = Policy::compile(&sources, &Protected::default()).unwrap();
+        let (heard, made) = (Heard::in_decision(&found), call(CALL));
+        let request = Request { extension: Some(&heard), ..Request::new(&made, 0) };
+        assert_eq!(decide(&bare, &request).decision, found, "{second:?} {says:?}");
+    };
+    for second in [Consent::Own, Consent::Joint, Consent::Stricter] {
+        check(second, Some(Effect::Allow), Effect::Allow, 1);
+        check(second, Some(Effect::RequireReview), Effect::RequireReview, 1);
+        check(second, Some(Effect::Deny), Effect::Deny, 1);
+    }
+    // Silence is asked for again, and lets a file that stays silent count.
+    check(Consent::Own, None, Effect::Deny, 2);
 }

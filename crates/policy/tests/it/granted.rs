@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use glasshouse_model::{Call, CanonicalPath, Effect};
 use glasshouse_policy::{
-    Extension, ExtensionError, GrantRule, Opinion, Policy, Protected, Source, Standing,
-    StandingRefusal,
+    Extension, ExtensionError, ExtensionText, GrantRule, Opinion, Policy, Protected, Source,
+    Standing, StandingRefusal,
 };
 use serde_json::{Value, json};
 
@@ -241,12 +241,16 @@ fn why_a_grant_does_not_answer_is_told() {
 struct Large;
 
 impl Extension for Large {
-    fn evaluate(&self, call: &Call) -> Result<Option<Opinion>, ExtensionError> {
+    fn evaluate(
+        &self,
+        _: Option<&ExtensionText>,
+        call: &Call,
+    ) -> Result<Option<Opinion>, ExtensionError> {
         let review = Opinion { effect: Effect::RequireReview, reason: "large".to_owned() };
         Ok(call.size_bytes.is_some_and(|size| size > 100).then_some(review))
     }
 
-    fn restart(&self) -> bool {
+    fn restart(&self, _: Option<&ExtensionText>) -> bool {
         false
     }
 }

@@ -491,6 +491,9 @@ fn constraints_that_no_call_of_a_rule_meets_are_told() {
     let (time, sandbox) = ("max_duration: 5m", "require_sandbox: code-executor");
     check("model.call", time, &["nothing ends in time model.call"], "test.run");
     check("merge.apply", time, &["nothing ends in time merge.apply"], "[fs.read, fs.delete]");
+    check("git.commit", time, &["nothing ends in time git.commit"], "[git.diff, search.grep]");
+    let connection = "net.connect, host: a.test";
+    check(connection, time, &["nothing ends in time a command's net.connect"], "fs.list");
     check("fs.read", full, &["no sandbox isolates fs.read"], "shell.run");
     check("[merge.apply, shell.run]", full, &["no sandbox isolates merge.apply"], "fs.write");
     check("[shell.run, git.diff]", full, &["no sandbox isolates git.diff"], "[fs.write, test.run]");

@@ -74,6 +74,14 @@ impl Given {
     fn answer(self) -> Result<Answer> {
         let is_wider = self.rule.is_some() || self.lifetime_ms.is_some() || self.max_uses.is_some();
         let scope = self.scope.unwrap_or(GrantScope::Call);
+        // A grant of no use is none, and the greatest number marks one that was taken back.
+        if self.max_uses.is_some_and(|uses| uses == 0 || uses == u64::MAX) {
+            return Err(invalid("the answer cannot be used")
+                .why(format!("`max_uses` is 1 to {}", u64::MAX - 1)));
+        }
+        if self.lifetime_ms == Some(0) {
+            return Err(invalid("the answer cannot be used").why("`lifetime_ms` is at least 1"));
+        }
         match (self.approved, scope) {
             (false, _) if is_wider || self.scope.is_some() => {
                 Err(invalid("the answer cannot be used").why("a no has no further terms"))

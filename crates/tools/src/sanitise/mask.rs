@@ -108,6 +108,15 @@ impl Masker {
     /// [`MAX_PATTERN_MATCH_BYTES`](super::MAX_PATTERN_MATCH_BYTES), asks for the text's start or
     /// end, or needs too much memory.
     pub fn new(secrets: &[Secret], patterns: &[(&str, &str)]) -> Result<Self> {
+        Self::with_groups(secrets, &[patterns.to_vec()])
+    }
+
+    /// As [`Masker::new`], with patterns of several origins: the memory that patterns may need together is that of a
+    /// group, so groups that can be used each can be used beside one another.
+    ///
+    /// # Errors
+    /// As [`Masker::new`].
+    pub fn with_groups(secrets: &[Secret], groups: &[Vec<(&str, &str)>]) -> Result<Self> {
         let mut names = Vec::new();
         let mut all: Vec<(Vec<u8>, usize)> = Vec::new();
         for secret in secrets {
@@ -118,7 +127,7 @@ impl Masker {
         all.dedup_by(|b, a| a.0 == b.0);
         let (forms, secret_of) = all.into_iter().unzip();
         let first_pattern = names.len();
-        for (name, _) in patterns {
+        for (name, _) in groups.iter().flatten() {
             check_name(name)?;
             names.push((*name).to_owned());
         }
@@ -126,7 +135,7 @@ impl Masker {
             names,
             finder: Finder::new(forms),
             secret_of,
-            patterns: Patterns::new(patterns)?,
+            patterns: Patterns::new(groups)?,
             first_pattern,
         })))
     }

@@ -1,4 +1,4 @@
-//! Secrets that are known by their look alone: regular expressions, all of them in one automaton.
+//! Secrets that are known by their look alone: regular expressions, all those of a group in one automaton.
 //!
 //! At each place of the text the automaton runs until nothing can match any more, and the longest
 //! match counts. A pattern has a longest match, so the work for a byte has a bound, whatever pattern
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Longest text that one pattern may match: what a stream may have to hold back, and the most steps
 /// that one byte of a text costs.
 pub const MAX_PATTERN_MATCH_BYTES: usize = 1 << 10;
-/// Memory for all compiled patterns together.
+/// Memory for all compiled patterns of a group together.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
 /// Memory for compiling them, which bounds the time as well: sixty-four patterns of usual secrets need less than a half.
 const MAX_COMPILING_BYTES: usize = 1 << 20;
@@ -40,8 +40,8 @@ pub(super) struct Matches {
     pub(super) undecided: Option<usize>,
 }
 
-/// Compiled patterns.
-pub(super) struct Patterns(Option<Machine>);
+/// Compiled patterns: for each group the number of its first pattern, and its automaton.
+pub(super) struct Patterns(Vec<(usize, Machine)>);
 
 struct Machine {
     automaton: dense::DFA<Vec<u32>>,
@@ -53,14 +53,23 @@ struct Machine {
 }
 
 impl Patterns {
-    /// Compiles (name, pattern) pairs.
+    /// Compiles groups of (name, pattern) pairs; patterns are numbered through all groups.
     ///
     /// # Errors
     /// `invalid_pattern`, naming the pattern.
-    pub(super) fn new(patterns: &[(&str, &str)]) -> Result<Self> {
-        if patterns.is_empty() {
-            return Ok(Self(None));
+    pub(super) fn new(groups: &[Vec<(&str, &str)>]) -> Result<Self> {
+        let mut machines = Vec::new();
+        let mut first = 0;
+        for patterns in groups {
+            if !patterns.is_empty() {
+                machines.push((first, Self::machine(patterns)?));
+            }
+            first += patterns.len();
         }
+        Ok(Self(machines))
+    }
+
+    fn machine(patterns: &[(&str, &str)]) -> Result<Machine> {
         patterns.iter().try_for_each(|(name, pattern)| check(name, pattern))?;
         let texts: Vec<&str> = patterns.iter().map(|(_, pattern)| *pattern).collect();
         let automaton = build(&texts).map_err(|why| match too_large(patterns) {
@@ -71,23 +80,30 @@ impl Patterns {
                 ))
                 .fix("take the largest away, or make its repetitions shorter"),
         })?;
-        Ok(Self(Some(Machine::new(automaton)?)))
+        Machine::new(automaton)
     }
 
     /// Looks for matches that begin in `text[from..]`; what is before `from` only tells whether one
     /// can begin there. `complete` says that no more text comes.
     pub(super) fn find(&self, text: &[u8], from: usize, complete: bool) -> Matches {
         let mut matches = Matches::default();
-        let Some(machine) = &self.0 else { return matches };
         for start in from..text.len() {
-            if machine.never_first[usize::from(text[start])] {
-                continue;
+            let mut longest: Option<Match> = None;
+            for (first, machine) in &self.0 {
+                if machine.never_first[usize::from(text[start])] {
+                    continue;
+                }
+                let (found, is_open) = machine.longest(text, start, complete);
+                if let Some(found) =
+                    found.filter(|one| longest.is_none_or(|best| best.end < one.end))
+                {
+                    longest = Some(Match { pattern: first + found.pattern, ..found });
+                }
+                if is_open {
+                    matches.undecided.get_or_insert(start);
+                }
             }
-            let (longest, is_open) = machine.longest(text, start, complete);
             matches.found.extend(longest);
-            if is_open {
-                matches.undecided.get_or_insert(start);
-            }
         }
         matches
     }
@@ -235,7 +251,8 @@ mod tests {
     #[test]
     fn the_longest_match_at_every_place() {
         let check = |patterns: &[(&str, &str)], text: &str, expected: &[(usize, &str, usize)]| {
-            let found = Patterns::new(patterns).unwrap().find(text.as_bytes(), 0, true).found;
+            let found =
+                Patterns::new(&[patterns.to_vec()]).unwrap().find(text.as_bytes(), 0, true).found;
             let shown: Vec<_> =
                 found.iter().map(|m| (m.start, &text[m.start..m.end], m.pattern)).collect();
             assert_eq!(shown, expected, "{patterns:?} in {text}");
@@ -258,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_place_is_undecided_while_more_text_could_matter() {
-        let patterns = Patterns::new(&[("a", r"\bk_[0-9]{3,4}\b")]).unwrap();
+        let patterns = Patterns::new(&[vec![("a", r"\bk_[0-9]{3,4}\b")]]).unwrap();
         let check = |text: &str, undecided: Option<usize>| {
             assert_eq!(patterns.find(text.as_bytes(), 0, false).undecided, undecided, "{text}");
         };
@@ -277,7 +294,7 @@ mod tests {
     #[test]
     fn g5_hostile_patterns_cost_a_bounded_time_or_are_refused() {
         let dense = format!("[a-z]{{8,{MAX_PATTERN_MATCH_BYTES}}}");
-        let patterns = Patterns::new(&[("dense", &dense)]).unwrap();
+        let patterns = Patterns::new(&[vec![("dense", &dense)]]).unwrap();
         let cost = |bytes: usize| {
             let text = vec![b'a'; bytes];
             let started = std::time::Instant::now();
@@ -292,7 +309,7 @@ mod tests {
             "(x{1,30}y{1,30}){30}",
             r"(?u)\bword\b",
         ] {
-            let error = match Patterns::new(&[("hostile", hostile)]) {
+            let error = match Patterns::new(&[vec![("hostile", hostile)]]) {
                 Err(error) => error,
                 // What does fit is bounded by what it may match.
                 Ok(_) => continue,
@@ -311,7 +328,7 @@ mod tests {
             let named: Vec<String> = (0..patterns.len()).map(|at| format!("number-{at}")).collect();
             let pairs: Vec<(&str, &str)> =
                 named.iter().map(String::as_str).zip(patterns.iter().copied()).collect();
-            let error = Patterns::new(&pairs).err().unwrap().to_string();
+            let error = Patterns::new(std::slice::from_ref(&pairs)).err().unwrap().to_string();
             let expected = at_fault.map_or("together".to_owned(), |at| format!("`number-{at}`"));
             assert!(error.contains(&expected), "{error} lacks {expected}");
         };

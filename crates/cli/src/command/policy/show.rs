@@ -37,7 +37,7 @@ pub(super) fn show(shipped: bool, json: bool) -> Result<u8, Error> {
             }
         }
     }
-    if let Some(text) = policy.extension() {
+    for text in policy.extensions() {
         let (source, line) = (&text.source, text.line);
         if json {
             output::json_line(&serde_json::json!({
