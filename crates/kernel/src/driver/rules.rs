@@ -125,8 +125,9 @@ impl Kernel {
     ///
     /// # Errors
     /// `config_invalid` when there is something that is no readable policy file;
-    /// `project_unreadable`; the log's errors.
+    /// `project_inside` where the policy of another directory decides; `project_unreadable`; the log's errors.
     pub fn project_policy(&self, project: &Path) -> Result<Option<ProjectPolicy>> {
+        self.grounds.check_own(&canonical_project(project)?)?;
         let Some(mut policy) = project_policy(project)? else { return Ok(None) };
         policy.accepted =
             self.accepted(&policy.project)?.is_some_and(|last| last.digest == policy.digest);
