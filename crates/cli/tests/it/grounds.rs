@@ -33,6 +33,29 @@ fn policy_in(dir: &Path) {
     fs::write(dir.join(".glasshouse/policy.yaml"), "capabilities: []\n").unwrap();
 }
 
+fn bare(place: &Place, project: &Path) -> PathBuf {
+    let bare = place.path("bare");
+    git(project, &["clone", "-q", "--bare", ".", &bare.display().to_string()]);
+    bare
+}
+
+/// Moves the git directory of a project.
+fn moved(project: &Path, to: &str) -> PathBuf {
+    git(project, &["init", "-q", &format!("--separate-git-dir={to}")]);
+    project.to_owned()
+}
+
+/// Moves it out of the work tree.
+fn moved_out(place: &Place, project: &Path) -> PathBuf {
+    moved(project, &place.path("elsewhere.git").display().to_string());
+    place.path("elsewhere.git")
+}
+
+fn pointing(project: &Path, to: &str) -> PathBuf {
+    fs::write(project.join(".git"), format!("gitdir: {to}\n")).unwrap();
+    project.to_owned()
+}
+
 /// A project whose policy was accepted.
 fn ruled(place: &Place) -> PathBuf {
     let project = place.shell_project();
@@ -78,6 +101,9 @@ fn check(what: &str, layout: &Layout, refused: Option<&str>) {
     }
     let candidate = project.join(".glasshouse/policy.yaml").display().to_string();
     expect(&["policy", "check", "--json", "--policy", &candidate, "--call", call], &named);
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/plans/counter.json");
+    expect(&["ui", "render-plan", plan], &named);
+    expect(&["policy", "update", "--json"], &named);
     expect(&["policy", "show", "--json"], &named);
     expect(&["policy", "lint", "--json"], &named);
     expect(&["policy", "test", "--json"], &named);
@@ -155,7 +181,7 @@ fn e2e_a_directory_whose_policy_lies_above_is_no_project() {
 fn e2e_what_git_and_glasshouse_keep_is_no_project() {
     let top = Some("work in PROJECT");
     for named in [".git", ".git/hooks", ".git/refs/heads", ".glasshouse"] {
-        check(named, &|_, project| project.join(named), top);
+        check(named, &move |_, project| project.join(named), top);
     }
     check(".glasshouse/deep", &|_, project| made(&project.join(".glasshouse/deep")), top);
     check("by dots", &|_, project| project.join("src/../.git/./hooks"), top);
@@ -168,11 +194,6 @@ fn e2e_what_git_and_glasshouse_keep_is_no_project() {
         top,
     );
     let tree = Some("work in a work tree of the repository");
-    let bare = |place: &Place, project: &Path| {
-        let bare = place.path("bare");
-        git(project, &["clone", "-q", "--bare", ".", &bare.display().to_string()]);
-        bare
-    };
     check("a bare repository", &bare, tree);
     check("its hooks", &|place, project| bare(place, project).join("hooks"), tree);
     check(
@@ -277,153 +298,98 @@ fn e2e_a_policy_that_appears_while_a_command_runs_binds_its_merge() {
     }
 }
 
-/// Lays a repository out, and answers which of its directories is worked on.
-type Repository = dyn Fn(&Place, &Path) -> PathBuf;
+/// Begins work in a repository that was laid out in some way, and runs a command by hand there.
+fn check_repository(what: &str, layout: &Layout, is_refused: bool) {
+    let place = Place::new();
+    let project = place.shell_project();
+    let named = layout(&place, &project);
+    let ran = place.scenario(&named, COMMITS);
+    let told = format!("{}{}", ran.stdout, ran.stderr);
+    assert_eq!(told.contains("git_directory_exposed"), is_refused, "{what}: {ran:?}");
+    assert_eq!(ran.status, Some(if is_refused { 3 } else { 0 }), "{what}: {ran:?}");
+    let run = ["sandbox", "run", "--workspace", ".", "--merge", "--yes", "--", "touch", "new"];
+    place.run_in(&named, &run).expect_status(if is_refused { 3 } else { 0 });
+}
 
 /// The failure: a git directory of another name in the work tree was files like all others. What an agent wrote into
 /// its hooks was merged after a plain yes, and ran at the person's next commit.
 #[test]
 fn e2e_a_git_directory_among_the_files_that_are_worked_on_is_refused() {
-    let check = |what: &str, layout: &Repository, is_refused: bool| {
-        let place = Place::new();
-        let project = place.shell_project();
-        let named = layout(&place, &project);
-        let ran = place.scenario(&named, COMMITS);
-        let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert_eq!(told.contains("git_directory_exposed"), is_refused, "{what}: {ran:?}");
-        assert_eq!(ran.status, Some(if is_refused { 3 } else { 0 }), "{what}: {ran:?}");
-        let run = ["sandbox", "run", "--workspace", ".", "--merge", "--yes", "--", "touch", "new"];
-        place.run_in(&named, &run).expect_status(if is_refused { 3 } else { 0 });
-    };
-    let moved = |project: &Path, to: &str| {
-        git(project, &["init", "-q", &format!("--separate-git-dir={to}")]);
-    };
-    let pointing = |project: &Path, to: &str| {
-        fs::write(project.join(".git"), format!("gitdir: {to}\n")).unwrap();
-    };
-    check("as it is usual", &|_, project| project.to_owned(), false);
-    check(
-        "outside",
-        &|place, project| {
-            moved(project, &place.path("elsewhere.git").display().to_string());
-            project.to_owned()
-        },
-        false,
-    );
-    check(
-        "in the tree",
-        &|_, project| {
-            moved(project, "gd");
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "deep in the tree",
-        &|_, project| {
-            fs::create_dir(project.join("tests/deep")).unwrap();
-            moved(project, "tests/deep/gd");
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "in the tree, by dots",
-        &|_, project| {
-            moved(project, "gd");
-            pointing(project, "../project/src/.././gd/");
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "outside, through a link in the tree",
-        &|place, project| {
-            moved(project, &place.path("elsewhere.git").display().to_string());
-            symlink(place.path("elsewhere.git"), project.join("link")).unwrap();
-            pointing(project, "link");
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "outside, by a link there that leads through the tree",
-        &|place, project| {
-            moved(project, &place.path("elsewhere.git").display().to_string());
-            symlink(place.path("elsewhere.git"), project.join("link")).unwrap();
-            symlink(project.join("link"), place.path("outer")).unwrap();
-            pointing(project, "../outer");
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "outside, by a link outside",
-        &|place, project| {
-            moved(project, &place.path("elsewhere.git").display().to_string());
-            symlink(place.path("elsewhere.git"), place.path("outer")).unwrap();
-            pointing(project, "../outer");
-            project.to_owned()
-        },
-        false,
-    );
-    check(
-        "what it shares with other work trees, in the tree",
-        &|_, project| {
-            for shared in ["objects", "refs", "config"] {
-                fs::create_dir_all(project.join("gd")).unwrap();
-                fs::rename(project.join(".git").join(shared), project.join("gd").join(shared))
-                    .unwrap();
-            }
-            fs::write(project.join(".git/commondir"), "../gd\n").unwrap();
-            project.to_owned()
-        },
-        true,
-    );
-    check(
-        "a linked work tree",
-        &|place, project| {
-            let linked = place.path("linked");
-            git(project, &["worktree", "add", "-q", "-b", "more", &linked.display().to_string()]);
-            linked
-        },
-        false,
-    );
-    check(
-        "a linked work tree in the work tree",
-        &|_, project| {
-            git(project, &["worktree", "add", "-q", "-b", "more", "linked"]);
-            project.join("linked")
-        },
-        false,
-    );
-    check(
-        "beside bare files that it shares",
-        &|place, project| {
-            let bare = place.path("many/.bare");
-            let (from, to) = (project.display().to_string(), bare.display().to_string());
-            fs::create_dir(place.path("many")).unwrap();
-            git(project, &["clone", "-q", "--bare", &from, &to]);
-            fs::write(place.path("many/.git"), "gitdir: ./.bare\n").unwrap();
-            git(&bare, &["worktree", "add", "-q", "-b", "more", "../tree"]);
-            place.path("many/tree")
-        },
-        false,
-    );
-    check(
-        "a submodule",
-        &|place, project| {
-            let outer = repository(&place.path("outer"));
-            let from = project.display().to_string();
-            git(
-                &outer,
-                &["-c", "protocol.file.allow=always", "submodule", "add", "-q", &from, "inner"],
-            );
-            git(&outer.join("inner"), &["checkout", "-q", "-b", "more"]);
-            outer.join("inner")
-        },
-        false,
-    );
+    let check = |what: &str, layout: &Layout| check_repository(what, layout, true);
+    check("in the tree", &|_, project| moved(project, "gd"));
+    check("deep in the tree", &|_, project| {
+        fs::create_dir(project.join("tests/deep")).unwrap();
+        moved(project, "tests/deep/gd")
+    });
+    check("in the tree, by dots", &|_, project| {
+        moved(project, "gd");
+        pointing(project, "../project/src/.././gd/")
+    });
+    check("outside, through a link in the tree", &|place, project| {
+        symlink(moved_out(place, project), project.join("link")).unwrap();
+        pointing(project, "link")
+    });
+    check("outside, by a link there that leads through the tree", &|place, project| {
+        symlink(moved_out(place, project), project.join("link")).unwrap();
+        symlink(project.join("link"), place.path("outer")).unwrap();
+        pointing(project, "../outer")
+    });
+    check("what it shares with other work trees, in the tree", &|_, project| {
+        fs::create_dir_all(project.join("gd")).unwrap();
+        for shared in ["objects", "refs", "config"] {
+            fs::rename(project.join(".git").join(shared), project.join("gd").join(shared)).unwrap();
+        }
+        fs::write(project.join(".git/commondir"), "../gd\n").unwrap();
+        project.to_owned()
+    });
+    check("a directory of the repository, whose git directory is beside it", &|_, project| {
+        let config = "test: { command: [sh, -c, 'exit 0'], globs: ['t/**'] }\n";
+        let sub = made(&project.join("sub"));
+        fs::create_dir(sub.join(".glasshouse")).unwrap();
+        fs::write(sub.join(".glasshouse/config.yaml"), config).unwrap();
+        moved(project, "sub/gd");
+        sub
+    });
+}
+
+#[test]
+fn e2e_a_git_directory_elsewhere_is_worked_with() {
+    let check = |what: &str, layout: &Layout| check_repository(what, layout, false);
+    check("as it is usual", &|_, project| project.to_owned());
+    check("outside", &|place, project| {
+        moved_out(place, project);
+        project.to_owned()
+    });
+    check("outside, by a link outside", &|place, project| {
+        symlink(moved_out(place, project), place.path("outer")).unwrap();
+        pointing(project, "../outer")
+    });
+    check("a linked work tree", &|place, project| {
+        let linked = place.path("linked");
+        git(project, &["worktree", "add", "-q", "-b", "more", &linked.display().to_string()]);
+        linked
+    });
+    check("a linked work tree in the work tree", &|_, project| {
+        git(project, &["worktree", "add", "-q", "-b", "more", "linked"]);
+        project.join("linked")
+    });
+    check("a work tree beside the bare repository", &|place, project| {
+        let bare = place.path("many/.bare");
+        let (from, to) = (project.display().to_string(), bare.display().to_string());
+        fs::create_dir(place.path("many")).unwrap();
+        git(project, &["clone", "-q", "--bare", &from, &to]);
+        pointing(&place.path("many"), "./.bare");
+        git(&bare, &["worktree", "add", "-q", "-b", "more", "../tree"]);
+        place.path("many/tree")
+    });
+    check("a submodule", &|place, project| {
+        let outer = repository(&place.path("outer"));
+        let from = project.display().to_string();
+        let allowed = ["-c", "protocol.file.allow=always", "submodule", "add", "-q"];
+        git(&outer, &[&allowed[..], &[&from, "inner"]].concat());
+        git(&outer.join("inner"), &["checkout", "-q", "-b", "more"]);
+        outer.join("inner")
+    });
 }
 
 /// What is told as the way out is one.
@@ -432,16 +398,13 @@ fn e2e_a_git_directory_is_moved_out_as_the_error_says() {
     let check = |mend: &dyn Fn(&Place, &Path)| {
         let place = Place::new();
         let project = place.shell_project();
-        git(&project, &["init", "-q", "--separate-git-dir=gd"]);
+        moved(&project, "gd");
         place.scenario(&project, COMMITS).expect_status(3);
         mend(&place, &project);
         place.scenario(&project, COMMITS).expect_status(0);
         assert_eq!(git(&project, &["status", "--porcelain"]), "");
     };
-    check(&|place, project| {
-        let away = place.path("away.git").display().to_string();
-        git(project, &["init", "-q", &format!("--separate-git-dir={away}")]);
-    });
+    check(&|place, project| drop(moved_out(place, project)));
     check(&|_, project| {
         fs::remove_file(project.join(".git")).unwrap();
         fs::rename(project.join("gd"), project.join(".git")).unwrap();
@@ -456,24 +419,53 @@ fn e2e_a_git_directory_does_not_come_among_the_files_later() {
     let run = ["sandbox", "run", "--merge", "--yes", "--workspace", ".", "--", "sh", "-c", init];
     let place = Place::new();
     let plain = made(&place.path("plain"));
-    place.run_in(&plain, &run).expect_status(3);
+    let ran = place.run_in(&plain, &run).expect_status(8);
+    assert!(ran.stderr.contains("git_internal"), "{ran:?}");
     assert!(!plain.join(".git").exists() && !plain.join("gd").exists());
     let project = place.shell_project();
-    place.run_in(&project, &run).expect_status(3);
+    place.run_in(&project, &run).expect_status(8);
     assert!(project.join(".git").is_dir() && !project.join("gd").exists());
-    for moved in [false, true] {
+    for is_moved in [false, true] {
         let place = Place::new();
         let project = place.shell_project();
         let two =
             "version: 1\nsteps: [ { emit: [ { text: one } ] }, { emit: [ { text: two } ] } ]\n";
         place.scenario(&project, two).expect_status(0);
         let session = place.events().0.to_string();
-        if moved {
-            git(&project, &["init", "-q", "--separate-git-dir=gd"]);
+        if is_moved {
+            moved(&project, "gd");
         }
         let ran = place.run_in(&project, &["session", "resume", &session, "more", "--json"]);
         let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert_eq!(told.contains("git_directory_exposed"), moved, "{ran:?}");
-        ran.expect_status(if moved { 3 } else { 0 });
+        assert_eq!(told.contains("git_directory_exposed"), is_moved, "{ran:?}");
+        ran.expect_status(if is_moved { 3 } else { 0 });
+    }
+}
+
+/// A repository in the project may have its git directory anywhere, and so may one without a work tree.
+#[test]
+fn e2e_no_change_is_merged_into_a_git_directory_of_another_repository() {
+    let check = |in_git: bool, script: &str, status: i32| {
+        let place = Place::new();
+        let project = match in_git {
+            true => place.shell_project(),
+            false => made(&place.path("plain")),
+        };
+        moved(&repository(&project.join("lib")), "gd");
+        let bare = project.join("bare");
+        git(&project.join("lib"), &["clone", "-q", "--bare", ".", &bare.display().to_string()]);
+        let run = ["sandbox", "run", "--merge", "--yes", "--workspace", ".", "--", "sh", "-c"];
+        let ran = place.run_in(&project, &[&run[..], &[script]].concat());
+        assert_eq!(ran.status, Some(status), "{in_git} {script}: {ran:?}");
+        assert!(!project.join("lib/gd/hooks/post-commit").exists());
+        assert!(!project.join("bare/hooks/post-update").exists());
+    };
+    for in_git in [false, true] {
+        let lib = "mkdir -p lib/gd/hooks; echo true > lib/gd/hooks/post-commit";
+        check(in_git, lib, 8);
+        check(in_git, "mkdir -p bare/hooks; echo true > bare/hooks/post-update", 8);
+        check(in_git, "echo '[core] fsmonitor = x' >> bare/config", 8);
+        // The control: names that are alike beside them.
+        check(in_git, "mkdir -p other/hooks; echo true > other/hooks/post-commit", 0);
     }
 }

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use glasshouse_sandbox::workspace::git::is_git_directory;
+
 use crate::driver::place::is_within;
 use crate::{Error, Result, codes};
 
@@ -16,16 +18,10 @@ const MAX_POINTER_BYTES: u64 = 64 << 10;
 /// Most links on the way to a directory, as the system counts them.
 const MAX_LINKS: usize = 40;
 
-/// Whether a directory is what git takes for a git directory.
-pub(super) fn is_git_dir(dir: &Path) -> bool {
-    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
-}
-
 /// Whether a directory is the top of a repository's work tree, of which `.git` is to be trusted: it belongs to
 /// `owner` or the system, and is no link.
 pub(super) fn is_top(dir: &Path, owner: u32) -> bool {
-    named(dir, owner).is_some_and(|git_dir| is_git_dir(&git_dir))
+    named(dir, owner).is_some_and(|git_dir| is_git_directory(&git_dir))
 }
 
 /// What `.git` in a directory is or points to.

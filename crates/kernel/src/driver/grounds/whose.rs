@@ -6,7 +6,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::git_dir::{is_git_dir, is_top};
+use glasshouse_sandbox::workspace::git::is_git_directory;
+
+use super::git_dir::is_top;
 use crate::driver::place::real_path;
 use crate::driver::rules::PROJECT_POLICY;
 use crate::driver::start::canonical_project;
@@ -53,7 +55,7 @@ fn inside<'a>(project: &'a Path, data: &Path, of_project: &Metadata) -> Option<I
         if is_reserved(dir) {
             return Some(Inside::Reserved(dir));
         }
-        if is_one && is_git_dir(dir) {
+        if is_one && is_git_directory(dir) {
             return Some(Inside::Git(dir));
         }
         if is_one && dir != project && has_policy(dir, data, of_project) {
