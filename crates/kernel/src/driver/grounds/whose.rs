@@ -130,3 +130,42 @@ fn is_a_strangers(dir: &Path, own: &Path, of_project: &Metadata) -> bool {
     let with_a_say = [0, rustix::process::geteuid().as_raw(), of_project.uid(), above.uid()];
     above.mode() & WRITABLE_TO_ALL != 0 && !with_a_say.contains(&own.uid())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    use super::*;
+
+    #[test]
+    fn where_everybody_may_make_files_a_strangers_policy_decides_nothing() {
+        // To give a file away takes the right to.
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let check = |mode: u32, above: u32, own: u32, project: u32, refused: bool| {
+            let dir = tempfile::tempdir().unwrap();
+            let top = dir.path().canonicalize().unwrap().join("top");
+            let named = top.join("project");
+            std::fs::create_dir_all(&named).unwrap();
+            std::fs::create_dir(top.join(".glasshouse")).unwrap();
+            std::fs::write(top.join(PROJECT_POLICY), "capabilities: []\n").unwrap();
+            for (path, owner) in [(&top, above), (&top.join(".glasshouse"), own), (&named, project)]
+            {
+                chown(path, Some(owner), Some(owner)).unwrap();
+            }
+            std::fs::set_permissions(&top, std::fs::Permissions::from_mode(mode)).unwrap();
+            let found = check(&named, &dir.path().join("data"), &|_| true);
+            let row = format!("{mode:o} {above} {own} {project}");
+            let code = found.err().map(|error| error.code().to_owned());
+            assert_eq!(code, refused.then(|| "project_inside".to_owned()), "{row}");
+        };
+        check(0o1777, 0, 1002, 1001, false);
+        // The controls: it is the owner's of the directory or the project, or nobody else could have made it.
+        check(0o1777, 0, 0, 1001, true);
+        check(0o1777, 0, 1001, 1001, true);
+        check(0o1777, 1002, 1002, 1001, true);
+        check(0o755, 0, 1002, 1001, true);
+        check(0o775, 0, 1002, 1001, true);
+    }
+}
