@@ -129,6 +129,20 @@ pub const PROJECT_ELSEWHERE: Code = Code::new(
     false,
     "begin a session on the directory that is meant",
 );
+/// The directory is part of another project, or of what nothing of a project is written to.
+pub const PROJECT_INSIDE: Code = Code::new(
+    "project_inside",
+    Exit::Denied,
+    false,
+    "work in the directory whose policy decides there",
+);
+/// A git directory is among the files that are worked on.
+pub const GIT_DIRECTORY_EXPOSED: Code = Code::new(
+    "git_directory_exposed",
+    Exit::Denied,
+    false,
+    "move the git directory out of the work tree with `git init --separate-git-dir=DIR`",
+);
 /// A repository whose files are in no commit.
 pub const NO_COMMIT: Code = Code::new(
     "no_commit",
@@ -529,6 +543,8 @@ pub const ALL: &[Code] = &[
     NO_WORKSPACE,
     PROJECT_UNREADABLE,
     PROJECT_ELSEWHERE,
+    PROJECT_INSIDE,
+    GIT_DIRECTORY_EXPOSED,
     NO_COMMIT,
     TESTS_UNKNOWN,
     LOG_UNREADABLE,

@@ -92,6 +92,7 @@ pub use explain::{DeniedLater, Explained, Origin};
 pub use fetch::Outside;
 pub(crate) use fetch::{NoPage, page};
 pub use grants::{GrantRow, GrantState};
+pub use grounds::check_project;
 pub use joining::{Merging, NewMerge};
 pub use learned::Learned;
 pub use model::tools_told;
@@ -180,6 +181,7 @@ impl Kernel {
         let config = HostConfig { program: program.clone(), home: home.clone() };
         let coder = Arc::new(Coder::new(config, Some(&log)));
         let tenant_policy = RwLock::default();
+        let grounds = grounds::Grounds::beside(&outer);
         Ok(Self {
             log,
             home,
@@ -195,7 +197,7 @@ impl Kernel {
             outside,
             asking: Mutex::default(),
             tenant_policy,
-            grounds: grounds::Grounds::default(),
+            grounds,
         })
     }
 
@@ -220,6 +222,7 @@ impl Kernel {
     /// When the installation's log cannot be read.
     pub fn within(mut self, outer: &Path) -> Result<Self> {
         self.outer = real_path(outer);
+        self.grounds.set_data(&self.outer);
         self.machine = Log::open_read_only(&self.outer, &TenantId::local())?;
         self.coder = Arc::new(Coder::new(self.host_config(), Some(&self.machine)));
         Ok(self)

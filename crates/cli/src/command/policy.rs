@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use glasshouse_kernel::driver::{
     Changed, Kernel, PROJECT_POLICY, Past, PolicyReview, PolicyText, Tried, WORKFLOW_POLICY,
-    candidate_texts, compile, policy_texts, project_policy, protected, served, test_setup_or_none,
+    candidate_texts, check_project, compile, policy_texts, project_policy, protected, served,
+    test_setup_or_none,
 };
 use glasshouse_kernel::{Config, codes};
 use glasshouse_model::{Digest, Effect, Exit, Seq, SessionId, each_once};
@@ -216,6 +217,7 @@ struct AsAccepted(bool);
 
 /// What a session here would use; with `--policy F` as if F were its policy file, accepted.
 fn load(file: Option<&Path>, here: &Path, accepted: AsAccepted) -> Result<Policy, Error> {
+    check_project(here, &home::data_dir()?)?;
     let protected = protected(&home::data_dir()?, &home::program()?);
     let Some(file) = file else { return Ok(compile(&texts(here, accepted)?, &protected)?) };
     let text = input::text(file, input::MAX_POLICY_BYTES)?;

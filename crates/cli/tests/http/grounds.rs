@@ -212,3 +212,136 @@ fn settings_and_rules_of_a_project_are_its_own() {
         assert!(!text.contains("mark-of-other") && !text.contains("hidden"), "{text}");
     }
 }
+
+/// The failure: the directory that a client named decided which policy there is: what the accepted policy of a project
+/// denies was done by naming a directory in it, and `.git/hooks` was one like all others.
+#[test]
+fn a_directory_whose_policy_lies_above_is_no_project_of_a_client() {
+    let place = Place::new();
+    let acme = tenant(&place, "acme", &[]);
+    for dir in ["packages/foo", ".glasshouse/deep", "own"] {
+        fs::create_dir_all(acme.join(dir)).unwrap();
+        fs::create_dir_all(acme.join(dir).join(".glasshouse")).unwrap();
+        let config = acme.join(".glasshouse/config.yaml");
+        fs::copy(config, acme.join(dir).join(".glasshouse/config.yaml")).unwrap();
+    }
+    git(&acme.join("own"), &["init", "-q"]);
+    symlink("../.git/hooks", acme.join("packages/hooks")).unwrap();
+    let deny = "{ name: frozen, match: { syscall: git.commit }, action: deny, reason: frozen }";
+    place.accept_rule(&acme, deny);
+    let bare = place.path("acme/bare.git");
+    git(&acme, &["clone", "-q", "--bare", ".", &bare.display().to_string()]);
+    let served = Served::new(&place);
+    let operator = As { served: &served, key: key(&place, "acme", &["operator"], &[]) };
+    let approver = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+    let local = As { served: &served, key: key(&place, "local", &["admin"], &[]) };
+    let check = |named: &Path, refused: bool| {
+        let body = json!({ "project": named, "provider": "scripted", "scenario": TALK });
+        let call = json!({ "project": named, "call": { "syscall": "fs.read", "path": "x" } });
+        let file = json!({ "project": named, "policy": "capabilities: []\n" });
+        let tried = json!({ "project": named, "policy": "capabilities: []\n",
+            "call": { "syscall": "fs.read", "path": "x" } });
+        let prompt = json!({ "project": named, "prompt": "a counter", "provider": "scripted",
+            "scenario": TALK });
+        let mut answers = vec![
+            approver.get(&format!("/v1/policy?project={}", named.display())),
+            approver.post("/v1/policy/check", &call),
+            approver.post("/v1/policy/explain", &call),
+            approver.post("/v1/policy/check", &tried),
+            approver.post("/v1/policy/propose", &file),
+            operator.post("/v1/sessions", &body),
+            approver.post("/v1/sessions", &body),
+            local.post("/v1/sessions", &body),
+        ];
+        if refused {
+            answers.push(operator.post("/v1/plans/prompt", &prompt));
+        }
+        for (row, answer) in answers.iter().enumerate() {
+            let is_refused = (answer.status, answer.code()) == (403, "project_inside".to_owned());
+            let is_done = answer.status < 300;
+            let found = (is_refused, is_done);
+            assert_eq!(found, (refused, !refused), "{named:?} {row}: {}", answer.text());
+        }
+    };
+    for named in
+        ["packages/foo", "packages", ".git", ".git/hooks", ".glasshouse", ".glasshouse/deep"]
+    {
+        check(&acme.join(named), true);
+    }
+    check(&acme.join("packages/hooks"), true);
+    check(&bare, true);
+    check(&bare.join("hooks"), true);
+    // The controls: the top, and a repository of its own in it.
+    check(&acme, false);
+    check(&acme.join("own"), false);
+}
+
+/// A tenant learns that a policy above its directories decides, and not where it lies.
+#[test]
+fn a_policy_above_a_tenants_directories_is_not_named() {
+    let check = |policy: Option<&str>, status: u16| {
+        let place = Place::new();
+        let project = tenant(&place, "acme", &[]);
+        fs::remove_dir_all(project.join(".git")).unwrap();
+        if let Some(at) = policy {
+            fs::create_dir_all(place.path(at).join(".glasshouse")).unwrap();
+            fs::write(place.path(at).join(".glasshouse/policy.yaml"), "capabilities: []\n")
+                .unwrap();
+        }
+        let served = Served::new(&place);
+        let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+        let body = json!({ "project": project, "provider": "scripted", "scenario": TALK });
+        let answer = admin.post("/v1/sessions", &body);
+        assert_eq!(answer.status, status, "{}", answer.text());
+        (place, answer.text())
+    };
+    check(None, 201);
+    let (_, text) = check(Some("elsewhere"), 201);
+    assert!(!text.contains("project_inside"));
+    let (place, text) = check(Some(""), 403);
+    let above = place.path("").canonicalize().unwrap().display().to_string();
+    let told = text.replace(&format!("{}/acme", above.trim_end_matches('/')), "");
+    assert!(text.contains("project_inside") && !told.contains(&above), "{text}");
+    let (place, text) = check(Some("acme"), 403);
+    let named = place.path("acme").canonicalize().unwrap().display().to_string();
+    assert!(text.contains(&format!("work in {named}:")), "{text}");
+}
+
+/// A session that the server has is held to what comes to lie above or in its project.
+#[test]
+fn what_comes_to_lie_above_or_in_a_project_counts_for_its_sessions() {
+    let check = |change: &dyn Fn(&Path), code: Option<&str>| {
+        let place = Place::new();
+        let acme = tenant(&place, "acme", &[]);
+        let served = Served::new(&place);
+        let admin = As { served: &served, key: key(&place, "acme", &["admin"], &[]) };
+        let session = admin.session(&acme, TALK);
+        change(&acme);
+        let turns = format!("/v1/sessions/{session}/turns");
+        let answer = admin.post(&turns, &json!({ "message": "hello" }));
+        let found = (answer.status, (answer.status >= 300).then(|| answer.code()));
+        let expected = (if code.is_some() { 403 } else { 202 }, code.map(str::to_owned));
+        assert_eq!(found, expected, "{}", answer.text());
+    };
+    let policy = |dir: &Path| {
+        fs::create_dir_all(dir.join(".glasshouse")).unwrap();
+        fs::write(dir.join(".glasshouse/policy.yaml"), "capabilities: []\n").unwrap();
+    };
+    check(&|_| {}, None);
+    // It is the top of a repository.
+    check(&|acme| policy(acme.parent().unwrap()), None);
+    let without_git = |acme: &Path| fs::remove_dir_all(acme.join(".git")).unwrap();
+    check(&without_git, None);
+    check(
+        &|acme| {
+            without_git(acme);
+            policy(acme.parent().unwrap());
+        },
+        Some("project_inside"),
+    );
+    check(&|acme| git(acme, &["init", "-q", "--separate-git-dir=../gd"]), None);
+    check(
+        &|acme| git(acme, &["init", "-q", "--separate-git-dir=gd"]),
+        Some("git_directory_exposed"),
+    );
+}

@@ -27,6 +27,7 @@ mod endings;
 mod examined;
 mod exemptions;
 mod extension;
+mod grounds;
 mod harness;
 mod hooks;
 mod imports;

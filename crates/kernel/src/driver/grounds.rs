@@ -1,7 +1,12 @@
 //! Where projects may lie, looked at whenever one is used and not only when a session begins: what stood
 //! there then may lead elsewhere by now, and whoever gave a tenant its directories may have
-//! taken them back.
+//! taken them back. A policy file that appears above a project, and a git directory that comes to lie in
+//! it, count from the next use on.
 
+mod git_dir;
+mod whose;
+
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,29 +14,74 @@ use glasshouse_model::CanonicalPath;
 use glasshouse_sandbox::workspace::git::Git;
 
 use super::Kernel;
-use super::place::is_within;
+use super::place::{is_within, real_path};
 use crate::{Error, Result, codes};
+
+pub use whose::check_project;
 
 /// Tells below which directories projects may lie at the moment.
 type Roots = dyn Fn() -> Vec<PathBuf> + Send + Sync;
 
-/// The directories below which projects may lie; everywhere unless somebody tells.
-#[derive(Clone, Default)]
-pub(super) struct Grounds(Option<Arc<Roots>>);
+/// Where projects may lie.
+#[derive(Clone)]
+pub(super) struct Grounds {
+    /// The directories below which they may; everywhere unless somebody tells.
+    roots: Option<Arc<Roots>>,
+    /// The data directory, which holds samples at most.
+    data: PathBuf,
+}
 
 impl Kernel {
     /// Lets projects lie only below the directories that `roots` tells, which is asked whenever a project is used. Its
     /// paths lead through no link.
     #[must_use]
     pub fn with_grounds(self, roots: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
-        Self { grounds: Grounds(Some(Arc::new(roots))), ..self }
+        let grounds = Grounds { roots: Some(Arc::new(roots)), ..self.grounds };
+        Self { grounds, ..self }
     }
 }
 
 impl Grounds {
+    /// Everywhere but in the data directory.
+    pub(super) fn beside(data: &Path) -> Self {
+        Self { roots: None, data: real_path(data) }
+    }
+
+    /// Names another data directory.
+    pub(super) fn set_data(&mut self, data: &Path) {
+        self.data = real_path(data);
+    }
+
     /// Whether projects may lie in some places only.
     pub(super) const fn are_fenced(&self) -> bool {
-        self.0.is_some()
+        self.roots.is_some()
+    }
+
+    /// Checks that a project may be worked on: that [`Grounds::check_there`] and [`Grounds::check_own`] hold, and that
+    /// its git directory is not among the files that are worked on.
+    ///
+    /// # Errors
+    /// As these two; `git_directory_exposed`.
+    pub(super) fn check(&self, project: &Path) -> Result<()> {
+        self.check_there(project)?;
+        self.check_own(project)?;
+        let owner = project.metadata().map_err(|e| {
+            Error::new(codes::PROJECT_UNREADABLE, format!("cannot work on {}", project.display()))
+                .why(e)
+        })?;
+        git_dir::check(project, owner.uid())
+    }
+
+    /// Checks that a project, named without links, is one of its own: no other one's policy decides in it.
+    ///
+    /// # Errors
+    /// `project_inside`, `project_unreadable`.
+    pub(super) fn check_own(&self, project: &Path) -> Result<()> {
+        let roots = self.roots.as_ref().map(|roots| roots());
+        let may_tell = |dir: &Path| {
+            roots.as_ref().is_none_or(|roots| roots.iter().any(|root| dir.starts_with(root)))
+        };
+        whose::check(project, &self.data, &may_tell)
     }
 
     /// Checks that a project is the directory it was when its session began, and that it and its
@@ -39,7 +89,7 @@ impl Grounds {
     ///
     /// # Errors
     /// `project_unreadable`, `project_elsewhere`; what git answers.
-    pub(super) fn check(&self, project: &Path) -> Result<()> {
+    pub(super) fn check_there(&self, project: &Path) -> Result<()> {
         let fail = |why: String| {
             Error::new(codes::PROJECT_UNREADABLE, format!("cannot work on {}", project.display()))
                 .why(why)
@@ -48,7 +98,7 @@ impl Grounds {
         if real != project {
             return Err(elsewhere(project, "a link stands in its way by now"));
         }
-        let Some(roots) = &self.0 else { return Ok(()) };
+        let Some(roots) = &self.roots else { return Ok(()) };
         let roots = roots();
         let root = roots.iter().find(|root| project.starts_with(root)).ok_or_else(|| {
             elsewhere(project, "it does not lie below a directory that is open to this tenant")

@@ -114,6 +114,9 @@ impl Kernel {
     pub fn run_once(&self, one: &OneCommand, hands: Hands<'_>) -> Result<OneResult> {
         let reviewer = hands.reviewer;
         let _naming = self.log.naming()?;
+        if let Some(dir) = &one.workspace {
+            self.grounds.check(&super::start::canonical_project(dir)?)?;
+        }
         let record = Record::open(self, one)?;
         let call = record.propose(one)?;
         let demanded = self.decide_once(&record, call, one)?;

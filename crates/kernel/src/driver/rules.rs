@@ -118,8 +118,9 @@ impl Kernel {
     ///
     /// # Errors
     /// `config_invalid` when there is something that is no readable policy file;
-    /// `project_unreadable`; the log's errors.
+    /// `project_inside` where the policy of another directory decides; `project_unreadable`; the log's errors.
     pub fn project_policy(&self, project: &Path) -> Result<Option<ProjectPolicy>> {
+        self.grounds.check_own(&canonical_project(project)?)?;
         let Some(mut policy) = project_policy(project)? else { return Ok(None) };
         policy.accepted = self.accepted_policy(&policy.project)? == Some(policy.digest);
         Ok(Some(policy))

@@ -16,6 +16,7 @@ use super::demands::Way;
 use super::joining::decide_beside;
 use super::rules::{PolicyText, TENANT_POLICY, WORKFLOW_POLICY, compile, shipped, workflow};
 use super::simulate::OF_PEOPLE;
+use super::start::canonical_project;
 use super::workbench::content;
 use super::{Kernel, test_setup};
 use crate::classify::{Classifier, Contents};
@@ -273,6 +274,7 @@ impl Kernel {
     ) -> Result<Policy> {
         let test = test_setup_or_none(project, config)?;
         let Some(text) = text else { return self.compile(&self.policy_texts(project, &test)?) };
+        self.grounds.check_own(&canonical_project(project)?)?;
         let mut texts = candidate_texts(&test, "candidate", text);
         texts.extend(self.tenant_text());
         self.compile(&texts)

@@ -39,7 +39,7 @@ pub enum ConflictKind {
     DirectoryFile,
     /// A pipe, socket or device.
     Special,
-    /// The path is in `.git`.
+    /// The path is in `.git`, or in a git directory of another name.
     GitInternal,
     /// The user changed it while the merge was being made.
     ChangedMeanwhile,

@@ -7,6 +7,7 @@ use glasshouse_model::{CanonicalPath, Digest};
 use glasshouse_sandbox::workspace::beneath::{Found, Root};
 use glasshouse_sandbox::workspace::freeze::is_git_internal;
 use glasshouse_sandbox::workspace::git::Git;
+use glasshouse_sandbox::workspace::git::is_git_directory;
 use glasshouse_sandbox::workspace::{
     BlobStore, Change, ChangeKind, ChangeSet, Entry, FrozenBase, lines,
 };
@@ -227,7 +228,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn change(&mut self, change: &Change) -> Result<()> {
         for path in change.paths() {
-            if is_git_internal(path) {
+            if is_git_internal(path) || self.is_in_git_directory(path) {
                 self.conflict(path, ConflictKind::GitInternal, None);
                 return Ok(());
             }
@@ -251,6 +252,12 @@ impl Planner<'_> {
             (_, None | Some(Entry::Dir)) => self.add(&change.path, new),
             (_, Some(old)) => self.modify(&change.path, old, new),
         }
+    }
+
+    /// Whether a directory on the way to a path is the git directory of some repository, which may have any name.
+    fn is_in_git_directory(&self, path: &CanonicalPath) -> bool {
+        let mut above = std::iter::successors(path.parent(), CanonicalPath::parent);
+        above.any(|dir| is_git_directory(&self.project.join(dir.as_str())))
     }
 
     fn add(&mut self, path: &CanonicalPath, new: &Entry) -> Result<()> {

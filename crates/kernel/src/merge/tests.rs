@@ -255,6 +255,9 @@ fn three_way_merges() {
     check(&["d=1 "], &["d/x=2 "], &[], &["d/x=2 "]);
     check(&["a=1 ", "l@a"], &["l@b"], &[], &["a=1 ", "l=@b"]);
     check(&["a=1 "], &["a@b"], &[], &["a=@b"]);
+    // Names of which a git directory has more.
+    let (head, object) = ("x/HEAD=1 ", "x/objects/o=1 ");
+    check(&[head, object], &["x/hooks/h=x "], &[], &[head, "x/hooks/h=x ", object]);
 }
 
 #[test]
@@ -293,6 +296,12 @@ fn conflicts_are_told_by_kind_and_change_nothing() {
     check(&["a=1 "], &["d/a=1 "], &["d@/tmp"], &[("d/a", Symlink)]);
     check(&["a=1 "], &[".git/hooks/pre-commit=x "], &[], &[(".git/hooks/pre-commit", GitInternal)]);
     check(&["a=1 "], &["x/.GIT/config=x "], &[], &[("x/.GIT/config", GitInternal)]);
+    // A git directory of another name, also one that is no part of what was frozen.
+    let bare = ["x/gd/HEAD=1 ", "x/gd/objects/o=1 ", "x/gd/refs/r=1 "];
+    let hook = "x/gd/hooks/pre-commit";
+    check(&bare, &[&format!("{hook}=x ")], &[], &[(hook, GitInternal)]);
+    check(&["a=1 "], &[&format!("{hook}=x ")], &bare, &[(hook, GitInternal)]);
+    check(&bare, &["-x/gd/refs/r"], &[], &[("x/gd/refs/r", GitInternal)]);
 }
 
 #[test]

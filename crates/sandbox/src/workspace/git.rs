@@ -364,6 +364,13 @@ impl Git {
     }
 }
 
+/// Whether a directory is what git takes for a git directory, whatever its name is.
+#[must_use]
+pub fn is_git_directory(dir: &Path) -> bool {
+    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+}
+
 /// Refuses a repository in which git would wait for ever, or read without end, where it expects a
 /// file. `git_dir` may itself be a file that names a linked work tree's directory.
 fn refuse_special_files(git_dir: &Path) -> Result<()> {

@@ -42,6 +42,8 @@ impl Kernel {
         }
         let blobs = Blobs(self.log.clone());
         let merge = || -> Result<u64> {
+            // Time went by since it was looked at.
+            self.grounds.check(&project)?;
             let set = workspace.change_set(&manifest, &blobs)?;
             let input = Input { base: workspace.base(), set: &set, blobs: &blobs, commits: false };
             let proposal = match merge::propose(&project, input)? {
@@ -52,6 +54,7 @@ impl Kernel {
             if !reasons.is_empty() {
                 record.ask_merge((id, reasons), &set, (&proposal, &masker), reviewer)?;
             }
+            self.grounds.check(&project)?;
             // Who asks for the merge of their own command means its deletions, too.
             let authority = Authority::Reviewed { binding: &proposal.binding, deletions: true };
             let operation = OperationDir::new(scratch, &operation_id(id.0))?;
