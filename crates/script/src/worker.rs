@@ -386,7 +386,6 @@ impl Worker<'_> {
                     Failed::NoExport(name) => Err(no_export(&name, &program.module.exports)),
                     other => Err(refused(other)),
                 }
-                .map_err(|error| error_of_runtime(error, program, task))
             }
             Some(_) => Err(nonsense()),
             None => Err(match (receipt.limit, ran.status) {
@@ -403,6 +402,7 @@ impl Worker<'_> {
                     .why(format!("its process ended with {status:?}")),
             }),
         };
+        let node = node.map_err(|error| error_of_runtime(error, program, task));
         Ok(Ran { receipt, node, by_default })
     }
 

@@ -5,6 +5,23 @@ use serde_json::json;
 use crate::code::plan;
 use crate::harness::Place;
 
+/// Checks what is told of a source by a check, a probe and a run, and what helps.
+fn told(name: &str, (runtime, code): (&str, &str), wants: [&str; 3], fix: &str) {
+    let place = Place::new();
+    let source = json!({"code": code, "language": "jsx", "runtime": runtime});
+    let plan = plan(&place, "told", &source, &json!({}));
+    for (command, want) in ["check", "probe-plan", "render-plan"].into_iter().zip(wants) {
+        let ran = place.run(&["ui", command, &plan, "--profile", "trusted"]).expect_status(0);
+        match want {
+            "" => assert!(!ran.stderr.contains("fix: "), "{name}: {ran:?}"),
+            want => assert!(ran.stderr.contains(want), "{name}, {command}: {ran:?}"),
+        }
+        if command == "render-plan" {
+            assert!(ran.stderr.contains(fix), "{name}: {ran:?}");
+        }
+    }
+}
+
 /// The failures: a handler that is a function, an export that was forgotten and hooks under the wrong runtime were left out
 /// without a remark, or for a reason that was another's.
 #[test]
@@ -69,19 +86,7 @@ fn e2e_what_code_loses_is_told_with_what_helps() {
         ),
         ("raw", "preact", raw, "", "script_output_invalid", "instead of `dangerouslySetInnerHTML`"),
     ] {
-        let place = Place::new();
-        let source = json!({"code": code, "language": "jsx", "runtime": runtime});
-        let plan = plan(&place, "told", &source, &json!({}));
-        for (command, want) in [("check", checked), ("probe-plan", checked), ("render-plan", run)] {
-            let ran = place.run(&["ui", command, &plan, "--profile", "trusted"]).expect_status(0);
-            match want {
-                "" => assert!(!ran.stderr.contains("fix: "), "{name}: {ran:?}"),
-                want => assert!(ran.stderr.contains(want), "{name}, {command}: {ran:?}"),
-            }
-            if command == "render-plan" {
-                assert!(ran.stderr.contains(fix), "{name}: {ran:?}");
-            }
-        }
+        told(name, (runtime, code), [checked, checked, run], fix);
     }
 }
 

@@ -341,6 +341,11 @@ impl Means<'_> {
         Ok(made)
     }
 
+    /// A failure for what a hook answered.
+    fn blamed(&self, hook: Hook, failure: Failure) -> Failure {
+        Failure { error: self.hooks.blame(hook, failure.error), ..failure }
+    }
+
     /// Shows hooks what they may not change.
     fn seen(&self, hook: Hook, payload: impl FnOnce() -> Value) -> Result<()> {
         match self.hooks.call(hook, payload)? {
@@ -402,11 +407,8 @@ fn show(
     };
     let plan = stages.of("parse", || parse(text, &profile.limits())).map_err(unread)?;
     let plan = match means.hooks.call(Hook::BeforePolicyCheck, || plan.json().to_value())? {
-        Some(changed) => parse(&changed.to_string(), &profile.limits()).map_err(|error| {
-            let mut failure = unread(error);
-            failure.error = means.hooks.blame(Hook::BeforePolicyCheck, failure.error);
-            failure
-        })?,
+        Some(changed) => parse(&changed.to_string(), &profile.limits())
+            .map_err(|error| means.blamed(Hook::BeforePolicyCheck, unread(error)))?,
         None => plan,
     };
     let report = stages.of("check", || check_to_run(&plan, profile, LANES));

@@ -15,7 +15,7 @@ use crate::tree::NodeKind;
 pub(super) fn check(plan: &Plan, report: &mut Report) {
     let mut look = Look { report };
     let whole = plan.json();
-    look.at(whole, "a plan", guard::PLAN, || String::new());
+    look.at(whole, "a plan", guard::PLAN, String::new);
     for (key, what, known) in [
         ("capabilities", "`capabilities`", guard::CAPABILITIES),
         ("state", "`state`", guard::STATE),
