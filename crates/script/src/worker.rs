@@ -25,7 +25,8 @@ use crate::wire::{Bytecode, Failed, Limit, Makes, Order, Reply, Work, decode, en
 use crate::{Error, Result, cache, codes, vendor};
 pub use wrong::no_export;
 use wrong::{
-    error_of_runtime, faulty, judged, limited, nonsense, reached, refused, threw, unavailable,
+    error_of_runtime, faulty, judged, limited, nonsense, reached, refused, threw, unanswered,
+    unavailable,
 };
 
 /// How much later than its own limit a process is killed: time for the engine to say so itself.
@@ -388,21 +389,13 @@ impl Worker<'_> {
                 }
             }
             Some(_) => Err(nonsense()),
-            None => Err(match (receipt.limit, ran.status) {
-                (Some(limit), _) => reached(limit, &task.limits),
-                (None, Status::Cancelled) => {
-                    Error::new(codes::FAILED, "the code was stopped").why("it was cancelled")
-                }
-                (None, Status::Signaled(signal)) => {
-                    Error::new(codes::FAILED, "the engine crashed under the code")
-                        .why(format!("its process ended by signal {signal}"))
-                        .fix("nest calls and iterators less deeply")
-                }
-                (None, status) => Error::new(codes::FAILED, "the engine ended under the code")
-                    .why(format!("its process ended with {status:?}")),
-            }),
+            None => Err(unanswered(receipt.limit, ran.status, &task.limits)),
         };
-        let node = node.map_err(|error| error_of_runtime(error, program, task));
+        let is_whole = receipt.killed.is_none();
+        let node = node.map_err(|error| match is_whole {
+            true => error_of_runtime(error, program, task),
+            false => error,
+        });
         Ok(Ran { receipt, node, by_default })
     }
 

@@ -1,5 +1,7 @@
 //! What went wrong with code, as errors: what, why and what helps.
 
+use glasshouse_sandbox::Status;
+
 use super::{Program, Task};
 use crate::compile::{Diagnostic, Faults, Runtime};
 use crate::engine::RAW;
@@ -30,6 +32,23 @@ pub fn no_export(asked: &str, exports: &[String]) -> Error {
         ),
     };
     Error::new(codes::EXPORT_MISSING, format!("the source exports no `{asked}`")).why(why).fix(fix)
+}
+
+/// What a process ended with that gave no answer.
+pub(super) fn unanswered(limit: Option<Limit>, status: Status, limits: &Limits) -> Error {
+    match (limit, status) {
+        (Some(limit), _) => reached(limit, limits),
+        (None, Status::Cancelled) => {
+            Error::new(codes::FAILED, "the code was stopped").why("it was cancelled")
+        }
+        (None, Status::Signaled(signal)) => {
+            Error::new(codes::FAILED, "the engine crashed under the code")
+                .why(format!("its process ended by signal {signal}"))
+                .fix("nest calls and iterators less deeply")
+        }
+        (None, status) => Error::new(codes::FAILED, "the engine ended under the code")
+            .why(format!("its process ended with {status:?}")),
+    }
 }
 
 /// Hooks and components of Preact fail in words of its own where nobody renders them.
