@@ -14,6 +14,7 @@ mod components;
 mod fold;
 mod governor;
 mod hooks;
+mod inspect;
 mod modules;
 mod pin;
 mod plain;

@@ -1,6 +1,7 @@
 //! The check: whether a profile lets a plan be rendered.
 
 mod access;
+mod members;
 mod modules;
 mod source;
 mod tree;
@@ -60,7 +61,7 @@ enum Names {
 fn checked(plan: &Plan, profile: &Profile, names: Names) -> Report {
     let mut report = Report::new();
     identity(plan, &mut report);
-    members(plan, &mut report);
+    members::check(plan, &mut report);
     specification(plan, profile, &mut report);
     let scan = plan.source().map(scan).unwrap_or_default();
     modules::check(plan, profile, &scan, &mut report);
@@ -171,30 +172,6 @@ fn identity(plan: &Plan, report: &mut Report) {
     if plan.id().contains(char::is_control) {
         let why = "an id that holds control characters cannot be named";
         refuse(report, codes::SHAPE_INVALID, "/id", why);
-    }
-}
-
-/// Members that somebody reads.
-const MEMBERS: [&str; 11] = [
-    "specVersion",
-    "id",
-    "version",
-    "root",
-    "capabilities",
-    "state",
-    "imports",
-    "moduleManifest",
-    "source",
-    "metadata",
-    "ext",
-];
-
-fn members(plan: &Plan, report: &mut Report) {
-    for (name, _) in plan.json().as_object().into_iter().flatten() {
-        if !MEMBERS.contains(&name) {
-            let refusal = Refusal::new(codes::MEMBER_UNKNOWN, "a plan has no such member");
-            report.note_at(|| join("", name), refusal);
-        }
     }
 }
 

@@ -49,6 +49,9 @@ codes! {
         "write on<Event>: \"name\", or on<Event>: {\"type\": \"name\", \"payload\": {}}";
     /// No transition of the plan has the name of the event, so nothing changes; it is shown all the same.
     EVENT_UNKNOWN = "plan_event_unknown", REFUSED, "name one of state.transitions, or add it";
+    /// Code gave a function as a handler, and where it ran nobody calls one; it is left out.
+    HANDLER_LOST = "plan_handler_lost", REFUSED,
+        "name an event of the plan, as in onClick=\"add\", and say in state.transitions what it does; functions are called only in the page of a browser's lane: `runtime: \"preact\"`, `glasshouse ui bundle` and `mount`";
     /// Nobody reads the member; it is kept all the same.
     MEMBER_UNKNOWN = "plan_member_unknown", REFUSED, "correct its name, or put it into metadata or ext";
     /// The address has a scheme or a spelling that is not accepted in this place.

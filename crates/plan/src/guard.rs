@@ -8,11 +8,70 @@ use crate::error::Error;
 use crate::json::{Json, Kind, Members};
 use crate::limits::MAX_NODES;
 use crate::path;
+use crate::suggest::nearest;
 use crate::tree::Tree;
 
 /// Lanes that `capabilities.executionProfile` may name.
 pub const LANES: [&str; 5] =
     ["standard", "isolated-vm", "sandbox-worker", "sandbox-iframe", "sandbox-shadowrealm"];
+
+/// Members of each object that has no others, for who looks for misspelt ones.
+pub(crate) const PLAN: &[&str] = &[
+    "specVersion",
+    "id",
+    "version",
+    "root",
+    "capabilities",
+    "state",
+    "imports",
+    "moduleManifest",
+    "source",
+    "metadata",
+    "ext",
+];
+pub(crate) const CAPABILITIES: &[&str] = &[
+    "domWrite",
+    "timers",
+    "networkHosts",
+    "allowedModules",
+    "storage",
+    "executionProfile",
+    "maxImports",
+    "maxComponentInvocations",
+    "maxExecutionMs",
+];
+pub(crate) const STATE: &[&str] = &["initial", "transitions"];
+pub(crate) const SOURCE: &[&str] = &["code", "language", "exportName", "runtime"];
+pub(crate) const DESCRIPTOR: &[&str] = &["resolvedUrl", "integrity", "version", "signer", "type"];
+pub(crate) const EVENT: &[&str] = &["type", "payload"];
+pub(crate) const REFERENCE: &[&str] = &["$from"];
+
+/// Members of an action of this type.
+pub(crate) fn action_members(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "increment" => &["type", "path", "by"],
+        "toggle" => &["type", "path"],
+        _ => &["type", "path", "value"],
+    }
+}
+
+/// A member that has to be there and is not as it should be: when it is missing and another stands there that may be meant, that
+/// one is named.
+fn lacking(value: Json<'_>, known: &[&str], at: &str, key: &str, why: &str) -> Error {
+    let misspelt = || {
+        let mut others = value.as_object()?.map(|(name, _)| name);
+        others.find(|name| !known.contains(name) && nearest(name, known) == Some(key))
+    };
+    let other = if value.get(key).is_none() { misspelt() } else { None };
+    match other {
+        Some(other) => {
+            let other: String = other.chars().take(64).collect();
+            let why = format!("{why}; {other:?} is no member: did you mean `{key}`?");
+            flaw(&join(at, key), &why)
+        }
+        None => flaw(&join(at, key), why),
+    }
+}
 
 /// Answer of a guard.
 pub type Checked = Result<(), Error>;
@@ -38,11 +97,13 @@ fn members<'a>(value: Json<'a>, pointer: &str) -> Result<Members<'a>, Error> {
     value.as_object().ok_or_else(|| flaw(pointer, "an object is expected"))
 }
 
-fn text_member(value: Json<'_>, pointer: &str, key: &str, required: bool) -> Checked {
-    match value.get(key) {
-        None if !required => Ok(()),
-        Some(member) if member.as_text().is_some_and(|text| !is_blank(text)) => Ok(()),
-        _ => Err(flaw(&join(pointer, key), "a string that is not blank is expected")),
+/// A member that is a text; one that has to be there comes with all that its object may have.
+fn text_member(value: Json<'_>, pointer: &str, key: &str, required_of: Option<&[&str]>) -> Checked {
+    const EXPECTED: &str = "a string that is not blank is expected";
+    match (value.get(key), required_of) {
+        (None, None) => Ok(()),
+        (Some(member), _) if member.as_text().is_some_and(|text| !is_blank(text)) => Ok(()),
+        (_, known) => Err(lacking(value, known.unwrap_or_default(), pointer, key, EXPECTED)),
     }
 }
 
@@ -58,18 +119,23 @@ fn strings(value: Json<'_>, pointer: &str) -> Checked {
 /// `plan_shape_invalid` at the first member that is wrong, `plan_too_large` above the most nodes.
 pub fn plan(value: Json<'_>) -> Checked {
     envelope(value)?;
-    let root = value.get("root").ok_or_else(|| flaw("/root", "a node is expected"))?;
+    let root = value.get("root").ok_or_else(|| no_root(value))?;
     Tree::read(root, "/root", MAX_NODES).map(|_| ())
+}
+
+/// The flaw of a plan without a root.
+pub(crate) fn no_root(value: Json<'_>) -> Error {
+    lacking(value, PLAN, "", "root", "a node is expected")
 }
 
 /// The members of a plan besides its tree.
 pub(crate) fn envelope(value: Json<'_>) -> Checked {
     members(value, "")?;
-    text_member(value, "", "specVersion", false)?;
-    text_member(value, "", "id", true)?;
+    text_member(value, "", "specVersion", None)?;
+    text_member(value, "", "id", Some(PLAN))?;
     match value.get("version").map(Json::kind) {
         Some(Kind::Int(1..)) => {}
-        _ => return Err(flaw("/version", "a whole number from 1 is expected")),
+        _ => return Err(lacking(value, PLAN, "", "version", "a whole number from 1 is expected")),
     }
     for (key, member) in members(value, "")? {
         match key {
@@ -145,7 +211,7 @@ pub fn capabilities(value: Json<'_>) -> Checked {
 pub fn state_model(value: Json<'_>) -> Checked {
     members(value, "/state")?;
     if value.get("initial").and_then(Json::as_object).is_none() {
-        return Err(flaw("/state/initial", "an object is expected"));
+        return Err(lacking(value, STATE, "/state", "initial", "an object is expected"));
     }
     let Some(transitions) = value.get("transitions") else { return Ok(()) };
     for (event, actions) in members(transitions, "/state/transitions")? {
@@ -174,11 +240,13 @@ pub fn action(value: Json<'_>) -> Checked {
 
 fn action_at(value: Json<'_>, at: &str) -> Checked {
     members(value, at)?;
-    text_member(value, at, "path", true)?;
-    match value.get("type").and_then(Json::as_text) {
+    let kind = value.get("type").and_then(Json::as_text);
+    let known = action_members(kind.unwrap_or_default());
+    text_member(value, at, "path", Some(known))?;
+    match kind {
         Some("set" | "push") => {
             let Some(operand) = value.get("value") else {
-                return Err(flaw(&join(at, "value"), "a value is expected"));
+                return Err(lacking(value, known, at, "value", "a value is expected"));
             };
             match operand.get("$from") {
                 Some(from) if !from.as_text().is_some_and(path::is_template_path) => {
@@ -194,7 +262,7 @@ fn action_at(value: Json<'_>, at: &str) -> Checked {
             _ => Ok(()),
         },
         Some("toggle") => Ok(()),
-        _ => Err(flaw(&join(at, "type"), "set, push, increment or toggle is expected")),
+        _ => Err(lacking(value, known, at, "type", "set, push, increment or toggle is expected")),
     }
 }
 
@@ -225,9 +293,9 @@ pub fn descriptor(value: Json<'_>) -> Checked {
 
 fn descriptor_at(value: Json<'_>, at: &str) -> Checked {
     members(value, at)?;
-    text_member(value, at, "resolvedUrl", true)?;
+    text_member(value, at, "resolvedUrl", Some(DESCRIPTOR))?;
     for key in ["integrity", "version", "signer"] {
-        text_member(value, at, key, false)?;
+        text_member(value, at, key, None)?;
     }
     Ok(())
 }
@@ -239,7 +307,7 @@ fn descriptor_at(value: Json<'_>, at: &str) -> Checked {
 /// See [`capabilities`]; the pointer starts at the value.
 pub fn event(value: Json<'_>) -> Checked {
     members(value, "")?;
-    text_member(value, "", "type", true)?;
+    text_member(value, "", "type", Some(EVENT))?;
     value.get("payload").map_or(Ok(()), |payload| members(payload, "/payload").map(|_| ()))
 }
 
@@ -263,14 +331,17 @@ pub fn reference(value: Json<'_>) -> Checked {
 pub fn source(value: Json<'_>) -> Checked {
     const AT: &str = "/source";
     members(value, AT)?;
-    text_member(value, AT, "code", true)?;
-    text_member(value, AT, "exportName", false)?;
+    text_member(value, AT, "code", Some(SOURCE))?;
+    text_member(value, AT, "exportName", None)?;
     if !matches!(value.get("language").and_then(Json::as_text), Some("js" | "jsx" | "ts" | "tsx")) {
-        return Err(flaw("/source/language", "js, jsx, ts or tsx is expected"));
+        return Err(lacking(value, SOURCE, AT, "language", "js, jsx, ts or tsx is expected"));
     }
     match value.get("runtime").map(Json::as_text) {
         None | Some(Some("renderify" | "preact")) => Ok(()),
-        _ => Err(flaw("/source/runtime", "renderify or preact is expected")),
+        _ => Err(flaw(
+            "/source/runtime",
+            "renderify or preact is expected; code for React runs as preact",
+        )),
     }
 }
 

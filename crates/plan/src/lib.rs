@@ -45,6 +45,7 @@ mod report;
 mod rules;
 mod schema;
 mod size;
+mod suggest;
 mod tree;
 
 pub use check::{MAX_ID_BYTES, check, check_text, check_to_run, check_to_show};

@@ -51,7 +51,7 @@ impl Plan {
     pub(crate) fn of(document: Document, limits: &Limits) -> Result<Self, Error> {
         guard::envelope(document.root())?;
         let root = document.root().get("root");
-        let root = root.ok_or_else(|| guard::flaw("/root", "a node is expected"))?;
+        let root = root.ok_or_else(|| guard::no_root(document.root()))?;
         let tree = Tree::read(root, "/root", limits.nodes)?;
         Ok(Self { document, tree, made: None })
     }

@@ -31,7 +31,7 @@ pub struct Issue {
 pub struct Report {
     /// Whether the plan may be rendered.
     pub safe: bool,
-    /// The first [`MAX_ISSUES`] reasons why not.
+    /// The first [`MAX_ISSUES`] reasons why not; what is inside of a node that is too deep is only counted.
     pub issues: Vec<Issue>,
     /// How many reasons there are.
     pub issue_count: usize,
@@ -72,11 +72,16 @@ impl Report {
         Self { safe: false, issues: vec![issue], issue_count: 1, counts, notes: Vec::new() }
     }
 
-    /// Adds a reason to refuse; its text is made only while there is room for it.
-    pub(crate) fn refuse(&mut self, code: Code, place: impl FnOnce() -> (String, String)) {
+    /// Counts a reason to refuse that is not listed, because it follows from one that is.
+    pub(crate) fn count(&mut self, code: Code) {
         self.safe = false;
         self.issue_count += 1;
         *self.counts.entry(code.name).or_default() += 1;
+    }
+
+    /// Adds a reason to refuse; its text is made only while there is room for it.
+    pub(crate) fn refuse(&mut self, code: Code, place: impl FnOnce() -> (String, String)) {
+        self.count(code);
         if self.issues.len() < MAX_ISSUES {
             self.issues.push(issue(code, place()));
         }
@@ -97,7 +102,7 @@ impl Report {
     }
 
     /// Adds a remark that is already written.
-    pub(crate) fn note(&mut self, note: Issue) {
+    pub fn note(&mut self, note: Issue) {
         if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         }

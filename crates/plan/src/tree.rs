@@ -1,10 +1,13 @@
 //! The node tree as a flat list in pre-order: walking it is a loop, however deep it is.
 
+use std::borrow::Cow;
+
 use crate::codes;
 use crate::error::Error;
 use crate::guard::{flaw, is_blank};
 use crate::json::{Document, Items, Json, Members};
 use crate::rules::element::{self, ElementId};
+use crate::suggest::nearest;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +124,7 @@ impl Tree {
                     pointer.push('/');
                     pointer.push_str(member);
                 }
-                Err(flaw(&pointer, why))
+                Err(flaw(&pointer, &why))
             }
         }
     }
@@ -146,10 +149,27 @@ impl Tree {
 }
 
 /// Member that is wrong, and why.
-type NodeFlaw = (&'static str, &'static str);
+type NodeFlaw = (&'static str, Cow<'static, str>);
+
+/// Members of nodes of any type.
+const MEMBERS: &[&str] = &["type", "value", "tag", "module", "exportName", "props", "children"];
+
+fn wrong<T>(member: &'static str, why: &'static str) -> Result<T, NodeFlaw> {
+    Err((member, why.into()))
+}
+
+/// A member that no node has.
+fn unknown(name: &str) -> String {
+    let known = nearest(name, MEMBERS);
+    let name: String = name.chars().take(64).collect();
+    match known {
+        Some(meant) => format!("a node has no member {name:?}; did you mean `{meant}`?"),
+        None => format!("a node has no member {name:?}; what is of an element goes into its props"),
+    }
+}
 
 fn read_node<'a>(node: Json<'a>, entry: &mut Entry) -> Result<Option<Items<'a>>, NodeFlaw> {
-    let members = node.as_object().ok_or(("", "a node is an object"))?;
+    let members = node.as_object().ok_or(("", "a node is an object".into()))?;
     let mut parts = Parts::default();
     for (key, value) in members {
         match key {
@@ -160,14 +180,14 @@ fn read_node<'a>(node: Json<'a>, entry: &mut Entry) -> Result<Option<Items<'a>>,
             "exportName" => parts.export = Some(value),
             "props" => parts.props = Some(value),
             "children" => parts.children = Some(value),
-            _ => return Err(("", "a node has a member that its type does not have")),
+            _ => return Err(("", unknown(key).into())),
         }
     }
     match parts.kind {
         Some("text") => parts.text(entry),
         Some("element") => parts.element(entry),
         Some("component") => parts.component(entry),
-        _ => Err(("type", "text, element or component is expected")),
+        _ => wrong("type", "text, element or component is expected"),
     }
 }
 
@@ -185,34 +205,35 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn text(self, entry: &mut Entry) -> Result<Option<Items<'a>>, NodeFlaw> {
         if self.tag.or(self.module).or(self.export).or(self.props).or(self.children).is_some() {
-            return Err(("", "a text has only type and value"));
+            return wrong("", "a text has only type and value");
         }
         let value = self.value.filter(|value| value.as_text().is_some());
-        entry.name = value.ok_or(("value", "a string is expected"))?.index();
+        entry.name = value.ok_or(("value", "a string is expected".into()))?.index();
         Ok(None)
     }
 
     fn element(self, entry: &mut Entry) -> Result<Option<Items<'a>>, NodeFlaw> {
         if self.value.or(self.module).or(self.export).is_some() {
-            return Err(("", "an element has only type, tag, props and children"));
+            return wrong("", "an element has only type, tag, props and children");
         }
-        let tag = self.tag.ok_or(("tag", "a tag is expected"))?;
+        let tag = self.tag.ok_or(("tag", "a tag is expected".into()))?;
         let name = tag.as_text().filter(|name| !is_blank(name));
         entry.kind = NodeKind::Element;
-        entry.element = element::find(name.ok_or(("tag", "a tag is a string, not blank"))?);
+        entry.element = element::find(name.ok_or(("tag", "a tag is a string, not blank".into()))?);
         entry.name = tag.index();
         self.common(entry)
     }
 
     fn component(self, entry: &mut Entry) -> Result<Option<Items<'a>>, NodeFlaw> {
         if self.value.or(self.tag).is_some() {
-            return Err(("", "a component has only type, module, exportName, props and children"));
+            return wrong("", "a component has only type, module, exportName, props and children");
         }
         let named = |member: Json<'_>| member.as_text().is_some_and(|name| !is_blank(name));
         let module = self.module.filter(|module| named(*module));
-        entry.name = module.ok_or(("module", "a string that is not blank is expected"))?.index();
+        entry.name =
+            module.ok_or(("module", "a string that is not blank is expected".into()))?.index();
         if self.export.is_some_and(|export| !named(export)) {
-            return Err(("exportName", "a string that is not blank is expected"));
+            return wrong("exportName", "a string that is not blank is expected");
         }
         entry.kind = NodeKind::Component;
         self.common(entry)
@@ -220,11 +241,11 @@ impl<'a> Parts<'a> {
 
     fn common(self, entry: &mut Entry) -> Result<Option<Items<'a>>, NodeFlaw> {
         if let Some(props) = self.props {
-            props.as_object().ok_or(("props", "an object is expected"))?;
+            props.as_object().ok_or(("props", "an object is expected".into()))?;
             entry.props = props.index();
         }
         let Some(children) = self.children else { return Ok(None) };
-        children.as_array().ok_or(("children", "an array is expected")).map(Some)
+        children.as_array().ok_or(("children", "an array is expected".into())).map(Some)
     }
 }
 

@@ -2,6 +2,8 @@
 
 export const Fragment = ({ children }) => children;
 
+// A function has nobody to call it. That it was there is told by whoever checks the node.
+const HANDLER = /^on./i;
 const NAMES = { className: "class", htmlFor: "for" };
 
 // What may stand between two tags, as nodes in one flat list.
@@ -32,6 +34,7 @@ export function jsx(type, { children, ...given }) {
   }
   const props = {};
   for (const [key, value] of Object.entries(given)) {
+    if (typeof value === "function" && HANDLER.test(key)) props[key] = { $function: true };
     if (value === undefined || typeof value === "function" || typeof value === "symbol") continue;
     const isStyle = key === "style" && value !== null && typeof value === "object";
     props[NAMES[key] ?? key] = isStyle ? declarations(value) : value;

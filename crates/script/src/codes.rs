@@ -62,6 +62,20 @@ pub const EXPORT_MISSING: Code = Code::new(
     false,
     "export it, or name another export in `exportName`",
 );
+/// A handler is a function, which nobody calls in the lane of a server. It is left out. A plan that holds such a node says the same.
+pub const HANDLER_LOST: Code = Code::new(
+    glasshouse_plan::codes::HANDLER_LOST.name,
+    Exit::Denied,
+    false,
+    glasshouse_plan::codes::HANDLER_LOST.fix,
+);
+/// A method is given a language, and no lane has the tables of languages. What it makes is the same for each.
+pub const LOCALE_IGNORED: Code = Code::new(
+    "script_locale_ignored",
+    Exit::Denied,
+    false,
+    "format it by hand, as with `toFixed` and `padStart`, or put the formatted text into the state",
+);
 /// What the code made cannot be shown.
 pub const OUTPUT_INVALID: Code = Code::new(
     "script_output_invalid",
@@ -89,6 +103,7 @@ pub const ALL: &[Code] = &[
     MODULE_LIMIT,
     FAILED,
     EXPORT_MISSING,
+    LOCALE_IGNORED,
     OUTPUT_INVALID,
     LIMIT,
 ];

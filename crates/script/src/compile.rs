@@ -9,6 +9,7 @@ mod foreign;
 mod gate;
 mod globals;
 mod imports;
+mod notes;
 mod origins;
 mod place;
 mod stores;
@@ -22,12 +23,13 @@ use oxc_allocator::Allocator;
 use oxc_ast::ast::Program;
 use oxc_codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc_diagnostics::OxcDiagnostic;
-use oxc_parser::{ParseOptions, Parser};
+use oxc_parser::{ParseOptions, Parser, ParserReturn};
 use oxc_semantic::{Scoping, SemanticBuilder};
 use oxc_span::SourceType;
 use oxc_transformer::{JsxOptions, JsxRuntime, TransformOptions, Transformer};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::DEFAULT_EXPORT;
 use crate::{cache, codes, vendor};
 pub(crate) use body::{EXPORT, EXPORT_ALL, body};
 pub use foreign::Kind;
@@ -81,12 +83,23 @@ impl Language {
         }
     }
 
+    /// Always a module: a source without any import or export is one that forgot its export, and no script, for
+    /// which markup would become calls of `require`.
     fn source_type(self) -> SourceType {
         match self {
             Self::Js => SourceType::mjs(),
             Self::Jsx => SourceType::mjs().with_jsx(true),
-            Self::Ts => SourceType::ts(),
-            Self::Tsx => SourceType::tsx(),
+            Self::Ts => SourceType::ts().with_module(true),
+            Self::Tsx => SourceType::tsx().with_module(true),
+        }
+    }
+
+    /// The same language with markup, for one that has none.
+    const fn with_markup(self) -> Option<Self> {
+        match self {
+            Self::Js => Some(Self::Jsx),
+            Self::Ts => Some(Self::Tsx),
+            Self::Jsx | Self::Tsx => None,
         }
     }
 }
@@ -166,10 +179,13 @@ pub struct Module {
     pub imports: Vec<String>,
     /// The same as the text names them, with their addresses.
     pub named: BTreeMap<String, String>,
-    /// Names that it exports, in order.
+    /// Names that it exports, in order; `*` when it hands on all of another module.
     pub exports: Vec<String>,
     /// Digest of source, compiler and result: `sha256:` and hexadecimal digits.
     pub digest: String,
+    /// What is no fault and will not do what its author thinks. Only of a plan's.
+    #[serde(default)]
+    pub notes: Vec<Diagnostic>,
     /// Where in the source what stands in the text came from. Only of a plan's.
     #[serde(default)]
     pub origins: Origins,
@@ -212,6 +228,22 @@ impl Faults {
         let count = diagnostics.len();
         diagnostics.truncate(MAX_DIAGNOSTICS);
         Self { diagnostics, count }
+    }
+
+    /// Says so where all that is wrong with a source is that its language has no markup.
+    fn tell_of_markup(&mut self, source: &Source<'_>) {
+        let Some(other) = source.language.with_markup() else { return };
+        let allocator = Allocator::default();
+        let read = Parser::new(&allocator, source.code, other.source_type()).parse();
+        if read.panicked || read.diagnostics.has_errors() {
+            return;
+        }
+        let (own, other) = (source.language.as_str(), other.as_str());
+        for found in &mut self.diagnostics {
+            found.fix = format!(
+                "the source has markup, which `{own}` is without: write `\"language\": \"{other}\"`"
+            );
+        }
     }
 
     /// Names that are neither the source's own nor the engine's, each once: what to tell a model.
@@ -285,11 +317,11 @@ fn compile_at(
         .parse();
     let unread = |found: &OxcDiagnostic| places.of_compiler(codes::SOURCE_INVALID, found);
     if read.panicked || read.diagnostics.has_errors() {
-        return Err(Faults::of(read.diagnostics.errors().map(unread).collect()));
+        let mut faults = Faults::of(read.diagnostics.errors().map(unread).collect());
+        faults.tell_of_markup(source);
+        return Err(faults);
     }
-    let exported = read.module_record.exported_bindings.keys();
-    let mut exports: Vec<String> = exported.map(|name| name.as_str().to_owned()).collect();
-    exports.sort_unstable();
+    let exports = exported(&read);
     let mut program = read.program;
     let meaning =
         SemanticBuilder::new().with_check_syntax_error(true).with_enum_eval(true).build(&program);
@@ -297,8 +329,9 @@ fn compile_at(
         return Err(Faults::of(meaning.diagnostics.errors().map(unread).collect()));
     }
     let scoping = meaning.semantic.into_scoping();
-    let mut stores = Stores::default();
+    let (mut stores, mut remarks) = (Stores::default(), Vec::new());
     if origin == Origin::Plan {
+        remarks = notes::of(&program, &scoping, places);
         gate::check(&program, &scoping, places, source.stores).map_err(Faults::of)?;
     }
     // A comment could name another function, or another module, for markup than the one that was checked.
@@ -334,7 +367,24 @@ fn compile_at(
         imports.push(vendor::STORAGE.to_owned());
     }
     let digest = digest(source, &code);
-    Ok(Module { code, imports, named, exports, digest, origins })
+    Ok(Module { code, imports, named, exports, digest, notes: remarks, origins })
+}
+
+/// Names that a module exports, in order; `*` stands for all that another one does.
+fn exported(read: &ParserReturn<'_>) -> Vec<String> {
+    let record = &read.module_record;
+    let mut names: Vec<String> =
+        record.exported_bindings.keys().map(|name| name.as_str().to_owned()).collect();
+    let mut named = record.local_export_entries.iter().chain(&record.indirect_export_entries);
+    if named.any(|entry| entry.export_name.is_default()) {
+        names.push(DEFAULT_EXPORT.to_owned());
+    }
+    if record.star_export_entries.iter().any(|entry| entry.export_name.is_null()) {
+        names.push("*".to_owned());
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Refuses what would make the compiler's own recursion deep or its work long.

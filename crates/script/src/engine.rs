@@ -39,6 +39,9 @@ pub(crate) const SOURCE: &str = "plan:source";
 const STACK_BYTES: usize = 1 << 20;
 /// Memory for compiling the largest source.
 const COMPILE_BYTES: usize = 64 << 20;
+/// What the reason begins with when markup cannot be read: only what code puts in as text can be such.
+pub(crate) const RAW: &str =
+    "markup that stands in `dangerouslySetInnerHTML` is not written as a renderer does";
 /// Longest message of an error that code threw.
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
@@ -305,7 +308,10 @@ impl Run<'_> {
             Made::Json(text) if self.work.makes == Makes::Data => {
                 serde_json::from_str(text).map_err(|e| e.to_string())
             }
-            Made::Html(text) => html::nodes(text).and_then(output::fragment),
+            // The renderer writes what our reader takes; what is put in as text need not look so.
+            Made::Html(text) => {
+                html::nodes(text).map_err(|why| format!("{RAW}: {why}")).and_then(output::fragment)
+            }
             Made::Json(text) => {
                 serde_json::from_str(text).map_err(|e| e.to_string()).and_then(output::node)
             }

@@ -43,4 +43,4 @@ pub use graph::{Finding, Found, Graph, GraphLimits, Library};
 pub use integrity::Integrity;
 pub use vendor::is_carried;
 pub use wire::{Limit, Makes};
-pub use worker::{Engine, Limits, Program, Ran, Receipt, Task, Worker};
+pub use worker::{Engine, Limits, Program, Ran, Receipt, Task, Worker, no_export};

@@ -5,6 +5,8 @@
 //! the next is only bytecode of modules that the program carries, made in a process that
 //! saw no foreign code, and bytecode of a source, which only runs of that same source get.
 
+mod wrong;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +18,16 @@ use glasshouse_sandbox::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::compile::{COMPILER, Diagnostic, Faults, Module, Runtime, Source};
+use crate::compile::{COMPILER, Module, Runtime, Source};
 use crate::engine::{ENGINE, ENTRY, SOURCE};
 use crate::graph::{Found, Graph};
 use crate::wire::{Bytecode, Failed, Limit, Makes, Order, Reply, Work, decode, encode};
 use crate::{Error, Result, cache, codes, vendor};
+pub use wrong::no_export;
+use wrong::{
+    error_of_runtime, faulty, judged, limited, nonsense, reached, refused, threw, unanswered,
+    unavailable,
+};
 
 /// How much later than its own limit a process is killed: time for the engine to say so itself.
 const GRACE_MS: u64 = 25;
@@ -377,24 +384,18 @@ impl Worker<'_> {
                     Failed::Threw(why, Some((line, byte))) => {
                         Err(threw(why, program.module.origins.of(line, byte)))
                     }
+                    Failed::NoExport(name) => Err(no_export(&name, &program.module.exports)),
                     other => Err(refused(other)),
                 }
             }
             Some(_) => Err(nonsense()),
-            None => Err(match (receipt.limit, ran.status) {
-                (Some(limit), _) => reached(limit, &task.limits),
-                (None, Status::Cancelled) => {
-                    Error::new(codes::FAILED, "the code was stopped").why("it was cancelled")
-                }
-                (None, Status::Signaled(signal)) => {
-                    Error::new(codes::FAILED, "the engine crashed under the code")
-                        .why(format!("its process ended by signal {signal}"))
-                        .fix("nest calls and iterators less deeply")
-                }
-                (None, status) => Error::new(codes::FAILED, "the engine ended under the code")
-                    .why(format!("its process ended with {status:?}")),
-            }),
+            None => Err(unanswered(receipt.limit, ran.status, &task.limits)),
         };
+        let is_whole = receipt.killed.is_none();
+        let node = node.map_err(|error| match is_whole {
+            true => error_of_runtime(error, program, task),
+            false => error,
+        });
         Ok(Ran { receipt, node, by_default })
     }
 
@@ -480,98 +481,6 @@ fn program(at: &str, module: Module, made: Vec<Bytecode>) -> Result<Program> {
         }
     }
     Ok(Program { module, bytecode, needs, wants, linked: Vec::new() })
-}
-
-fn unavailable(address: &str) -> Error {
-    Error::new(codes::MODULE_UNAVAILABLE, format!("the module {address} is not here"))
-        .why("it was not found before the code was to run")
-}
-
-fn faulty(faults: &Faults) -> Error {
-    let first: Option<&Diagnostic> = faults.diagnostics.first();
-    let code = first.and_then(|first| codes::ALL.iter().find(|code| code.name == first.code));
-    let code = code.copied().unwrap_or(codes::SOURCE_INVALID);
-    let what = match first {
-        Some(first) => {
-            format!("line {}, column {}: {}", first.line, first.column, first.message)
-        }
-        None => "the source has faults".to_owned(),
-    };
-    let diagnostics = serde_json::to_value(&faults.diagnostics).unwrap_or_default();
-    Error::new(code, what)
-        .with("diagnostics", diagnostics)
-        .with("diagnostic_count", faults.count)
-        .with("unknown_names", faults.unknown_names())
-}
-
-/// Whether code that says that memory was refused had used it up, by what was measured from outside.
-/// A refusal can come at half of the limit, when what grows is copied.
-fn judged(failed: Failed, peak_bytes: u64, limit_bytes: usize) -> Failed {
-    match failed {
-        Failed::MaybeMemory(..) if peak_bytes >= limit_bytes as u64 / 2 => {
-            Failed::Limit(Limit::Memory)
-        }
-        Failed::MaybeMemory(why, place) => Failed::Threw(why, place),
-        other => other,
-    }
-}
-
-fn refused(failed: Failed) -> Error {
-    match failed {
-        Failed::Threw(why, _) | Failed::MaybeMemory(why, _) => threw(why, None),
-        Failed::NoExport(name) => {
-            Error::new(codes::EXPORT_MISSING, format!("the source exports no `{name}`"))
-        }
-        Failed::NoNode(why) => {
-            Error::new(codes::OUTPUT_INVALID, "the code made no part of a plan").why(why)
-        }
-        Failed::Limit(limit) => limited(limit),
-        Failed::Refused(why) => {
-            Error::new(codes::SOURCE_INVALID, "the engine does not take the source").why(why)
-        }
-    }
-}
-
-/// What code threw, with the place in its source.
-fn threw(why: String, place: Option<(u32, u32)>) -> Error {
-    let Some((line, column)) = place else {
-        return Error::new(codes::FAILED, "the code failed").why(why);
-    };
-    Error::new(codes::FAILED, format!("the code failed at line {line}, column {column}"))
-        .why(why)
-        .fix(format!("correct the code at line {line}, or what it is called with"))
-        .with("line", line)
-        .with("column", column)
-}
-
-/// The limit of a run, with its value and how to stay within it.
-fn reached(limit: Limit, limits: &Limits) -> Error {
-    const MIB: usize = 1 << 20;
-    let Limits { time_ms, memory_bytes, jobs, output_bytes } = *limits;
-    let (value, fix) = match limit {
-        Limit::Time => (
-            format!("{time_ms} ms"),
-            "do less in one run, or ask for more time in `capabilities.maxExecutionMs`, within what the profile allows",
-        ),
-        Limit::Memory => (format!("{} MiB", memory_bytes / MIB), "hold less at a time"),
-        Limit::Jobs => (format!("{jobs} steps of promises"), "wait for fewer promises in one run"),
-        Limit::Output => {
-            (format!("{} MiB of text", output_bytes / MIB), "make fewer or shorter nodes")
-        }
-    };
-    let name = limit.as_str();
-    let what = format!("the code reached its limit of {name}, {value}");
-    Error::new(codes::LIMIT, what).fix(fix).with("limit", name)
-}
-
-fn limited(limit: Limit) -> Error {
-    let limit = limit.as_str();
-    Error::new(codes::LIMIT, format!("the code reached its limit of {limit}")).with("limit", limit)
-}
-
-/// The program on the other side is ours, so this means that foreign code got at its output.
-fn nonsense() -> Error {
-    Error::new(codes::FAILED, "the engine answered nonsense")
 }
 
 const fn limit_of(status: Status) -> Option<Limit> {

@@ -55,8 +55,8 @@ pub(crate) enum UiCommand {
     Bundle {
         /// Plan file, `-` for stdin
         file: PathBuf,
-        /// Security profile
-        #[arg(long, value_enum, default_value = "strict")]
+        /// Security profile; `strict` and `balanced` accept no source
+        #[arg(long, value_enum, default_value = "trusted")]
         profile: ProfileArgument,
         /// As JSON, which it always is
         #[arg(long)]

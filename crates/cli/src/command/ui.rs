@@ -89,6 +89,9 @@ fn tell_under(head: &str, report: &glasshouse_plan::Report) {
         output::note(&format!("  {}", line(issue)));
         output::note(&format!("    fix: {}", issue.fix));
     }
+    if let more @ 1.. = report.issue_count.saturating_sub(report.issues.len()) {
+        output::note(&format!("  {more} more of these kinds are counted, and not listed"));
+    }
 }
 
 /// A rendered plan on stdout, as a fragment or as a page.
@@ -105,6 +108,7 @@ fn markup(title: &str, html: &Html, page: bool) {
 fn remark(notes: &[Issue]) {
     for note in notes {
         output::note(&line(note));
+        output::note(&format!("  fix: {}", note.fix));
     }
 }
 

@@ -146,6 +146,11 @@ fn a_hook_that_fails_ends_the_run() {
             "export const beforeRender = () => fetch('https://x.example')",
             "script_source_denied",
         ),
+        ("no program", "export const beforeRender = (;", "script_source_invalid"),
+        ("no root", "export const beforeRender = () => 'x'", "a node is an object"),
+        ("no plan", "export const beforePolicyCheck = () => 'x'", "an object is expected"),
+        ("no run", "export const beforeRuntime = () => 'x'", "what it may only see"),
+        ("silent", "export const afterPolicyCheck = () => ({ safe: false })", "run without it"),
     ] {
         let place = Place::new();
         let plan = plan(&place, None);
@@ -154,6 +159,8 @@ fn a_hook_that_fails_ends_the_run() {
         assert!(matches!(ran.status, Some(2 | 3)), "{name}: {ran:?}");
         assert_eq!(ran.stdout, "", "{name}");
         assert!(ran.stderr.contains(want), "{name}: {}", ran.stderr);
+        // Whose fault it is: a plan has code of its own.
+        assert!(ran.stderr.contains("p.js"), "{name}: {}", ran.stderr);
         assert!(begun.elapsed() < Duration::from_secs(20), "{name}");
     }
     // An unsafe plan stays unsafe, whoever says otherwise.

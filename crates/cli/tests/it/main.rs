@@ -52,6 +52,7 @@ mod policy;
 mod policy_past;
 mod policy_tools;
 mod python;
+mod remarks;
 mod replay;
 mod repositories;
 mod reviews;

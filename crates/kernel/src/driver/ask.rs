@@ -105,7 +105,7 @@ impl Questions<'_> {
     /// Those of the sandbox in which it is compiled.
     pub fn inspect(&self, plan: &Plan, profile: &Profile) -> Result<Vec<Issue>> {
         let cancel = glasshouse_sandbox::Cancel::new()?;
-        Ok(self.kernel.coder.inspect(plan, profile, &cancel)?.1)
+        Ok(self.kernel.coder.inspect(plan, profile, &cancel)?.issues)
     }
 
     /// Asks once; nothing is tried again.

@@ -16,11 +16,11 @@ use glasshouse_model::TenantId;
 use glasshouse_model::body::PlanCode;
 use glasshouse_plan::json::Json;
 use glasshouse_plan::state::{State, StateLimits};
-use glasshouse_plan::{Event, Issue, Limits, Plan, Probe, Profile};
+use glasshouse_plan::{Event, Limits, Plan, Probe, Profile};
 use glasshouse_sandbox::{HostConfig, SandboxHost};
 use glasshouse_script::{
-    DEFAULT_EXPORT, Diagnostic, Engine, Finding, GraphLimits, Language, Makes, Program, Ran,
-    Receipt, Runtime, Source, Stores, Task, Worker,
+    DEFAULT_EXPORT, Engine, Finding, GraphLimits, Language, Makes, Program, Ran, Receipt, Runtime,
+    Source, Stores, Task, Worker,
 };
 use glasshouse_tools::sanitise::Masker;
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use super::bounds::{self, graph_limits, limits_of_run};
 use super::components;
 use super::hooks::{Hooks, Plugins};
+use super::inspect::{Inspected, issues, remarks};
 use super::modules::{Lock, ModuleCache, Pinned};
 use super::of_plan;
 use super::work::Means;
@@ -179,12 +180,12 @@ impl Coder {
         let mut probe = glasshouse_plan::probe_to_run(plan, profile, LANES);
         let mut modules = plan.source().is_some().then(Vec::new);
         if probe.report.safe {
-            let (found, issues) = self.inspect(plan, profile, cancel)?;
-            issues.into_iter().for_each(|issue| probe.report.refuse_for(issue));
-            probe.ok &= probe.report.safe;
-            if !found.is_empty() {
-                modules = Some(found);
+            let found = self.inspect(plan, profile, cancel)?;
+            if !found.modules.is_empty() {
+                modules = Some(found.modules.clone());
             }
+            found.tell(&mut probe.report);
+            probe.ok &= probe.report.safe;
         }
         Ok(Probed { probe, modules })
     }
@@ -199,14 +200,15 @@ impl Coder {
         plan: &Plan,
         profile: &Profile,
         cancel: &glasshouse_sandbox::Cancel,
-    ) -> Result<(Vec<Preflight>, Vec<Issue>)> {
+    ) -> Result<Inspected> {
         let lock = Lock::of(plan);
         let asked = source(plan, &lock.places);
         let named = components::addresses(plan, &lock, profile);
         if asked.is_none() && named.is_empty() {
-            return Ok(Default::default());
+            return Ok(Inspected::default());
         }
         let worker = self.worker()?;
+        let notes = RefCell::default();
         let library = Pinned { lock: &lock, cache: &self.cache };
         let finding = Finding {
             library: &library,
@@ -216,7 +218,11 @@ impl Coder {
         };
         let graph = || {
             let mut roots = match &asked {
-                Some(asked) => worker.compile(asked, cancel)?.wants().to_vec(),
+                Some(asked) => {
+                    let program = worker.compile(asked, cancel)?;
+                    notes.replace(remarks(plan, program.module()));
+                    program.wants().to_vec()
+                }
                 None => Vec::new(),
             };
             roots.extend(named);
@@ -229,9 +235,10 @@ impl Coder {
                     kind: node.found.kind.as_str(),
                     chain: node.chain,
                 });
-                Ok((found.collect(), Vec::new()))
+                let (modules, issues) = (found.collect(), Vec::new());
+                Ok(Inspected { modules, issues, notes: notes.into_inner() })
             }
-            Err(error) => Ok((Vec::new(), issues(error)?)),
+            Err(error) => Ok(Inspected { issues: issues(error)?, ..Inspected::default() }),
         }
     }
 
@@ -495,39 +502,6 @@ pub(super) fn source<'p>(
 fn stores(plan: &Plan) -> Stores {
     let asked = plan.capabilities().and_then(|asked| asked.get("storage"));
     Stores::of(asked.and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_text))
-}
-
-/// What is wrong with a source, as a report of the plan tells it.
-///
-/// # Errors
-/// The same error when it says nothing about the source.
-fn issues(error: glasshouse_script::Error) -> Result<Vec<Issue>> {
-    let report = error.report();
-    let known = |name: &str| glasshouse_script::codes::ALL.iter().find(|code| code.name == name);
-    let Some(code) = known(report.code.as_ref()) else { return Err(error.into()) };
-    let found: Vec<Diagnostic> = report
-        .context
-        .get("diagnostics")
-        .and_then(|found| serde_json::from_value(found.clone()).ok())
-        .unwrap_or_default();
-    let at = |code: &'static str, message: String, fix: String| Issue {
-        code,
-        pointer: "/source/code".to_owned(),
-        message,
-        fix,
-    };
-    if found.is_empty() {
-        let message = match report.why.is_empty() {
-            true => report.what,
-            false => format!("{}: {}", report.what, report.why),
-        };
-        return Ok(vec![at(code.name, message, report.fix)]);
-    }
-    let told = found.into_iter().map(|it| {
-        let code = known(&it.code).map_or(code.name, |code| code.name);
-        at(code, format!("{}:{}: {}", it.line, it.column, it.message), it.fix)
-    });
-    Ok(told.collect())
 }
 
 /// What a run that was stopped ends with; any other error is itself.

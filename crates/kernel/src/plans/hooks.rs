@@ -224,6 +224,19 @@ fn failed(why: String) -> Error {
     Error::new(codes::PLAN_HOOK_FAILED, "a plugin ended the run").why(why)
 }
 
+/// A fault of a plugin's file, told as one: a plan has code of its own.
+fn of_file(name: &str, error: glasshouse_script::Error) -> Error {
+    let is_denied = error.is(glasshouse_script::codes::SOURCE_DENIED);
+    let error = Error::from(error);
+    let why = error.report().why;
+    let why = if why.is_empty() { why } else { format!(": {why}") };
+    let error = error.why(format!("this is the plugin {name}, and no code of the plan{why}"));
+    match is_denied {
+        true => error.fix("take it out of the plugin: a hook has its payload, and answers another"),
+        false => error,
+    }
+}
+
 /// What happens at the places of a pipeline.
 pub(super) enum Hooks<'h> {
     /// Plugins are called.
@@ -235,6 +248,32 @@ pub(super) enum Hooks<'h> {
 impl<'h> Hooks<'h> {
     pub(super) fn recorded(log: &'h Log, calls: &[PlanHook]) -> Self {
         Self::Recorded { log, calls: RefCell::new(calls.iter().cloned().collect()) }
+    }
+
+    /// The plugin that answered last at a place, as `beforeRender of p.ts`.
+    pub(super) fn who(&self, hook: Hook) -> String {
+        let plugins = match self {
+            Self::Live(plugins) => plugins,
+            Self::Recorded { .. } => return hook.as_str().to_owned(),
+        };
+        let called = lock(&plugins.called);
+        let mut last = called.iter().rev().filter(|it| it.record.hook == hook.as_str());
+        match last.find(|it| it.answer.is_some()) {
+            Some(it) => format!("{} of {}", hook.as_str(), it.record.plugin),
+            None => hook.as_str().to_owned(),
+        }
+    }
+
+    /// What is wrong with an answer, with the plugin whose answer it is.
+    pub(super) fn named(&self, hook: Hook, error: Error) -> Error {
+        let report = error.report();
+        let why = if report.why.is_empty() { report.what } else { report.why };
+        error.why(format!("{} answered it: {why}", self.who(hook)))
+    }
+
+    /// The same of an answer that is no plan: the plan itself is not what is to correct.
+    pub(super) fn blame(&self, hook: Hook, error: Error) -> Error {
+        self.named(hook, error).fix("correct the plugin, or run without it")
     }
 
     pub(super) fn call(
@@ -297,7 +336,8 @@ impl ScriptPlugin {
         code: &str,
         language: Language,
     ) -> Result<Self> {
-        let (functions, worker) = Functions::compile(host, code, language)?;
+        let (functions, worker) =
+            Functions::compile(host, code, language).map_err(|error| of_file(name, error))?;
         if !Hook::ALL.iter().any(|hook| functions.exports(hook.as_str())) {
             return Err(failed(format!("{name} exports none of the hooks")));
         }

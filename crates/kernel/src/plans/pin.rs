@@ -16,6 +16,7 @@ use glasshouse_plan::json::Json;
 use glasshouse_plan::module::{Resolver, at_host};
 use glasshouse_plan::{Plan, Profile, ProfileName};
 use glasshouse_policy::Policy;
+use glasshouse_sandbox::egress::Denial;
 use glasshouse_script::{
     Error as ScriptError, Finding, Found, Graph, Integrity, Kind, Library, Result as ScriptResult,
     codes,
@@ -226,7 +227,15 @@ impl Pinner<'_> {
         let assumed = assumed.map_err(|error| super::of_plan(&error))?;
         // Its source is compiled before anything is fetched for it.
         let lanes = [super::LANES, super::code::LANES_OF_BROWSERS].concat();
-        let report = glasshouse_plan::check_to_run(&assumed, &profile, &lanes);
+        let mut report = glasshouse_plan::check_to_run(&assumed, &profile, &lanes);
+        // Who pins already is not told to.
+        for issue in &mut report.issues {
+            if issue.code == glasshouse_plan::codes::MODULE_DENIED.name {
+                let fix = other_host(&profile);
+                issue.fix =
+                    format!("{fix}; what is in a file beside the plan goes into its source");
+            }
+        }
         if report.safe { Ok(()) } else { Err(super::refused(&report)) }
     }
 }
@@ -313,7 +322,8 @@ impl Library for Fetching<'_> {
             return Err(unavailable(address, "it was stopped"));
         }
         if self.with.options.offline {
-            return Err(unavailable(address, "it is not in the cache, and nothing is fetched"));
+            return Err(unavailable(address, "it is not in the cache, and nothing is fetched")
+                .fix("run it once without `--offline`: what is fetched stays in the cache"));
         }
         let fallbacks = self.with.options.fallbacks.iter();
         let mut places = vec![address.to_owned()];
@@ -321,16 +331,36 @@ impl Library for Fetching<'_> {
         if attempt >= places.len() {
             return Ok(None);
         }
-        let mut why = Vec::new();
+        let (mut why, mut fix) = (Vec::new(), None);
         for place in places.iter().skip(attempt) {
             match self.from(place, known) {
                 Ok(found) => return self.taken(address, found, locked).map(Some),
                 // A host that may not be asked is no reason to ask no other.
-                Err(error) => why.push(format!("{place}: {error}")),
+                Err(error) => {
+                    let told = error.report();
+                    let is_first = place == address;
+                    why.push(if is_first { told.why } else { format!("{place}: {}", told.why) });
+                    fix.get_or_insert(told.fix);
+                }
             }
         }
-        Err(unavailable(address, &why.join("; ")))
+        let error = unavailable(address, &why.join("; "));
+        Err(match fix {
+            Some(fix) => error.fix(fix),
+            None => error,
+        })
     }
+}
+
+/// What helps when a host does not answer.
+const ASK_AGAIN: &str = "look whether this machine reaches the host, and run it again; `--fallback https://HOST` asks another host for the same module";
+
+/// What helps when the profile does not allow a host.
+fn other_host(profile: &Profile) -> String {
+    format!(
+        "import it by its name on npm, or from a host that the profile allows ({})",
+        profile.allowed_network_hosts.join(", ")
+    )
 }
 
 fn unavailable(address: &str, why: &str) -> ScriptError {
@@ -385,7 +415,8 @@ impl Fetching<'_> {
         for _ in 0..=MAX_REDIRECTS {
             if !self.with.profile.allows_specifier(&at) {
                 let why = "the profile does not allow its host";
-                return Err(Tried::Final(unavailable(&at, why)));
+                let fix = other_host(self.with.profile);
+                return Err(Tried::Final(unavailable(&at, why).fix(fix)));
             }
             let url =
                 Url::parse(&at).map_err(|e| Tried::Final(unavailable(&at, &e.to_string())))?;
@@ -402,7 +433,7 @@ impl Fetching<'_> {
                 }
                 (408 | 425 | 429 | 500..=599, _) => {
                     let why = format!("its host answers {}", page.status);
-                    return Err(Tried::Again(unavailable(&at, &why)));
+                    return Err(Tried::Again(unavailable(&at, &why).fix(ASK_AGAIN)));
                 }
                 (status, _) => {
                     let why = format!("its host answers {status}");
@@ -451,12 +482,23 @@ impl Fetching<'_> {
             self.record(url, ended)?;
         }
         page.map_err(|no| match no {
-            NoPage::Refused(why) => refused(&format!("the egress proxy refused: {why}")),
+            NoPage::Refused(word) => no_way(url, &word),
             NoPage::Failed(error) => {
-                Tried::Again(unavailable(&url.to_string(), &error.to_string()))
+                Tried::Again(unavailable(&url.to_string(), &error.to_string()).fix(ASK_AGAIN))
             }
         })
     }
+}
+
+/// A connection that the egress proxy did not make: where there is no network, that is all that is to tell.
+fn no_way(url: &Url, word: &str) -> Tried {
+    let denial = Denial::ALL.into_iter().find(|denial| denial.as_str() == word);
+    let why = denial.map_or_else(|| word.to_owned(), |denial| denial.why().to_owned());
+    let error = unavailable(&url.to_string(), &format!("{}: {why} ({word})", url.host()));
+    Tried::Final(match denial {
+        Some(Denial::Unresolvable | Denial::Unreachable | Denial::TimedOut) => error.fix(ASK_AGAIN),
+        _ => error,
+    })
 }
 
 fn is_secure(address: &str) -> bool {

@@ -298,8 +298,11 @@ impl Means<'_> {
         if let Some(answer) = self.hooks.call(Hook::AfterPolicyCheck, payload).map_err(failed)? {
             let why = answer["issues"][0]["message"].as_str().unwrap_or("a plugin refuses it");
             if answer["safe"] != true {
-                let error = Error::new(codes::PLAN_REFUSED, "the plan is not shown");
-                return Err(failed(error.why(why.to_owned())));
+                let who = self.hooks.who(Hook::AfterPolicyCheck);
+                let error = Error::new(codes::PLAN_REFUSED, "the plan is not shown")
+                    .why(format!("{who}: {why}"))
+                    .fix("mend what the plugin names, or run without it");
+                return Err(failed(error));
             }
         }
         let payload = || json!({"plan": step.plan.json().to_value(), "state": step.state.values, "event": event});
@@ -310,15 +313,16 @@ impl Means<'_> {
             let why = "state and event of a run are what the log says";
             let error =
                 Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed what it may only see");
-            return Err(failed(error.why(why)));
+            return Err(failed(self.hooks.named(Hook::BeforeRuntime, error.why(why))));
         }
         let plan = parse(&answer["plan"].to_string(), &self.profile.limits());
-        let plan = plan.map_err(|error| failed(of_plan(&error)))?;
+        let blamed = |error| failed(self.hooks.blame(Hook::BeforeRuntime, of_plan(&error)));
+        let plan = plan.map_err(blamed)?;
         if (plan.id(), plan.version()) != (step.plan.id(), step.plan.version()) {
             let why = "it is another plan, or another version";
             let error =
                 Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed what it may only see");
-            return Err(failed(error.why(why)));
+            return Err(failed(self.hooks.named(Hook::BeforeRuntime, error.why(why))));
         }
         checked(&plan)?;
         Ok(Some(plan))
@@ -332,18 +336,26 @@ impl Means<'_> {
             let payload = || json!({"planId": now.id(), "root": now.json().to_value()["root"]});
             let Some(answer) = self.hooks.call(hook, payload)? else { continue };
             let next = now.with_root(&answer["root"], &self.profile.limits());
-            made = Some(next.map_err(|error| of_plan(&error))?);
+            made = Some(next.map_err(|error| self.hooks.blame(hook, of_plan(&error)))?);
         }
         Ok(made)
+    }
+
+    /// A failure for what a hook answered.
+    fn blamed(&self, hook: Hook, failure: Failure) -> Failure {
+        Failure { error: self.hooks.blame(hook, failure.error), ..failure }
     }
 
     /// Shows hooks what they may not change.
     fn seen(&self, hook: Hook, payload: impl FnOnce() -> Value) -> Result<()> {
         match self.hooks.call(hook, payload)? {
             None => Ok(()),
-            Some(_) => Err(Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed markup")
-                .why("markup is written by the renderer alone")
-                .fix("change the root in beforeRender")),
+            Some(_) => {
+                let error = Error::new(codes::PLAN_HOOK_FAILED, "a plugin changed markup")
+                    .why("markup is written by the renderer alone")
+                    .fix("change the root in beforeRender");
+                Err(self.hooks.named(hook, error))
+            }
         }
     }
 }
@@ -395,7 +407,8 @@ fn show(
     };
     let plan = stages.of("parse", || parse(text, &profile.limits())).map_err(unread)?;
     let plan = match means.hooks.call(Hook::BeforePolicyCheck, || plan.json().to_value())? {
-        Some(changed) => parse(&changed.to_string(), &profile.limits()).map_err(unread)?,
+        Some(changed) => parse(&changed.to_string(), &profile.limits())
+            .map_err(|error| means.blamed(Hook::BeforePolicyCheck, unread(error)))?,
         None => plan,
     };
     let report = stages.of("check", || check_to_run(&plan, profile, LANES));

@@ -220,8 +220,14 @@ impl Pass<'_> {
         let depth = usize::from(entry.depth);
         let document = self.plan.document();
         let pointer = || self.plan.tree().pointer(index, "/root");
+        match self.rules.depth(depth) {
+            // What is in a node that is too deep is so, too, and counts; to name it would say nothing new.
+            Err(_) if depth > self.rules.profile.max_tree_depth + 1 => {
+                report.count(codes::TOO_DEEP)
+            }
+            told => told.unwrap_or_else(|refusal| report.refuse_at(pointer, refusal)),
+        }
         let mut refuse = |refusal: Refusal| report.refuse_at(pointer, refusal);
-        self.rules.depth(depth).unwrap_or_else(&mut refuse);
         self.around.truncate(depth + 1);
         let around = self.around.last().copied().unwrap_or_default();
         let mut inside = around;

@@ -11,6 +11,9 @@ use crate::profile::Profile;
 /// Most properties of one element.
 pub(crate) const MAX_PROPERTIES: usize = 128;
 
+/// What stands in the place of a handler that is a function: an object with this member.
+const FUNCTION: &str = "$function";
+
 /// What a property of an element is.
 pub(crate) enum Property<'a> {
     /// It binds an event.
@@ -32,6 +35,10 @@ pub(crate) fn read<'a>(
     profile: &Profile,
 ) -> Property<'a> {
     if name.len() > 2 && name.as_bytes()[..2].eq_ignore_ascii_case(b"on") {
+        if value.get(FUNCTION).is_some() {
+            let why = "the handler is a function, which nobody calls here, so it is left out";
+            return Property::Ignored(Refusal::new(codes::HANDLER_LOST, why));
+        }
         match event::read(name, value) {
             event::Property::Binding(_) if is_bound_twice(all, name) => {
                 let why = "the event is bound twice";

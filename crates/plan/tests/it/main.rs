@@ -14,6 +14,7 @@ mod guides;
 mod headless;
 mod hostile;
 mod made;
+mod misspelt;
 mod pages;
 mod patches;
 mod properties;

@@ -4,6 +4,7 @@
 //! its name can be read off, also from joined strings. What is computed while code runs cannot be
 //! seen here. So this refuses early and explains; what holds is that the engine has no such thing.
 
+use glasshouse_model::Code;
 use oxc_ast::ast::{
     AccessorProperty, AssignmentTargetPropertyIdentifier, AssignmentTargetPropertyProperty,
     BinaryOperator, BindingIdentifier, BindingProperty, ComputedMemberExpression, Decorator,
@@ -15,7 +16,7 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_semantic::Scoping;
 use oxc_span::{GetSpan, Span};
 
-use super::globals::{ALLOWED, MEMBERS, denied};
+use super::globals::{ALLOWED, MEMBERS, denied, instead};
 use super::{Diagnostic, Places, Stores};
 use crate::codes;
 
@@ -90,6 +91,15 @@ impl Gate<'_> {
         self.found.push(fault);
     }
 
+    /// The fault of a name, with the way on that there is for this one.
+    fn name(&self, code: Code, name: &str, at: usize, why: String) -> Diagnostic {
+        let fault = self.places.fault(code, at, why);
+        match instead(name) {
+            Some(way) => Diagnostic { fix: way.to_owned(), ..fault },
+            None => fault,
+        }
+    }
+
     fn member(&mut self, at: Span, name: &str) {
         if MEMBERS.contains(&name) {
             self.deny(at, format!("the member `{name}` leads to prototypes"));
@@ -141,11 +151,11 @@ impl<'a> Visit<'a> for Gate<'_> {
         } else if let Some(what) = denied(name) {
             let at = it.span.start as usize;
             let why = format!("`{name}` {what}");
-            self.found.push(self.places.fault(codes::SOURCE_DENIED, at, why));
+            self.found.push(self.name(codes::SOURCE_DENIED, name, at, why));
         } else if !ALLOWED.contains(&name) {
             let why = format!("`{name}` is neither defined nor imported");
             let at = it.span.start as usize;
-            self.found.push(self.places.fault(codes::NAME_UNKNOWN, at, why));
+            self.found.push(self.name(codes::NAME_UNKNOWN, name, at, why));
         }
     }
 

@@ -58,3 +58,40 @@ pub(super) const MEMBERS: &[&str] = &[
 pub(super) fn denied(name: &str) -> Option<&'static str> {
     DENIED.iter().find(|(denied, _)| *denied == name).map(|(_, what)| *what)
 }
+
+/// What to do for what names stand for that a browser or a library has and no lane does: the name, and the way on.
+#[rustfmt::skip]
+const INSTEAD: &[(&str, &str)] = &[
+    ("Intl", "no lane has the tables of languages: put formatted texts into the state, or format by hand, as with `toFixed` and `padStart`"),
+    ("URL", "put an address together as a text; `encodeURIComponent` is there"),
+    ("URLSearchParams", "put an address together as a text; `encodeURIComponent` is there"),
+    ("structuredClone", "copy data with `JSON.parse(JSON.stringify(data))`"),
+    ("TextEncoder", "no lane has it: work with texts, or put the bytes into the state as numbers"),
+    ("TextDecoder", "no lane has it: work with texts, or put the text into the state"),
+    ("atob", "no lane has it: put the text itself into the state"),
+    ("btoa", "no lane has it: put the text itself into the state"),
+    ("Buffer", "no lane has it: use `Uint8Array`"),
+    ("AbortController", "leave it out: code has nothing to wait for"),
+    ("clearTimeout", "leave it out: no lane grants timers; let an event of the plan come back later"),
+    ("clearInterval", "leave it out: no lane grants timers; let an event of the plan come back later"),
+    ("alert", "show a text in a node instead"), ("confirm", "ask by buttons that name events of the plan"),
+    ("prompt", "ask by a form whose `onSubmit` names an event of the plan"),
+    ("FormData", "an event of a form has its values in `event.payload`"),
+    ("React", "import it: `import * as React from 'react'`; markup needs no import"),
+    ("useState", "import it: `import { useState } from 'preact/hooks'`, with the runtime `preact`"),
+    ("useEffect", "import it: `import { useEffect } from 'preact/hooks'`, with the runtime `preact`"),
+    ("useMemo", "import it: `import { useMemo } from 'preact/hooks'`, with the runtime `preact`"),
+    ("useRef", "import it: `import { useRef } from 'preact/hooks'`, with the runtime `preact`"),
+    ("localStorage", "ask for it: `\"capabilities\": {\"storage\": [\"localStorage\"]}`; it is in memory, so what is to stay goes into the state"),
+    ("sessionStorage", "ask for it: `\"capabilities\": {\"storage\": [\"sessionStorage\"]}`; it is in memory, so what is to stay goes into the state"),
+    ("require", "write `import name from 'module'` at the head of the source"),
+    ("module", "write `export default` in front of what is shown"),
+    ("exports", "write `export default` in front of what is shown"),
+    ("crypto", "take `Math.random()` for layouts; what has to be secret is none of a plan's"),
+    ("performance", "take `Date.now()`, which stands still in a run, so that a replay shows the same"),
+];
+
+/// The way on for a name that code cannot have.
+pub(super) fn instead(name: &str) -> Option<&'static str> {
+    INSTEAD.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
+}

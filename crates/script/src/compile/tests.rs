@@ -380,3 +380,95 @@ fn h7_storage_that_was_granted_is_imported_where_it_is_used() {
         Err("1:1: script_source_denied: `indexedDB` keeps data in a browser"),
     );
 }
+
+/// The failure: markup in a file without any import or export became a call of `require`, which was then refused.
+#[test]
+fn a_source_without_an_export_is_a_module_all_the_same() {
+    for language in [Language::Jsx, Language::Tsx] {
+        for runtime in [Runtime::Renderify, Runtime::Preact] {
+            let made = try_compile("const App = () => <p>a</p>", language, runtime).unwrap();
+            assert_eq!(made.exports, [""; 0], "{language:?}");
+            assert!(made.code.starts_with("import "), "{}", made.code);
+        }
+    }
+    for (code, want) in [
+        ("export const App = 1", vec!["App"]),
+        ("export default 1; export const a = 2", vec!["a", "default"]),
+        ("export default function App() {}", vec!["default"]),
+        ("const a = 1; export { a as default }", vec!["default"]),
+        ("export { h as default } from 'preact'", vec!["default"]),
+        ("export * from 'preact'", vec!["*"]),
+        ("export * as all from 'preact'", vec!["all"]),
+    ] {
+        let made = try_compile(code, Language::Ts, Runtime::Preact).unwrap();
+        assert_eq!(made.exports, want, "{code}");
+    }
+    // The control: who calls it is told.
+    assert_eq!(faults("const a = require('a')"), [("script_source_denied".to_owned(), 1, 11)]);
+}
+
+#[test]
+fn a_fault_says_what_helps_for_this_name() {
+    let fix = |code: &str, language: Language| {
+        let found = try_compile(code, language, Runtime::Preact).unwrap_err();
+        found.diagnostics[0].fix.clone()
+    };
+    for (code, part) in [
+        ("new Intl.NumberFormat('de')", "put formatted texts into the state"),
+        ("new URL('/a', 'https://a.example')", "as a text"),
+        ("structuredClone({})", "JSON.parse(JSON.stringify(data))"),
+        ("localStorage.getItem('a')", "\"storage\": [\"localStorage\"]"),
+        ("sessionStorage.a", "\"storage\": [\"sessionStorage\"]"),
+        ("const x = require('a')", "import name from 'module'"),
+        ("module.exports = 1", "export default"),
+        ("useState(1)", "from 'preact/hooks'"),
+        ("React.useMemo(f => 1)", "from 'react'"),
+        ("performance.now()", "Date.now()"),
+        // The controls: any other name.
+        ("Chart", "import or define the name"),
+        ("eval('1')", "use state, props"),
+    ] {
+        let told = fix(code, Language::Tsx);
+        assert!(told.contains(part), "{code}: {told}");
+    }
+    for (code, language, hint) in [
+        ("export default () => <p>a</p>", Language::Ts, Some("tsx")),
+        ("export default () => <p class='a'>a</p>", Language::Js, Some("jsx")),
+        ("export default () => <p>a</p", Language::Ts, None),
+        ("export default (", Language::Js, None),
+        ("export default () => <p>a</p", Language::Tsx, None),
+    ] {
+        let told = fix(code, language);
+        let want = hint.map(|hint| format!("write `\"language\": \"{hint}\"`"));
+        match want {
+            Some(want) => assert!(told.ends_with(&want), "{code}: {told}"),
+            None => assert!(!told.contains("language"), "{code}: {told}"),
+        }
+    }
+}
+
+#[test]
+fn what_does_nothing_is_remarked_on() {
+    let lost = |line, column| ("plan_handler_lost", line, column);
+    for (code, want) in [
+        ("export default () => <b onClick={() => 1}/>", vec![lost(1, 25)]),
+        ("export default () => <b onclick={function () {}}/>", vec![lost(1, 25)]),
+        ("function go() {}\nexport default () => <b onClick={go}/>", vec![lost(2, 25)]),
+        (
+            "export default () => new Date().toLocaleDateString('de-DE')",
+            vec![("script_locale_ignored", 1, 33)],
+        ),
+        ("export default () => (1.5).toLocaleString('de')", vec![("script_locale_ignored", 1, 28)]),
+        // The controls: data, a component that takes functions, and no language.
+        ("export default () => <b onClick='add' class='a'/>", vec![]),
+        ("export default () => <b onClick={{ type: 'add' }}/>", vec![]),
+        ("const B = (p) => <b/>; export default () => <B onClick={() => 1}/>", vec![]),
+        ("export default () => new Date().toLocaleDateString()", vec![]),
+        ("export default () => ['b', 'a'].sort((a, b) => a.localeCompare(b))", vec![]),
+    ] {
+        let made = try_compile(code, Language::Jsx, Runtime::Renderify).unwrap();
+        let told: Vec<_> =
+            made.notes.iter().map(|it| (it.code.as_str(), it.line, it.column)).collect();
+        assert_eq!(told, want, "{code}");
+    }
+}

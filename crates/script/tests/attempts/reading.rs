@@ -16,7 +16,10 @@ pub(crate) const READING: &[(&str, &str, &str)] = &[
     ("line-separator-ends-comment", "//\u{2028}export default () => eval('1')", "script_source_denied"),
     ("paragraph-separator-ends-comment", "//\u{2029}export default () => eval('1')", "script_source_denied"),
     ("return-ends-comment", "//\rexport default () => eval('1')", "script_source_denied"),
-    ("markup-comment", "export default () => 1 <!-- x\n", "script_source_invalid"),
+    // In a module that is no comment: less than, not, one less.
+    ("markup-comment", "export default () => 1 <!-- x\n", "script_name_unknown"),
+    ("markup-comment-of-a-name", "let x = 3; export default () => String(1 <!-- x) + x\n", "false2"),
+    ("markup-comment-of-a-call", "let x = { eval: 3 }; export default () => 1 <!-- eval('1')\n", "script_source_invalid"),
     ("markup-comment-end", "export default () => 1\n--> eval('1')\n", "script_source_invalid"),
     ("first-line", "#!/usr/bin/env node\nexport default () => eval('1')", "script_source_denied"),
     ("with", "export default () => { with (console) { log('x') } }", "script_source_invalid"),

@@ -14,8 +14,28 @@ export default function Counter() {
 
 #[test]
 fn the_counter_of_the_reference_renders() {
-    let want = element("button", json!({}), vec![text("Count: 0")]);
+    let want = element("button", json!({"onClick": {"$function": true}}), vec![text("Count: 0")]);
     assert_eq!(rendered(COUNTER).unwrap(), want);
+}
+
+/// A handler that is a function leaves a mark, and nothing else that is one does.
+#[test]
+fn a_function_that_nobody_calls_leaves_a_mark() {
+    let lost = json!({"$function": true});
+    for (props, want) in [
+        ("onClick={() => 1}", json!({"onClick": lost})),
+        ("onclick={() => 1}", json!({"onclick": lost})),
+        ("onClick='add'", json!({"onClick": "add"})),
+        ("onClick={{ type: 'add' }}", json!({"onClick": {"type": "add"}})),
+        ("onClick={undefined}", json!({})),
+        ("title={() => 1}", json!({})),
+        ("ref={() => 1}", json!({})),
+    ] {
+        let code = format!("export default () => <p {props}>a</p>");
+        let want = element("p", want, vec![text("a")]);
+        assert_eq!(made(&code).unwrap(), want, "{props}, as nodes");
+        assert_eq!(rendered(&code).unwrap(), want, "{props}, by Preact");
+    }
 }
 
 /// The failure: half a sign, which a cut leaves of a picture sign, lost the whole view with words about escapes. Neither the reader

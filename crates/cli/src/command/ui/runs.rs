@@ -255,7 +255,7 @@ fn list(history: &History, branch: &str) {
         let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
         let mode = word(serde_json::to_value(run.mode).unwrap_or_default());
         let status = word(serde_json::to_value(run.status).unwrap_or_default());
-        let plan = run.plan.as_deref().unwrap_or("-");
+        let plan = run.plan.as_deref().unwrap_or("(no plan came of it)");
         let version = run.version.map(|version| format!("@{version}")).unwrap_or_default();
         let event = run.event.as_deref().unwrap_or_default();
         let of = run.of.map(|of| format!("of {of}")).unwrap_or_default();

@@ -50,8 +50,7 @@ pub(super) fn check(text: &str, profile: &Profile, json: bool, timings: bool) ->
 /// Adds what is wrong with the source of a plan.
 pub(super) fn inspect(plan: &Plan, profile: &Profile, report: &mut Report) -> Result<(), Error> {
     let cancel = glasshouse_sandbox::Cancel::new()?;
-    let (_, issues) = super::coder()?.inspect(plan, profile, &cancel)?;
-    issues.into_iter().for_each(|issue| report.refuse_for(issue));
+    super::coder()?.inspect(plan, profile, &cancel)?.tell(report);
     Ok(())
 }
 
@@ -122,7 +121,9 @@ pub(super) fn probe(text: &str, profile: &Profile, json: bool) -> Result<u8, Err
         output::json_line(&probed);
         return Ok(status(probe.ok));
     }
-    if !probe.report.safe {
+    if probe.report.safe {
+        remark(&probe.report.notes);
+    } else {
         tell(&probe.report);
     }
     for module in &probe.dependencies {
