@@ -64,11 +64,10 @@ function refused(given, options) {
   return undefined;
 }
 
-// The lane that runs a source, or why none does. Never a weaker one than is asked for, and the strongest that can do it where none is: only
-// what stays alive needs a page.
-export function choose(requested, live = false) {
+// The lane that runs a source, or why none does. Never a weaker one than is asked for.
+export function choose(requested) {
   if (!LANES.includes(requested)) return refusal(String(requested), 'there is no lane of this name');
-  if (requested === 'standard') return { requested, effective: live ? 'sandbox-iframe' : 'sandbox-worker' };
+  if (requested === 'standard') return { requested, effective: 'sandbox-iframe' };
   if (requested === 'isolated-vm') return refusal(requested, 'a browser has no process of its own for code');
   if (requested === 'sandbox-shadowrealm') {
     const there = typeof globalThis.ShadowRealm === 'function';
@@ -236,13 +235,13 @@ export function mount(given, options = {}) {
   if (wrong) return Promise.resolve(wrong);
   const { requested = 'standard', live } = given;
   if (!live) return Promise.resolve(misuse(requested, 'the code does not stay alive', 'it answers a node', 'run it with `run`, and show the node'));
-  const chosen = choose(requested, live);
+  const chosen = choose(requested);
   if (!chosen.error && chosen.effective !== 'sandbox-iframe') return Promise.resolve(refusal(requested, 'a worker has no page to show anything in', 'ask for sandbox-iframe'));
   return begin(given, options);
 }
 
 function begin({ requested = 'standard', code, task, limits = {}, live = false }, { signal, base = import.meta.url, into = document.body, remember = storage(), again = false }) {
-  const chosen = choose(requested, live);
+  const chosen = choose(requested);
   if (chosen.error) return Promise.resolve(chosen);
   const key = keyOf(code);
   if (!again && wasStopped(remember, key)) return Promise.resolve(stoppedBefore(chosen));
