@@ -244,6 +244,13 @@ pub const POLICY_CHANGED: Code = Code::new(
     false,
     "read the file as it is now, then accept that",
 );
+/// Somebody else accepts a policy and does not end.
+pub const POLICY_BUSY: Code = Code::new(
+    "policy_busy",
+    Exit::Conflict,
+    true,
+    "wait until whoever accepts a policy has ended, then retry",
+);
 /// A file that would hold a secret.
 pub const SECRET_IN_ARGUMENTS: Code = Code::new(
     "secret_in_arguments",
@@ -560,6 +567,7 @@ pub const ALL: &[Code] = &[
     APPROVAL_REJECTED,
     POLICY_NOT_FOUND,
     POLICY_CHANGED,
+    POLICY_BUSY,
     SECRET_IN_ARGUMENTS,
     NETWORK_UNAVAILABLE,
     ISOLATION_TOO_WEAK,

@@ -38,6 +38,9 @@ pub fn explain_text(decision: &Decision) -> String {
         }
         out.push('\n');
     }
+    for reason in decision.reasons.iter().filter(|reason| !is_of_a_rule(decision, reason)) {
+        let _ = writeln!(out, "  {reason}");
+    }
     let constraints = &decision.constraints;
     if let Some(sandbox) = &constraints.require_sandbox {
         let _ = writeln!(out, "  only in sandbox {sandbox}");
@@ -66,6 +69,14 @@ pub fn explain_text(decision: &Decision) -> String {
     }
     let _ = writeln!(out, "  policy {}", decision.policy_version);
     out
+}
+
+/// Whether a reason is told with the rule that gave it.
+fn is_of_a_rule(decision: &Decision, reason: &str) -> bool {
+    decision.rules.iter().any(|rule| {
+        rule.reason.as_deref() == Some(reason)
+            || reason.starts_with(&format!("rule `{}` ", rule.name))
+    })
 }
 
 /// A rate as people say it.

@@ -46,6 +46,33 @@ fn e2e_a_project_s_policy_binds_what_is_run_by_hand() {
     place.run_in(&project, &["sandbox", "run", "--", "sh", "-c", "true"]).expect_status(0);
 }
 
+/// The failure: a rule that denies `fs.write` of a path let a command by hand change it, since the merge is another syscall.
+/// Now what a rule says itself of the change that a merge comes to holds; that none allows it forbids nothing.
+#[test]
+fn e2e_what_a_merge_by_hand_changes_is_decided_as_a_change() {
+    let check = |conditions: &str, command: &str, status: i32| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let rule = format!("{{ name: own, match: {{ {conditions} }}, action: deny }}");
+        place.accept_rule(&project, &rule);
+        let run = ["sandbox", "run", "--workspace", ".", "--merge", "--yes", "--"];
+        let ran = place.run_in(&project, &[&run[..], &["sh", "-c", command]].concat());
+        assert_eq!(ran.status, Some(status), "{conditions}: {command}: {ran:?}");
+        let text = std::fs::read_to_string(project.join("src/tool.sh")).unwrap_or_default();
+        assert_eq!(text == "echo one\n", status != 0, "{conditions}: {command}");
+    };
+    let writes = "syscall: [fs.write, fs.edit, fs.delete], path_glob: 'src/**'";
+    check(writes, "echo two > src/tool.sh", 3);
+    check(writes, "rm src/tool.sh", 3);
+    check(writes, "mv src/tool.sh other.sh", 3);
+    check("syscall: fs.delete, path_glob: 'src/**'", "mv src/tool.sh other.sh", 3);
+    check("syscall: fs.write, size_over: 3", "echo two > src/tool.sh", 3);
+    // The controls: rules on other paths, other acts and other callers.
+    check("syscall: [fs.write, fs.delete], path_glob: 'docs/**'", "echo two > src/tool.sh", 0);
+    check("syscall: fs.delete, path_glob: 'src/**'", "echo two > src/tool.sh", 0);
+    check("syscall: fs.write, path_glob: 'src/**', caller: agent", "echo two > src/tool.sh", 0);
+}
+
 /// A file that nobody accepted is obeyed where it is stricter.
 #[test]
 fn e2e_a_cloned_policy_may_forbid_what_is_run_by_hand_and_opens_nothing() {

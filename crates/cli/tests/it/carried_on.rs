@@ -204,3 +204,46 @@ fn a_session_is_carried_on_beside_another_file_with_a_program() {
     // The control.
     check("src/a", None, [denied, open], ["", ""]);
 }
+
+/// The failure: what an agent had written was merged after a policy was accepted that denies it: the merge is another call.
+/// Now a denial of the change itself binds the merge of what was written before.
+#[test]
+fn what_was_written_before_is_merged_under_the_policy_accepted_since() {
+    const WRITES: &str = "
+version: 1
+steps:
+  - emit: [ { call: { id: p, tool: plan.complete, args: { summary: look } } } ]
+  - emit: [ { call: { id: w, tool: fs.write, args: { path: src/new.sh, content: 'echo new' } } } ]
+  - emit: [ { call: { id: t, tool: test.run, args: {} } } ]
+  - emit: [ { call: { id: c, tool: git.commit, args: { message: new } } } ]
+  - emit: [ { text: done } ]
+  - emit: [ { call: { id: u, tool: test.run, args: {} } } ]
+  - emit: [ { call: { id: d, tool: git.commit, args: { message: new } } } ]
+  - emit: [ { text: done } ]
+";
+    let check = |path: &str, is_denied: bool| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let file = place.path("writes.yaml").display().to_string();
+        std::fs::write(&file, WRITES).unwrap();
+        let start = ["do it", "--mode", "explore", "--scenario", &file];
+        // Nobody is there who would look at the merge.
+        place.run_in(&project, &start).expect_status(4);
+        let session = place.events().0.to_string();
+        let rule = format!(
+            "{{ name: closed, match: {{ syscall: fs.write, path_glob: '{path}' }}, action: deny }}"
+        );
+        place.accept_rule(&project, &rule);
+        let resumed =
+            place.run_in(&project, &["session", "resume", &session, "commit it", "--json"]);
+        let told = format!("{}{}", resumed.stdout, resumed.stderr);
+        assert_eq!(
+            told.contains("`src/new.sh` may not be merged"),
+            is_denied,
+            "{path}: {resumed:?}"
+        );
+        assert_eq!(told.contains("no_approver"), !is_denied, "{path}: {resumed:?}");
+    };
+    check("src/**", true);
+    check("docs/**", false);
+}

@@ -469,3 +469,29 @@ fn e2e_no_change_is_merged_into_a_git_directory_of_another_repository() {
         check(in_git, "mkdir -p other/hooks; echo true > other/hooks/post-commit", 0);
     }
 }
+
+/// The failure: two files of any kind, `HEAD` and `commondir`, that an agent wrote into a project made git directories of
+/// it, and whoever worked there was refused.
+/// Now a repository's top is one whatever lies beside its `.git`; below it nothing comes that git takes for a git directory.
+#[test]
+fn e2e_no_merge_makes_a_git_directory_or_locks_a_project() {
+    let check = |script: &str, status: i32| {
+        let place = Place::new();
+        let project = place.shell_project();
+        let run = ["sandbox", "run", "--merge", "--yes", "--workspace", ".", "--", "sh", "-c"];
+        let ran = place.run_in(&project, &[&run[..], &[script]].concat());
+        assert_eq!(ran.status, Some(status), "{script}: {ran:?}");
+        // The project is one as before.
+        place.run_in(&project, &[&run[..], &["echo a > src/new.txt"]].concat()).expect_status(0);
+        place.run_in(&project, &["policy", "show"]).expect_status(0);
+    };
+    check("echo x > HEAD; echo y > commondir", 0);
+    let head = "echo ref: refs/heads/main > HEAD; echo a > objects/a; echo b > refs/b";
+    check(&format!("mkdir objects refs; {head}"), 0);
+    check("echo x > src/HEAD; echo y > src/commondir", 0);
+    check(&format!("mkdir -p src/a/objects src/a/refs; cd src/a; {head}"), 8);
+    check(
+        "mkdir -p src/a/objects src/a/refs/heads; cd src/a; echo a > objects/a; echo b > refs/heads/b",
+        0,
+    );
+}

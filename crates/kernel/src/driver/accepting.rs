@@ -1,7 +1,9 @@
 //! Accepting a policy: the file in the project and the record of who accepted it, in one order.
 
+use std::fs::TryLockError;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use glasshouse_log::CellWrite;
 use glasshouse_model::body::{
@@ -20,12 +22,16 @@ use super::start::put;
 use super::{Kernel, in_place};
 use crate::{Error, Result, codes};
 
+/// How long an acceptance waits for another one, and how long before it looks again.
+const ACCEPTING_LIMIT: Duration = Duration::from_secs(5);
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 impl Kernel {
     /// Lets a project's policy take the place of the shipped one in new sessions. The caller has
     /// shown `policy.text` to `approver`, a person, and asked.
     ///
     /// # Errors
-    /// `policy_denied` when the approver is no person; the policy's load errors; the log's errors.
+    /// `policy_denied` when the approver is no person; `policy_changed`; `policy_busy`; the policy's load errors; the log's errors.
     pub fn accept_policy(&self, policy: &ProjectPolicy, approver: &Principal) -> Result<()> {
         if approver.kind != PrincipalKind::User || approver.tenant != *self.log.tenant() {
             return Err(Error::new(codes::POLICY_DENIED, "this policy cannot be accepted")
@@ -96,8 +102,19 @@ impl Kernel {
         let mut options = std::fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(fail)?;
-        in_place(|| file.lock()).map_err(fail)?;
-        Ok(file)
+        let begin = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(e)) => return Err(fail(e)),
+                Err(TryLockError::WouldBlock) if begin.elapsed() > ACCEPTING_LIMIT => {
+                    return Err(Error::new(codes::POLICY_BUSY, "the policy was not accepted")
+                        .why("somebody else is accepting one, for longer than that takes"));
+                }
+                // Whoever has it tells nobody when it ends.
+                Err(TryLockError::WouldBlock) => in_place(|| std::thread::sleep(AGAIN_AFTER)),
+            }
+        }
     }
 }
 

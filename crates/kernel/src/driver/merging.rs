@@ -7,12 +7,16 @@ use glasshouse_model::body::{
     CommitCreated, MergeApplied, MergeFailed, MergeProposed, PolicyDecided,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, CanonicalPath, Draft, Effect, Fault, Kind, Mode, Seq};
+use glasshouse_model::{
+    Call, CallId, CanonicalPath, Decision, Draft, Effect, Fault, Kind, Layer, Mode, RuleTrace, Seq,
+};
+use glasshouse_policy::Policy;
 use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
 
 use super::decide::{masked, now_us};
 use super::demands::{Place, decide_uncounted};
 use super::grounds::may_lead_out;
+use super::joining::is_own_word;
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
@@ -214,13 +218,21 @@ impl Session {
     /// Decides every path of the change set as a merge.
     fn judge_merge(&self, id: Option<CallId>, set: &ChangeSet) -> Judged {
         let mut judged = Judged { drafts: Vec::new(), review: Vec::new(), denied: None };
-        for (path, size_bytes) in set.changes.iter().flat_map(Change::contents) {
+        let paths = set.changes.iter().flat_map(|change| {
+            change.contents().map(move |(path, size_bytes)| (change, path, size_bytes))
+        });
+        for (change, path, size_bytes) in paths {
             let mut call = Call::new(name::MERGE_APPLY, self.agent()).at(path.clone());
             call.size_bytes = size_bytes;
             call.session = Some(self.id().clone());
             call.state = Some(self.state().workflow().to_string());
             call.labels = self.state().taint.of_path(path.as_str());
-            let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
+            let mut decision = decide_uncounted(&self.policy, &call, Place::Kernel);
+            // It was allowed when it was written; what was told since counts as well.
+            let said = said_of_change(&self.policy, &call, change);
+            if let Some(denied) = said.filter(|said| said.1.effect == Effect::Deny) {
+                (call, decision) = denied;
+            }
             match decision.effect {
                 Effect::Allow => {}
                 Effect::RequireReview => {
@@ -378,4 +390,30 @@ impl Session {
         let body = MergeFailed { merge, code: error.code().to_owned(), message: error.to_string() };
         vec![Draft::new(Kind::MergeFailed, &body)]
     }
+}
+
+/// What a rule says itself of the change of a file that a merge comes to, in whatever state: the call, and the decision
+/// on it. That no rule allows it is not said by any, and a demand of one that allows was kept when it was written.
+pub(super) fn said_of_change(
+    policy: &Policy,
+    merge: &Call,
+    change: &Change,
+) -> Option<(Call, Decision)> {
+    let is_gone = change.new.is_none() || merge.path.as_ref() != Some(&change.path);
+    let mut call = merge.clone();
+    call.syscall = if is_gone { name::FS_DELETE } else { name::FS_WRITE }.into();
+    call.state = None;
+    let decision = decide_uncounted(policy, &call, Place::Kernel);
+    let effect = decision.effect;
+    let is_rule_of_it = |rule: &RuleTrace| {
+        policy.rules().any(|written| {
+            let is_same = written.name == rule.name && written.source == rule.source.as_deref();
+            is_same && written.action == effect
+        })
+    };
+    let is_said = |rule: &RuleTrace| {
+        let is_own = is_own_word(rule.layer) && rule.action == effect;
+        is_own && (rule.layer == Layer::Extension || is_rule_of_it(rule))
+    };
+    decision.rules.iter().any(is_said).then_some((call, decision))
 }

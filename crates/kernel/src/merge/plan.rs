@@ -228,7 +228,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn change(&mut self, change: &Change) -> Result<()> {
         for path in change.paths() {
-            if is_git_internal(path) || self.is_in_git_directory(path) {
+            if is_git_internal(path) || self.is_in_git_directory(path) || self.makes_one(path) {
                 self.conflict(path, ConflictKind::GitInternal, None);
                 return Ok(());
             }
@@ -254,10 +254,40 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a directory on the way to a path is the git directory of some repository, which may have any name.
+    /// Whether a directory on the way to a path is the git directory of some repository, which may have any name. The
+    /// top is none: what is in its `.git` counts there.
     fn is_in_git_directory(&self, path: &CanonicalPath) -> bool {
-        let mut above = std::iter::successors(path.parent(), CanonicalPath::parent);
-        above.any(|dir| is_git_directory(&self.project.join(dir.as_str())))
+        let above = std::iter::successors(path.parent(), CanonicalPath::parent);
+        let mut below = above.filter(|dir| !dir.is_root());
+        below.any(|dir| is_git_directory(&self.project.join(dir.as_str())))
+    }
+
+    /// Whether a change is a part of a git directory that is not there yet: git would take it for one, and run its
+    /// hooks, wherever it lies below the top.
+    fn makes_one(&self, path: &CanonicalPath) -> bool {
+        let text = path.as_str();
+        let places = ["/HEAD", "/objects/", "/refs/"].into_iter();
+        let mut dirs = places.flat_map(|part| {
+            let ends = part.ends_with('/');
+            text.match_indices(part)
+                .filter(move |(at, part)| ends || at + part.len() == text.len())
+                .map(|(at, _)| &text[..at])
+        });
+        // The changes are sorted by path.
+        let changes = &self.input.set.changes;
+        let is_made = |whole: &str| {
+            let begin = changes.partition_point(|change| change.path.as_str() < whole);
+            let mut there =
+                changes[begin..].iter().take_while(|it| it.path.as_str().starts_with(whole));
+            there.any(|change| change.new.is_some())
+        };
+        let will_be = |dir: &str, name: &str| {
+            let whole = format!("{dir}/{name}");
+            let is_dir = name != "HEAD";
+            self.project.join(&whole).exists()
+                || is_made(&if is_dir { format!("{whole}/") } else { whole })
+        };
+        dirs.any(|dir| ["HEAD", "objects", "refs"].iter().all(|name| will_be(dir, name)))
     }
 
     fn add(&mut self, path: &CanonicalPath, new: &Entry) -> Result<()> {

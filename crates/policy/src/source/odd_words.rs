@@ -35,16 +35,25 @@ enum Oddity {
 pub(crate) fn is_odd(words: &[Box<str>]) -> bool {
     let is_half =
         |word: &str| !is_balanced(word) && (word.starts_with(QUOTES) || word.ends_with(QUOTES));
-    first_odd(words, false).is_some() || words.iter().any(|word| is_half(word))
+    let is_of_a_shell = |word: &str| OPERATORS.contains(&word) || is_pattern(word);
+    first_odd(words, false).is_some()
+        || words.iter().any(|word| is_half(word))
+        || (!takes_patterns(words) && words.iter().any(|word| is_of_a_shell(word)))
+}
+
+fn takes_patterns(words: &[Box<str>]) -> bool {
+    words.first().is_some_and(|it| TAKES_PATTERNS.contains(&base_name(it)))
 }
 
 /// The first word that no command has, and why. `is_cut`: the words were one text, which was cut at blanks.
 fn first_odd(words: &[Box<str>], is_cut: bool) -> Option<(usize, Oddity)> {
-    let takes_patterns = words.first().is_some_and(|it| TAKES_PATTERNS.contains(&base_name(it)));
+    let takes_patterns = takes_patterns(words);
     words.iter().enumerate().find_map(|(at, word)| {
         let why = match at {
             0 => odd_program(word, is_cut),
-            _ => odd_argument(word, is_cut, takes_patterns),
+            // What was listed word by word may hold anything; what was cut from a text was written as for a shell.
+            _ if is_cut => odd_argument(word, takes_patterns),
+            _ => None,
         };
         why.map(|why| (at, why))
     })
@@ -55,19 +64,18 @@ fn odd_program(word: &str, is_cut: bool) -> Option<Oddity> {
     match word {
         _ if is_quoted(word) || is_cut && word.contains(QUOTES) => Some(Oddity::Quote),
         _ if word.contains('*') => Some(Oddity::Pattern),
-        _ if OPERATORS.contains(&word) => Some(Oddity::Operator),
+        _ if OPERATORS.contains(&word) || is_cut && word.ends_with(';') => Some(Oddity::Operator),
         _ if has_blank => Some(Oddity::Blank),
         _ => None,
     }
 }
 
-fn odd_argument(word: &str, is_cut: bool, takes_patterns: bool) -> Option<Oddity> {
-    // What was listed word by word may hold anything; what was cut from a text was written as for a shell.
-    let is_sent = |word: &str| is_cut && SENDS.iter().any(|begin| word.starts_with(begin));
-    let is_ended = |word: &str| is_cut && word.len() > 1 && word.ends_with(';') && word != "\\;";
+fn odd_argument(word: &str, takes_patterns: bool) -> Option<Oddity> {
+    let is_sent = |word: &str| SENDS.iter().any(|begin| word.starts_with(begin));
+    let is_ended = |word: &str| word.len() > 1 && word.ends_with(';') && word != "\\;";
     match word {
-        _ if is_cut && word.starts_with(QUOTES) => Some(Oddity::Quote),
-        _ if is_cut && word.ends_with(QUOTES) && !is_balanced(word) => Some(Oddity::Quote),
+        _ if word.starts_with(QUOTES) => Some(Oddity::Quote),
+        _ if word.ends_with(QUOTES) && !is_balanced(word) => Some(Oddity::Quote),
         _ if takes_patterns => None,
         _ if OPERATORS.contains(&word) || is_sent(word) || is_ended(word) => Some(Oddity::Operator),
         _ if is_pattern(word) => Some(Oddity::Pattern),
@@ -151,7 +159,10 @@ fn message(key: &str, words: &[Box<str>], at: usize, why: Oddity) -> String {
         Oddity::Quote => format!("`{key}` is cut at blanks, and the quote of `{word}` stays in it"),
         Oddity::Blank => format!("no program has a blank in its name, as `{word}` does"),
     };
-    format!("`{key}: {all}` matches no command that can be read: {because}")
+    match at {
+        0 => format!("`{key}: {all}` matches no command: {because}"),
+        _ => format!("`{key}: {all}` matches only what is told `{word}` as it stands: {because}"),
+    }
 }
 
 fn fix(commands: &CommandPatterns, words: &[Box<str>], at: usize, why: Oddity) -> String {
@@ -167,7 +178,7 @@ fn fix(commands: &CommandPatterns, words: &[Box<str>], at: usize, why: Oddity) -
                         .to_owned();
                 }
             };
-            format!("write `argv_prefix: {meant}`: it matches whatever words follow")
+            format!("where any words may follow, write `argv_prefix: {meant}`")
         }
         Oddity::Operator if at == 0 => "name a command".to_owned(),
         Oddity::Operator if commands.wide => {

@@ -364,11 +364,35 @@ impl Git {
     }
 }
 
-/// Whether a directory is what git takes for a git directory, whatever its name is.
+/// Most bytes of a file that names a directory or a branch.
+const MAX_NAME_BYTES: u64 = 4_096;
+
+/// Whether a directory is what git takes for a git directory, whatever its name is: its `HEAD` names a branch or a
+/// commit, and `objects` and `refs` are directories, here or in the directory that it shares with other work trees.
 #[must_use]
 pub fn is_git_directory(dir: &Path) -> bool {
-    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+    let first = |name: &str| -> Option<String> {
+        let file = dir.join(name);
+        // Whoever opens a pipe waits for its other end.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let opened = std::fs::File::open(file).ok()?;
+        opened.take(MAX_NAME_BYTES).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
+    };
+    let leads_to = |name: &str| {
+        let link = dir.join(name).read_link().ok();
+        link.is_some_and(|target| target.starts_with("refs"))
+    };
+    let names_something = |text: &str| match text.strip_prefix("ref:") {
+        Some(branch) => branch.trim_start().starts_with("refs/"),
+        None => text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+    };
+    let is_head = leads_to("HEAD") || first("HEAD").is_some_and(|text| names_something(&text));
+    let shared = first("commondir").map_or_else(|| dir.to_owned(), |other| dir.join(other));
+    is_head && ["objects", "refs"].iter().all(|name| shared.join(name).is_dir())
 }
 
 /// Refuses a repository in which git would wait for ever, or read without end, where it expects a

@@ -52,16 +52,20 @@ fn inside<'a>(project: &'a Path, data: &Path, of_project: &Metadata) -> Option<I
     let mut is_one = true;
     // What the data directory holds are samples, and nothing else that is worked on.
     for dir in project.ancestors().take_while(|dir| !is_same(dir, data)) {
-        if is_reserved(dir) {
+        if is_reserved(dir, of_project) {
             return Some(Inside::Reserved(dir));
         }
-        if is_one && is_git_directory(dir) {
+        // What is in `.git` counts where there is one, whatever lies beside it.
+        let is_top = is_top(dir, of_project.uid());
+        let head = dir.join("HEAD");
+        let is_git = || is_git_directory(dir) && !is_a_strangers(dir, &head, of_project);
+        if is_one && !is_top && is_git() {
             return Some(Inside::Git(dir));
         }
         if is_one && dir != project && has_policy(dir, data, of_project) {
             return Some(Inside::Policy(dir));
         }
-        is_one = is_one && !is_top(dir, of_project.uid());
+        is_one = is_one && !is_top;
     }
     None
 }
@@ -93,7 +97,7 @@ impl Inside<'_> {
     }
 }
 
-/// As [`check`], for whoever has no kernel yet.
+/// As [`Kernel`](crate::driver::Kernel) does, for whoever has none yet: whether a directory is a project of its own.
 ///
 /// # Errors
 /// `project_inside`, `project_unreadable`.
@@ -108,9 +112,11 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Whether a directory has a reserved name, or stands where that name leads.
-fn is_reserved(dir: &Path) -> bool {
+fn is_reserved(dir: &Path, of_project: &Metadata) -> bool {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return false };
-    RESERVED.iter().any(|reserved| name == *reserved || is_same(dir, &parent.join(reserved)))
+    let leads_here =
+        |reserved: &Path| is_same(dir, reserved) && !is_a_strangers(parent, reserved, of_project);
+    RESERVED.iter().any(|reserved| name == *reserved || leads_here(&parent.join(reserved)))
 }
 
 /// Whether a directory above a project has a policy file, accepted or not. What cannot be looked at may be one.
@@ -161,6 +167,33 @@ mod tests {
             assert_eq!(code, refused.then(|| "project_inside".to_owned()), "{row}");
         };
         check(0o1777, 0, 1002, 1001, false);
+        // Nor does what a stranger puts there lock a project.
+        let locked = |owner: u32, make: &dyn Fn(&Path)| {
+            let dir = tempfile::tempdir().unwrap();
+            let top = dir.path().canonicalize().unwrap().join("top");
+            let named = top.join("project");
+            std::fs::create_dir_all(&named).unwrap();
+            make(&top);
+            for entry in std::fs::read_dir(&top).unwrap() {
+                std::os::unix::fs::lchown(entry.unwrap().path(), Some(owner), Some(owner)).unwrap();
+            }
+            chown(&named, Some(1001), Some(1001)).unwrap();
+            std::fs::set_permissions(&top, std::fs::Permissions::from_mode(0o1777)).unwrap();
+            super::check(&named, &dir.path().join("data"), &|_| true).is_err()
+        };
+        let link = |name: &'static str| {
+            move |top: &Path| std::os::unix::fs::symlink("project", top.join(name)).unwrap()
+        };
+        let bare = |top: &Path| {
+            std::fs::create_dir(top.join("objects")).unwrap();
+            std::fs::create_dir(top.join("refs")).unwrap();
+            std::fs::write(top.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        };
+        for (owner, expected) in [(1002, false), (0, true), (1001, true)] {
+            assert_eq!(locked(owner, &link(".git")), expected, ".git by {owner}");
+            assert_eq!(locked(owner, &link(".glasshouse")), expected, ".glasshouse by {owner}");
+            assert_eq!(locked(owner, &bare), expected, "a git directory by {owner}");
+        }
         // The controls: it is the owner's of the directory or the project, or nobody else could have made it.
         check(0o1777, 0, 0, 1001, true);
         check(0o1777, 0, 1001, 1001, true);
