@@ -297,11 +297,15 @@ fn conflicts_are_told_by_kind_and_change_nothing() {
     check(&["a=1 "], &[".git/hooks/pre-commit=x "], &[], &[(".git/hooks/pre-commit", GitInternal)]);
     check(&["a=1 "], &["x/.GIT/config=x "], &[], &[("x/.GIT/config", GitInternal)]);
     // A git directory of another name, also one that is no part of what was frozen.
-    let bare = ["x/gd/HEAD=1 ", "x/gd/objects/o=1 ", "x/gd/refs/r=1 "];
+    let head = format!("x/gd/HEAD={} ", "a".repeat(40));
+    let bare = [head.as_str(), "x/gd/objects/o=1 ", "x/gd/refs/r=1 "];
     let hook = "x/gd/hooks/pre-commit";
     check(&bare, &[&format!("{hook}=x ")], &[], &[(hook, GitInternal)]);
     check(&["a=1 "], &[&format!("{hook}=x ")], &bare, &[(hook, GitInternal)]);
     check(&bare, &["-x/gd/refs/r"], &[], &[("x/gd/refs/r", GitInternal)]);
+    // One that the merge itself would make.
+    let all = ["x/gd/HEAD", "x/gd/objects/o", "x/gd/refs/r"].map(|path| (path, GitInternal));
+    check(&["a=1 "], &bare, &[], &all);
 }
 
 #[test]
