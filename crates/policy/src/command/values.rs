@@ -204,7 +204,7 @@ fn runs_in_hg(words: &[ShellWord]) -> impl Fn(&ShellWord) -> bool {
         words
             .iter()
             .skip(1)
-            .any(|word| word.text().is_some_and(|it| it.len() > 2 && wanted.starts_with(it)))
+            .any(|word| word.text().is_some_and(|it| it.len() > 1 && wanted.starts_with(it)))
     };
     let letter = match (has("bisect"), has("extdiff")) {
         (true, _) => Some('c'),
