@@ -189,9 +189,8 @@ fn calls(count: u64) -> String {
 }
 
 fn decided(it: &PolicyDecided) -> String {
-    let effect = serde_json::to_value(it.decision.effect).unwrap_or_default();
     let subject = it.subject.as_deref().unwrap_or_default();
-    let effect = effect.as_str().unwrap_or_default();
+    let effect = it.decision.effect.as_str();
     format!("{effect} {} {subject} ({})", it.syscall, rule_names(&it.decision))
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
-use glasshouse_model::suggest::distance;
+use strsim::osa_distance;
 
 use crate::args::Arguments;
 
@@ -157,7 +157,7 @@ fn with_examples(command: Command, path: &str) -> Command {
 /// The command that a word was probably meant to be.
 pub(crate) fn meant(word: &str) -> Option<String> {
     let near = |name: &str| {
-        let typos = distance(word, name);
+        let typos = osa_distance(word, name);
         // A short name is near to everything.
         (0 < typos && typos <= MAX_TYPOS.min(name.len() / 3)).then_some(typos)
     };

@@ -21,6 +21,18 @@ pub enum Effect {
     Deny,
 }
 
+impl Effect {
+    /// The word that events and policy files use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::RequireReview => "require_review",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// Which layer a rule comes from.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

@@ -1,5 +1,7 @@
 //! "Did you mean": the nearest known word to a misspelt one.
 
+use strsim::osa_distance;
+
 /// A longer text is no misspelling, and comparing is quadratic.
 const MAX_BYTES: usize = 64;
 
@@ -19,31 +21,10 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (text.chars().count() / 3).max(1);
     known
         .into_iter()
-        .map(|word| (distance(text, word), word))
+        .map(|word| (osa_distance(text, word), word))
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, word)| word)
-}
-
-/// Edit distance in which swapping two neighbours counts once.
-#[must_use]
-pub fn distance(left: &str, right: &str) -> usize {
-    let left: Vec<char> = left.chars().collect();
-    let right: Vec<char> = right.chars().collect();
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in right.iter().enumerate() {
-            let mut cost = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && left[i - 1] == *b && *a == right[j - 1] {
-                cost = cost.min(before_last[j - 1] + 1);
-            }
-            row.push(cost);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[right.len()]
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! "Did you mean": the known member nearest to a misspelt one.
 
+use strsim::osa_distance;
+
 /// A longer name is no misspelling, and comparing is quadratic.
 const MAX_BYTES: usize = 64;
 
@@ -9,29 +11,9 @@ pub(crate) fn nearest<'w>(text: &str, known: &[&'w str]) -> Option<&'w str> {
         return None;
     }
     let allowed = (text.chars().count() / 3).max(1);
-    let all = known.iter().map(|word| (distance(text, word), *word));
+    let text = text.to_lowercase();
+    let all = known.iter().map(|word| (osa_distance(&text, &word.to_lowercase()), *word));
     all.filter(|(distance, _)| *distance <= allowed).min().map(|(_, word)| word)
-}
-
-/// How many letters have to be added, left out, changed or swapped with their neighbour.
-fn distance(left: &str, right: &str) -> usize {
-    let letters = |text: &str| text.to_lowercase().chars().collect::<Vec<_>>();
-    let (left, right) = (letters(left), letters(right));
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in right.iter().enumerate() {
-            let changed = last[j] + usize::from(a != b);
-            let mut least = changed.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && left[i - 1] == *b && *a == right[j - 1] {
-                least = least.min(before_last[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[right.len()]
 }
 
 #[cfg(test)]

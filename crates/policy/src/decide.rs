@@ -361,7 +361,8 @@ impl Ledger<'_> {
             }
             return;
         }
-        // A text that two sources carry is one program: it crashes once, and counts for both.
+        // A text that two sources carry is one program: it crashes once, and counts for both. Silence is asked for again: a
+        // record tells what was said by source, and leaves out what did not count.
         let mut heard: Vec<(&str, Opinion)> = Vec::new();
         for text in texts.iter().filter(|text| !supposed.is_gone(policy, text.position)) {
             let before = heard.iter().find(|(code, _)| *code == text.code);

@@ -138,7 +138,7 @@ pub trait Extension {
 
 /// What each extension said when a decision was made: whoever makes the decision again hears the same. A
 /// program that was late once need not be late again, so what it said is as much an input as the call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard(Vec<RuleTrace>);
 
 impl Heard {

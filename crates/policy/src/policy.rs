@@ -109,10 +109,6 @@ impl Policy {
         Ok(policy)
     }
 
-    fn globs(&self) -> impl Iterator<Item = &Glob> {
-        globs(&self.rules)
-    }
-
     /// How much a decision on a call may have to look at: rules, places in names that patterns are tried at, and
     /// commands that are looked for in that of the call.
     pub(crate) fn effort(&self, call: &Call) -> usize {
@@ -120,7 +116,7 @@ impl Policy {
         let sought = self.rules.iter().filter_map(|rule| rule.when.commands()).map(<[_]>::len);
         let sought = if call.argv.is_some() { sought.sum() } else { 0 };
         let commands = sought * (COMMAND_EFFORT + bytes / BYTES_PER_EFFORT);
-        self.rules.len() + self.globs().map(Glob::effort).sum::<usize>() + commands
+        self.rules.len() + globs(&self.rules).map(Glob::effort).sum::<usize>() + commands
     }
 
     fn check_names(&self) -> Result<()> {

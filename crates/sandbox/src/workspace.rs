@@ -21,7 +21,7 @@ pub mod seal;
 pub mod sweep;
 mod upper;
 
-pub use change::{Change, ChangeKind, ChangeSet, differences};
+pub use change::{Change, ChangeKind, ChangeSet, Content, differences};
 pub use freeze::{FrozenBase, GitState, Owner, freeze, ignored_now, recall};
 pub use hold::Hold;
 pub use manifest::{Entry, Manifest, SealManifest, SpecialKind};

@@ -522,7 +522,6 @@ fn ask_to_accept(review: &PolicyReview) -> Result<(), Error> {
 
 /// One decision that comes out differently.
 fn change_line(change: &Changed) -> String {
-    let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
     let line = format!(
         "{} {} {}: {} {}: {} -> {}{}: {}",
         change.session,
@@ -530,8 +529,8 @@ fn change_line(change: &Changed) -> String {
         change.seq,
         change.syscall,
         change.subject.as_deref().unwrap_or_default(),
-        words(change.was).as_str().unwrap_or_default(),
-        words(change.now).as_str().unwrap_or_default(),
+        change.was.as_str(),
+        change.now.as_str(),
         if change.breaking { " [BREAKING]" } else { "" },
         each_once(&change.reasons),
     );

@@ -221,7 +221,7 @@ steps:
   - emit: [ { call: { id: d, tool: git.commit, args: { message: new } } } ]
   - emit: [ { text: done } ]
 ";
-    let check = |path: &str, is_denied: bool| {
+    let check = |conditions: &str, more: &str, is_denied: bool| {
         let place = Place::new();
         let project = place.shell_project();
         let file = place.path("writes.yaml").display().to_string();
@@ -230,9 +230,7 @@ steps:
         // Nobody is there who would look at the merge.
         place.run_in(&project, &start).expect_status(4);
         let session = place.events().0.to_string();
-        let rule = format!(
-            "{{ name: closed, match: {{ syscall: fs.write, path_glob: '{path}' }}, action: deny }}"
-        );
+        let rule = format!("{{ name: closed, match: {{ {conditions} }}, action: deny{more} }}");
         place.accept_rule(&project, &rule);
         let resumed =
             place.run_in(&project, &["session", "resume", &session, "commit it", "--json"]);
@@ -240,10 +238,15 @@ steps:
         assert_eq!(
             told.contains("`src/new.sh` may not be merged"),
             is_denied,
-            "{path}: {resumed:?}"
+            "{conditions}{more}: {resumed:?}"
         );
-        assert_eq!(told.contains("no_approver"), !is_denied, "{path}: {resumed:?}");
+        assert_eq!(told.contains("no_approver"), !is_denied, "{conditions}{more}: {resumed:?}");
+        place.run(&["session", "replay", &session]).expect_status(0);
     };
-    check("src/**", true);
-    check("docs/**", false);
+    let writes = "syscall: fs.write, path_glob: 'src/**'";
+    check(writes, "", true);
+    check("syscall: fs.write, path_glob: 'docs/**'", "", false);
+    // The controls: what is denied in some states only was not when it was written.
+    check(writes, ", except: [{ state_machine_state: exploring }]", false);
+    check(&format!("{writes}, state_machine_state: [reviewing, committing]"), "", false);
 }

@@ -449,3 +449,22 @@ fn e2e_what_check_takes_for_granted_is_said() {
     check(agent, &["--state", "planning"], None);
     check(agent, &["--state", "idle"], Some("`--state idle` counts, and not the state `planning`"));
 }
+
+/// Whoever accepts a policy while somebody else is at it and does not end is told so, and nothing is changed.
+#[test]
+fn e2e_an_acceptance_waits_for_another_one_and_not_for_ever() {
+    let place = Place::new();
+    let project = place.shell_project();
+    place.accept_policy(&project, "capabilities: []\n");
+    let text = "capabilities: [ { name: a, match: { syscall: fs.read }, action: allow } ]\n";
+    std::fs::write(project.join(".glasshouse/policy.yaml"), text).unwrap();
+    let digest = glasshouse_model::Digest::of(text.as_bytes()).to_string();
+    let update = ["policy", "update", "--digest", &digest, "--json"];
+    let lock = std::fs::File::open(place.home().join("run/policy.lock")).unwrap();
+    lock.lock().unwrap();
+    let busy = place.run_in(&project, &update).expect_status(8);
+    let error = busy.last()["error"].clone();
+    assert_eq!((&error["code"], &error["retryable"]), (&"policy_busy".into(), &true.into()));
+    drop(lock);
+    place.run_in(&project, &update).expect_status(0);
+}

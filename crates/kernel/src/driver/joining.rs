@@ -432,7 +432,7 @@ pub(super) fn decide_beside(shipped: &Policy, own: &[Policy], call: &Call) -> De
 }
 
 /// Whether a rule is one that somebody wrote into a policy file, as it stands or in TypeScript.
-pub(super) const fn is_own_word(layer: Layer) -> bool {
+const fn is_own_word(layer: Layer) -> bool {
     matches!(layer, Layer::File | Layer::Extension)
 }
 

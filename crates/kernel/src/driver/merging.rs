@@ -9,14 +9,14 @@ use glasshouse_model::body::{
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
     Call, CallId, CanonicalPath, Decision, Draft, Effect, Fault, Kind, Layer, Mode, RuleTrace, Seq,
+    State,
 };
-use glasshouse_policy::Policy;
-use glasshouse_sandbox::workspace::{Change, ChangeSet, Entry};
+use glasshouse_policy::{Heard, Policy, Request};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Content, Entry};
 
 use super::decide::{masked, now_us};
 use super::demands::{Place, decide_uncounted};
 use super::grounds::may_lead_out;
-use super::joining::is_own_word;
 use super::start::put;
 use super::workbench::Workbench;
 use super::{Session, failed_call, lock, operation_id};
@@ -218,20 +218,18 @@ impl Session {
     /// Decides every path of the change set as a merge.
     fn judge_merge(&self, id: Option<CallId>, set: &ChangeSet) -> Judged {
         let mut judged = Judged { drafts: Vec::new(), review: Vec::new(), denied: None };
-        let paths = set.changes.iter().flat_map(|change| {
-            change.contents().map(move |(path, size_bytes)| (change, path, size_bytes))
-        });
-        for (change, path, size_bytes) in paths {
+        for content in set.changes.iter().flat_map(Change::contents) {
+            let path = content.path;
             let mut call = Call::new(name::MERGE_APPLY, self.agent()).at(path.clone());
-            call.size_bytes = size_bytes;
+            call.size_bytes = content.size_bytes;
             call.session = Some(self.id().clone());
             call.state = Some(self.state().workflow().to_string());
             call.labels = self.state().taint.of_path(path.as_str());
             let mut decision = decide_uncounted(&self.policy, &call, Place::Kernel);
             // It was allowed when it was written; what was told since counts as well.
-            let said = said_of_change(&self.policy, &call, change);
-            if let Some(denied) = said.filter(|said| said.1.effect == Effect::Deny) {
-                (call, decision) = denied;
+            let change = as_change(&call, content);
+            if let Some(denied) = denied_since(&self.policy, &change) {
+                (call, decision) = (change, denied);
             }
             match decision.effect {
                 Effect::Allow => {}
@@ -392,28 +390,34 @@ impl Session {
     }
 }
 
-/// What a rule says itself of the change of a file that a merge comes to, in whatever state: the call, and the decision
-/// on it. That no rule allows it is not said by any, and a demand of one that allows was kept when it was written.
-pub(super) fn said_of_change(
-    policy: &Policy,
-    merge: &Call,
-    change: &Change,
-) -> Option<(Call, Decision)> {
-    let is_gone = change.new.is_none() || merge.path.as_ref() != Some(&change.path);
-    let mut call = merge.clone();
-    call.syscall = if is_gone { name::FS_DELETE } else { name::FS_WRITE }.into();
-    call.state = None;
-    let decision = decide_uncounted(policy, &call, Place::Kernel);
-    let effect = decision.effect;
-    let is_rule_of_it = |rule: &RuleTrace| {
+/// The change of a file that the merge of a path comes to.
+pub(super) fn as_change(merge: &Call, content: Content<'_>) -> Call {
+    let syscall = if content.is_gone { name::FS_DELETE } else { name::FS_WRITE };
+    Call { syscall: syscall.into(), ..merge.clone() }
+}
+
+/// What a rule of a file says itself of the change of a file, if one does. That no rule allows it is not said by any, a
+/// demand of one that allows was kept when it was written, and programs were asked then.
+pub(super) fn said_of_change(policy: &Policy, change: &Call) -> Option<Decision> {
+    let silent = Heard::default();
+    let request = Request { extension: Some(&silent), ..Request::new(change, now_us()) };
+    let decision = glasshouse_policy::decide(policy, &request).decision;
+    let is_said = |rule: &RuleTrace| {
         policy.rules().any(|written| {
             let is_same = written.name == rule.name && written.source == rule.source.as_deref();
-            is_same && written.action == effect
+            is_same && rule.layer == Layer::File && written.action == decision.effect
         })
     };
-    let is_said = |rule: &RuleTrace| {
-        let is_own = is_own_word(rule.layer) && rule.action == effect;
-        is_own && (rule.layer == Layer::Extension || is_rule_of_it(rule))
-    };
-    decision.rules.iter().any(is_said).then_some((call, decision))
+    decision.rules.iter().any(is_said).then_some(decision)
+}
+
+/// The denial of what an agent wrote before and would merge now, where a rule says it in every state: which one the
+/// workflow was in when the file was written does not count.
+fn denied_since(policy: &Policy, change: &Call) -> Option<Decision> {
+    let said =
+        |change: &Call| said_of_change(policy, change).filter(|it| it.effect == Effect::Deny);
+    let denied = said(change)?;
+    let mut others =
+        State::ALL.iter().map(|state| Call { state: Some(state.to_string()), ..change.clone() });
+    others.all(|other| said(&other).is_some()).then_some(denied)
 }

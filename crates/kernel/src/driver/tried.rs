@@ -5,7 +5,7 @@ use std::path::Path;
 use glasshouse_model::body::TestSetup;
 use glasshouse_model::syscall::name;
 use glasshouse_model::{
-    Call, CanonicalPath, ChangeClass, Decision, Effect, Exit, PrincipalKind, RuleTrace, State,
+    Call, CanonicalPath, ChangeClass, Decision, Exit, PrincipalKind, RuleTrace, State,
 };
 use glasshouse_policy::{CallSketch, Consent, Explanation, Policy, Protected, Request};
 use glasshouse_sandbox::view::{Intent, ResolvedPath, View};
@@ -159,7 +159,7 @@ fn held(decision: Decision, call: &Call) -> Decision {
         let fetch = Way::Tool.hold(decision, call, None);
         if fetch.effect != held.effect {
             let why = if fetch.is_allowed() { String::new() } else { fetch.reasons.join("; ") };
-            let (command, fetch) = (word(held.effect), word(fetch.effect));
+            let (command, fetch) = (held.effect.as_str(), fetch.effect.as_str());
             held.reasons.push(format!(
                 "`{command}` is for a command in a sandbox; `web.fetch`, which runs in none, gets `{fetch}`{}{why}",
                 if why.is_empty() { "" } else { ": " }
@@ -167,15 +167,6 @@ fn held(decision: Decision, call: &Call) -> Decision {
         }
     }
     held
-}
-
-/// An effect as it is written in a file.
-const fn word(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Allow => "allow",
-        Effect::RequireReview => "require_review",
-        Effect::Deny => "deny",
-    }
 }
 
 /// Whether a call is one of a person that the policy file has no part in allowing.
@@ -311,7 +302,7 @@ pub fn test_setup_or_none(project: &Path, config: &Config) -> Result<TestSetup> 
 
 #[cfg(test)]
 mod tests {
-    use glasshouse_model::{Principal, TenantId};
+    use glasshouse_model::{Effect, Principal, TenantId};
 
     use super::*;
 

@@ -6,8 +6,7 @@ use std::path::Path;
 use glasshouse_model::{CanonicalPath, Digest};
 use glasshouse_sandbox::workspace::beneath::{Found, Root};
 use glasshouse_sandbox::workspace::freeze::is_git_internal;
-use glasshouse_sandbox::workspace::git::Git;
-use glasshouse_sandbox::workspace::git::is_git_directory;
+use glasshouse_sandbox::workspace::git::{Git, is_git_directory};
 use glasshouse_sandbox::workspace::{
     BlobStore, Change, ChangeKind, ChangeSet, Entry, FrozenBase, lines,
 };

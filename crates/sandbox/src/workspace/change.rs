@@ -90,13 +90,28 @@ impl Change {
         std::iter::once(&self.path).chain(from)
     }
 
-    /// The same paths, each with the length in bytes of the file that is there now.
-    pub fn contents(&self) -> impl Iterator<Item = (&CanonicalPath, Option<u64>)> {
-        self.paths().map(|path| match &self.new {
-            Some(Entry::File { size_bytes, .. }) if path == &self.path => (path, Some(*size_bytes)),
-            _ => (path, None),
+    /// What is at the same paths now.
+    pub fn contents(&self) -> impl Iterator<Item = Content<'_>> {
+        self.paths().map(|path| {
+            let new = self.new.as_ref().filter(|_| *path == self.path);
+            let size_bytes = match new {
+                Some(Entry::File { size_bytes, .. }) => Some(*size_bytes),
+                _ => None,
+            };
+            Content { path, size_bytes, is_gone: new.is_none() }
         })
     }
+}
+
+/// What a change leaves at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content<'a> {
+    /// The path.
+    pub path: &'a CanonicalPath,
+    /// Length in bytes of the file that is there now.
+    pub size_bytes: Option<u64>,
+    /// Whether nothing is there any more.
+    pub is_gone: bool,
 }
 
 /// What differs from the base and waits to be merged. Ignored files and empty directories are not

@@ -123,7 +123,7 @@ impl Tracer {
             Kind::ToolProposed => self.proposed(seq, now_us, event.body_as()?),
             Kind::PolicyDecided => {
                 let body: PolicyDecided = event.body_as()?;
-                let effect = serde_json::to_value(body.decision.effect)?;
+                let effect = body.decision.effect.as_str();
                 let attributes = vec![
                     attribute("glasshouse.decision", effect),
                     attribute("glasshouse.syscall", body.syscall),

@@ -117,9 +117,8 @@ impl Tally {
             }
             Kind::PolicyDecided => {
                 let body: PolicyDecided = event.body_as()?;
-                let effect = serde_json::to_value(body.decision.effect)?;
-                let effect = effect.as_str().unwrap_or_default().to_owned();
-                self.count("glasshouse_decisions_total", &[("decision", &effect)], 1);
+                let effect = body.decision.effect.as_str();
+                self.count("glasshouse_decisions_total", &[("decision", effect)], 1);
             }
             Kind::ApprovalRequested if self.asked.len() < MAX_OPEN => {
                 let merge = event.body_as::<ApprovalRequested>()?.merge;

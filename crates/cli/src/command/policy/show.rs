@@ -68,7 +68,6 @@ fn place(rule: &RuleInfo<'_>) -> String {
 }
 
 fn rule_line(rule: &RuleInfo<'_>, places: &str) -> String {
-    let action = serde_json::to_value(rule.action).unwrap_or_default();
     let reason = rule.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{:<14} {} ({places}){reason}", action.as_str().unwrap_or_default(), rule.name)
+    format!("{:<14} {} ({places}){reason}", rule.action.as_str(), rule.name)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use glasshouse_kernel::Config;
 use glasshouse_kernel::driver::{PROJECT_POLICY, Tried, test_setup_or_none};
-use glasshouse_model::{Call, Effect, Exit};
+use glasshouse_model::{Call, Exit};
 use glasshouse_policy::{Suite, Tested};
 
 use super::{AsAccepted, has_file, load, tell_warnings, to_decide};
@@ -69,7 +69,6 @@ fn tell(test: &Tested, json: bool) {
         output::json_line(test);
         return;
     }
-    let words = |effect: Effect| serde_json::to_value(effect).unwrap_or_default();
     let silent = match test.silent.as_slice() {
         [] => String::new(),
         silent => format!("; {} did not speak", silent.join(", ")),
@@ -78,8 +77,8 @@ fn tell(test: &Tested, json: bool) {
         "failed: {} (line {}): expected {}, decided {} by {}{silent}",
         test.test,
         test.line,
-        words(test.expected).as_str().unwrap_or_default(),
-        words(test.decision).as_str().unwrap_or_default(),
+        test.expected.as_str(),
+        test.decision.as_str(),
         test.rules.join(", "),
     );
     output::data(&output::visible(&text, false));

@@ -8,15 +8,15 @@ use glasshouse_model::body::{
     ApprovalRequested, ApprovalSubject, MergeApplied, MergeFailed, PolicyDecided,
 };
 use glasshouse_model::syscall::name;
-use glasshouse_model::{Call, CallId, CanonicalPath, Decision, Draft, Effect, Kind};
+use glasshouse_model::{Call, CallId, Decision, Draft, Effect, Kind};
 use glasshouse_sandbox::Status;
-use glasshouse_sandbox::workspace::{Change, ChangeSet};
+use glasshouse_sandbox::workspace::{Change, ChangeSet, Content};
 use glasshouse_tools::sanitise::Masker;
 
 use super::{OneCommand, OneResult, Ran, Record, Sealed};
 use crate::Result;
 use crate::driver::demands::{Place, decide_uncounted};
-use crate::driver::merging::said_of_change;
+use crate::driver::merging::{as_change, said_of_change};
 use crate::driver::people::{ReviewItem, Reviewer, Withdrawn};
 use crate::driver::settled::Settled;
 use crate::driver::start::put;
@@ -94,11 +94,9 @@ impl Record<'_> {
         let mut drafts = Vec::new();
         let mut denied = None;
         let mut reasons = Vec::new();
-        let paths = set.changes.iter().flat_map(|change| {
-            change.contents().map(move |(path, size_bytes)| (change, path, size_bytes))
-        });
-        for (change, path, size_bytes) in paths {
-            let (call, decision) = self.decide_path(change, path, size_bytes, labels);
+        for content in set.changes.iter().flat_map(Change::contents) {
+            let path = content.path;
+            let (call, decision) = self.decide_path(content, labels);
             match decision.effect {
                 Effect::Allow => {}
                 Effect::RequireReview => {
@@ -129,20 +127,15 @@ impl Record<'_> {
 
     /// Decides a path that is merged: as the merge that it is, and as the change of a file that it comes to. Of the
     /// second counts what a rule says itself: that none allows it forbids nothing to a person who merges.
-    fn decide_path(
-        &self,
-        change: &Change,
-        path: &CanonicalPath,
-        size_bytes: Option<u64>,
-        labels: &BTreeSet<String>,
-    ) -> (Call, Decision) {
-        let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(path.clone());
-        call.size_bytes = size_bytes;
+    fn decide_path(&self, content: Content<'_>, labels: &BTreeSet<String>) -> (Call, Decision) {
+        let mut call = Call::new(name::MERGE_APPLY, self.user.clone()).at(content.path.clone());
+        call.size_bytes = content.size_bytes;
         call.session = Some(self.journal.session.clone());
         call.labels.clone_from(labels);
         let decision = decide_uncounted(&self.policy, &call, Place::Kernel);
-        match said_of_change(&self.policy, &call, change) {
-            Some(said) if said.1.effect > decision.effect => said,
+        let change = as_change(&call, content);
+        match said_of_change(&self.policy, &change) {
+            Some(said) if said.effect > decision.effect => (change, said),
             _ => (call, decision),
         }
     }
